@@ -146,7 +146,7 @@ int RunForKills(size_t bytes) {
   return 0;
 }
 
-// How late the first steps after the kills of one job were, in seconds.
+// The delays of the first steps after the kills of one job, in seconds.
 struct Delays {
   std::vector<double> survivors, replaced, planned;
 };

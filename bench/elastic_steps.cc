@@ -115,7 +115,7 @@ class StepsOfMember {
     run(options_.steps);
     ending->step_ns.push_back(NanosecondsSince(begin) / options_.steps);
     ending->switches.push_back((ContextSwitches() - switches) / options_.steps);
-    // Reads the clock twice in each step, which the block does not.
+    // These steps are outside of the block, because each of them reads the clock twice.
     for (int step = 0; step < options_.steps / 10 + 1; ++step) {
       RunStep(compute);
       const auto call = Clock::now();

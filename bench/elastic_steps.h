@@ -23,7 +23,7 @@ struct ElasticStepOptions {
   std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step; one run each
 };
 
-// Runs as a member of the job: blocks of steps that end with nothing, with should_stop() and with step_done(), in
+// Runs as a member of the job. Times blocks of steps that end with nothing, with should_stop() and with step_done(), in
 // turns. Rank 0 sends the rows to the process that started the job. Returns the process' exit code.
 int RunStepsAsMember(const ElasticStepOptions& options);
 

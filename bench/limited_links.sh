@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs
-# root, iproute2 and Open MPI. bench/results/ has its results.
+# Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. It
+# needs root, iproute2 and Open MPI. bench/results/ has results of such runs.
 #
 #   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats,
 #                                             beside the prediction for the link, measured in the same run

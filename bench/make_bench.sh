@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# The runs of `make bench`: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores. Results go to
-# bench-report/ as JSON, and from there to one page with plots, bench-report/index.html, which is there after the first run and grows.
+# The runs of `make bench`: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores.
+# Results go to bench-report/ as JSON. One page with plots shows them, bench-report/index.html. The page is there after
+# the first run, and grows with each run.
 #
 #   BENCH_SCALE=0.1    fewer rounds of every part, for a look (1)
 #   BENCH_ONLY=step    only the runs whose name begins so (all)

@@ -65,8 +65,8 @@ constexpr char kDescription[] =
     "\n"
     "  ronda-bench scale -np 16,64\n";
 
-// The first argument of this program as one rank, or as a process whose threads are the ranks. It is not for users. The
-// file of the records follows, and for threads their number.
+// The first argument of this program when it is one rank, or a process whose threads are the ranks. It is not for
+// users. The next argument is the file of the records. For threads, their number follows.
 constexpr char kAsRank[] = "--as-rank";
 constexpr char kAsThreads[] = "--as-threads";
 
@@ -75,7 +75,7 @@ struct Record {
   double joined_s = 0;
   double negotiated_s = 0;  // duration
   double locked_s = 0;      // duration
-  double noticed_s = 0;     // the dying rank's: its death
+  double noticed_s = 0;     // on the rank that dies: the time of its death
   int64_t scheduled = 0;    // buckets that were carried out by a locked schedule
   int64_t own_kib = 0;
   int64_t descriptors = 0;
@@ -174,7 +174,7 @@ class ScaleRank {
     if (value != static_cast<float>(ronda::size())) throw std::logic_error("the sum is wrong");
   }
 
-  // Of ranks that are threads, each has its share of the process.
+  // If ranks are threads, each has an equal share of the process' memory.
   void MeasureMemory() {
     const int ranks_here = kind_ == Kind::kThread ? ronda::size() : 1;
     record_.own_kib = OwnStatus("RssAnon") / ranks_here;
@@ -216,7 +216,7 @@ int RunAsThreads(const RecordFile& file, int ranks) {
   return 0;
 }
 
-// What a job's processes do. nullopt: these are a user's words.
+// Does the work of a job's process. Returns nullopt if `words` are a user's.
 std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   const bool is_rank = words.size() == 2 && words[0] == kAsRank;
   int threads = 0;
@@ -227,7 +227,7 @@ std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   return is_rank ? RunAsRank(*file) : RunAsThreads(*file, threads);
 }
 
-// rondarun ends as the rank that is killed. A thread that ends does not end its process.
+// rondarun's exit code shows the rank that was killed. A thread that ends does not end its process.
 int PlannedExitCode(const std::string& kind) { return kind == kThreads ? 0 : 128 + SIGKILL; }
 
 absl::StatusOr<LaunchCommand> PlanScale(const std::string& kind, int ranks, const std::string& path) {
@@ -257,7 +257,7 @@ struct EndedJob {
   double cpu_s = 0;
 };
 
-// In which way the job has not gone as planned; "" if it has.
+// Describes how the job has not gone as planned; "" if it has.
 std::string Deviation(const EndedJob& job) {
   for (size_t rank = 0; rank < job.records.size(); ++rank) {
     if (job.records[rank].noticed_s == 0) return absl::StrCat("rank ", rank, " has not come to the end");

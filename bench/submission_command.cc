@@ -96,7 +96,7 @@ class SubmissionRun {
     TimeSingleCalls(way);
   }
 
-  // The clock is read between the calls, which the means above avoid.
+  // Times each call alone. This reads the clock between the calls, and the means above do not.
   void TimeSingleCalls(Way& way) {
     auto before = std::chrono::steady_clock::now();
     for (size_t i = tensors_.size(); i > 0; --i) {

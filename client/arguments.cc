@@ -275,7 +275,8 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Checked here, so that the message uses the caller's words: the allgathers would report errors of inputs.
+// Checks the buffers here, so that the message names the caller's arguments. The allgathers would report an error of
+// their inputs.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
   // A scalar has no rows; the runtime refuses it.

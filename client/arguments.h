@@ -65,8 +65,8 @@ constexpr auto KnownSizes() {
 }
 
 // Copies the caller's struct, which may come from another version of ronda.h. Fields that an older version lacks become
-// zero. In a newer, longer version the unknown fields must be zero, which means that the caller does not use them.
-// `type` is the struct's name.
+// zero. In a struct of a newer, longer version the unknown fields must be zero, which means that the caller does not
+// use them. `type` is the struct's name.
 template <typename T>
 absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
   if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
@@ -119,10 +119,10 @@ struct Channel {
   int tag;
 };
 
-// The submission of a rank that cannot take part in an operation. The operation is the next message of `channel` if
-// that is given; else the operation with this name; else, without a name, this rank's next operation without a name in
-// the process set. The other ranks get the first RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one
-// line.
+// The submission of a rank that cannot take part in an operation. If `channel` is given, the operation is the next
+// message of that channel. Else, if `name` is given, it is the operation with this name. Else it is this rank's next
+// operation without a name in the process set. The other ranks get the first RONDA_MAX_NAME_LENGTH bytes of `message`,
+// which may be null, on one line.
 absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
                                              const char* message);
 

@@ -59,7 +59,7 @@ struct JobOptions {
   }
 };
 
-// Misspelt variables have no effect, and nothing else reports them; nor old values. The ranks of a job usually have the
+// Misspelt variables and old values have no effect, and nothing else reports them. The ranks of a job usually have the
 // same environment, so only rank 0 warns. Later jobs of this process repeat no warning.
 void WarnOfVariables(const JobEnvironment& job, const EnvironmentReader& environment) {
   if (job.rank != 0) return;
@@ -96,7 +96,8 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
   return absl::OkStatus();
 }
 
-// Begins the timeline that the environment requests. If a rank cannot, the job fails, so that all ranks get the reason.
+// Begins the timeline that the environment requests. If a rank cannot begin its timeline, the job fails, so that all
+// ranks get the reason.
 absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
   if (timeline.path.empty()) return absl::OkStatus();
   absl::Status started = runtime.StartTimeline(timeline.path);
@@ -133,7 +134,7 @@ std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& conf
 }
 
 // An abandoned GPU is lost to the process, and with it the state that a member of an elastic job keeps. So the work of
-// a step gets this time to end. The launcher kills a member that is late, if others are not.
+// a step gets this time to end. If a member takes longer than the other members, the launcher kills it.
 constexpr absl::Duration kMemberDeviceTimeout = absl::Seconds(20);
 
 // The number on its host that the launcher gave this process at its start. A member keeps the number in all epochs.
@@ -183,7 +184,8 @@ absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
   return session;
 }
 
-// The job of the environment. If a member has no place from its program, its launcher gives it a place in that job.
+// Joins the job of the environment. If a member of an elastic job has no place from its program, its launcher gives it
+// a place in the job.
 absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
   if (is_member) {
@@ -258,7 +260,7 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
   return Failure(outcome.status, Answer::kStartup);
 }
 
-// The error of a function that must not be called by a rank that is a thread.
+// Returns the error of a function that a rank that is a thread must not call.
 Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "

@@ -219,8 +219,8 @@ ronda_status Refuse(ronda_process_set set, const char* name, const Channel* chan
   });
 }
 
-// The session of a blocking call. The call releases the session before it waits outside the runtime. The reason: a rank
-// that is a thread may be about to end because its body threw, and its end waits until no call holds its session.
+// The session of a blocking call. The call releases the session before it waits outside the runtime. Otherwise a rank
+// that is a thread, and whose body has thrown, could not end, because its end waits until no call holds its session.
 class BlockingCall {
  public:
   explicit BlockingCall(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -332,7 +332,7 @@ RONDA_TENSOR_OPERATIONS(RONDA_SUBMIT)
 RONDA_GROUPED_OPERATIONS(RONDA_SUBMIT_GROUP)
 #undef RONDA_SUBMIT_GROUP
 
-// They wait for their end, and leave no handle.
+// These functions wait until the operation has ended, and leave no handle.
 #define RONDA_RUN(operation, OPERATION) \
   ronda_status ronda_##operation(const ronda_##operation##_args* args) { return ronda::RunOne(args); }
 RONDA_BLOCKING_OPERATIONS(RONDA_RUN)

@@ -371,14 +371,15 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// The time for telling the other ranks that the process ends. If it takes longer, they report that this rank has died.
+// The time for telling the other ranks that the process ends. If that takes longer, the other ranks report that this
+// rank has died.
 constexpr std::chrono::seconds kExitTimeout(1);
 
 // Runs after everything that the program has registered for its end (functions of atexit() and destructors of static
-// objects), because that may still call Ronda, and may shut it down. Other threads may still be in calls, and hold
-// locks. So nothing changes for this process. A separate thread does the part that may wait, and the end of the process
-// waits only shortly for that thread. If all programs of a job end like this, the last ones do not report the first
-// ones as failed.
+// objects), because these functions may still call Ronda, and may shut it down. Other threads may still be in calls,
+// and hold locks. So AnnounceExit() changes nothing in this process. A separate thread does the part that may wait, and
+// the end of the process waits only shortly for that thread. So if all programs of a job end without ronda_shutdown(),
+// the last ranks do not report the first ranks as failed.
 [[gnu::destructor]] void AnnounceExit() {
   const Globals* const globals = current_globals.load(std::memory_order_acquire);
   if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;
@@ -391,7 +392,7 @@ constexpr std::chrono::seconds kExitTimeout(1);
     std::thread(std::move(tell)).detach();
     told.wait_for(kExitTimeout);
   } catch (const std::exception&) {
-    // Without memory or a thread for it, the others still see that the process has ended.
+    // Without memory or a thread for the announcement, the other ranks still see that the process has ended.
   }
 }
 

@@ -132,9 +132,9 @@ class Interpretation {
   virtual Output Read(const OperationResult& result, Output plain) const = 0;
 };
 
-// Whether a call that makes a stream wait for an operation also waits itself, until the device has done the operation.
-// It does so in an elastic job. A stream that waits for an operation of a failed job goes on with undefined data, and
-// its next work may change the state that outlives the epoch.
+// Returns whether a call that makes a stream wait for an operation also waits itself, until the device has done the
+// operation. The call does so in an elastic job. A stream that waits for an operation of a failed job goes on with
+// undefined data, and its next work may change the state that outlives the epoch.
 bool WaitsForDevice();
 
 // Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch, with the wait of WaitsForDevice() where it applies.
@@ -173,7 +173,7 @@ class Operation {
   // needs none.
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
-  // Records in this copy that a stream waits for the operation, so that no thread has to.
+  // Records in this copy that a stream waits for the operation, so that no thread has to wait for it.
   void MarkOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
@@ -276,7 +276,7 @@ class ObjectBroadcast : public Interpretation {
     return Operation(handle, OpType::kAllgather, std::make_shared<ObjectBroadcast>(handle, std::move(plan)));
   }
 
-  // Errors: FAILED_PRECONDITION if another rank acts as the root, or the root does not.
+  // Errors: FAILED_PRECONDITION if another rank acts as the root, or if the root does not act as the root.
   absl::Status Check(const OperationResult& result) const override;
 
   Output Read(const OperationResult& result, Output plain) const override;
@@ -311,7 +311,7 @@ class SparseAverage : public Interpretation {
 // The state of the C ABI: the only mutable state outside of objects.
 struct Globals {
   // The globals of the process that forked this one, which stay as they are; null if this process was not forked after
-  // its first call. Threads that do not exist in this process may hold their locks.
+  // its first call. The locks in the parent's globals may be held by threads that do not exist in this process.
   const Globals* parents = nullptr;
   const pid_t process = getpid();  // a copy made by clone(), without fork(), has its parent's number
   DefaultRuntime runtime;
@@ -323,7 +323,7 @@ struct Globals {
 };
 
 // Never destroyed, because threads of the trainer may still use it when the process exits. A child of fork() starts
-// with a new one, and is therefore uninitialised: the job's threads do not exist in the child, and the end of the child
+// with new globals, and so is uninitialised, because the job's threads do not exist in the child. The end of the child
 // is not the end of the rank.
 Globals& globals();
 
@@ -374,8 +374,8 @@ Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 // leaves it.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
-  // The first access of a thread to its last error allocates memory. Later, to report that memory is exhausted, it
-  // would be too late.
+  // The first access of a thread to its last error allocates memory. It would be too late to allocate it when the
+  // thread has to report that memory is exhausted.
   LastErrorText();
   try {
     Outcome outcome = body();

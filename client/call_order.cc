@@ -16,7 +16,7 @@ void CallOrder::Add(uint64_t signature) {
 void CallOrder::Follow(uint64_t call) {
   if (step_ > 0 && SignatureOf(call) != SignatureOf(call - step_)) {
     step_ = 0;
-    // A step that has lasted so long was not part of a longer one.
+    // A step that has lasted this long was not part of a longer step.
     evidence_ = lasted_ >= kMostInStep ? kEvidence : std::min(2 * evidence_, kMostEvidence);
   }
   if (step_ > 0) {

@@ -8,8 +8,8 @@
 
 namespace ronda {
 
-// Names the calls that have no name: each gets one of kNames numbers, so that the n-th call of a rank has the same name
-// as the n-th call of every other rank.
+// Gives names to calls that have no name. Each call gets one of kNames numbers. The n-th call of a rank gets the same
+// number as the n-th call of every other rank.
 //
 // The name of a call depends only on the signatures of the earlier calls, not on time or on its own signature. So ranks
 // that have made the same calls give their next call the same name. If the ranks differ in that call, their requests
@@ -18,8 +18,8 @@ namespace ronda {
 // A program that repeats its steps gets the same names in each step. CallOrder finds a step of p calls if each of the
 // last calls (p of them, and at least kEvidence) equals the call p positions earlier. The step then uses the same p
 // names again and again, until a call differs from the call p positions earlier. Otherwise all names are used in turn.
-// If several p fit, the smallest is chosen. It may be wrong, because a run of equal calls may be part of a longer step.
-// So after a step has ended early, the next step needs twice the evidence.
+// If several p fit, the smallest is chosen. This step may be wrong, because a run of equal calls may be part of a
+// longer step. So after a step has ended early, the next step needs twice the evidence.
 //
 // Thread-compatible.
 class CallOrder {

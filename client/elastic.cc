@@ -11,7 +11,8 @@
 namespace ronda {
 namespace {
 
-// A step and a rank as one number. The maximum belongs to the lowest of the ranks with the most steps.
+// A step and a rank are packed into one number. The maximum of these numbers belongs to the lowest of the ranks with
+// the most steps.
 constexpr int64_t kRanks = int64_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 40;
 

@@ -34,8 +34,8 @@ class StepMarks {
   // The state has seen one more step; after BringTo(), it has seen the steps that BringTo() gives.
   void EndUpdate();
 
-  // The next EndUpdate() makes the state that of `step`. The caller is about to receive that state from another rank.
-  // nullopt: it receives none.
+  // After the next EndUpdate() the state is the state of `step`. The caller is about to receive the state of `step`
+  // from another rank. nullopt: the caller receives no state.
   void BringTo(std::optional<int64_t> step) { target_.store(step.value_or(-1), std::memory_order_relaxed); }
 
   // The state with which the process began is the state of step 0.
@@ -56,8 +56,8 @@ class StepMarks {
   std::atomic<int64_t> target_{-1};
 };
 
-// A rank's facts about its state, as numbers. The ranks take the maximum of each number, so all ranks know the same.
-// See DecideSource().
+// A rank's facts about its state, as numbers. The ranks take the maximum of each number, so all ranks have the same
+// numbers. See DecideSource().
 using StateFacts = std::array<int64_t, 4>;
 
 // `snapshot_step` is the step of the newest complete copy of its state that the rank keeps, or negative if it keeps
@@ -85,7 +85,7 @@ class ElasticMember {
   // Whether this process is a member of an elastic job. Errors: INVALID_ARGUMENT that names the variable.
   absl::StatusOr<bool> IsMember(const EnvironmentReader& environment);
 
-  // Whether IsMember() has answered true. Costs a load.
+  // Returns whether IsMember() has returned true. Costs a load.
   bool is_known_member() const { return is_known_member_.load(std::memory_order_relaxed); }
 
   // Waits for the place in the next epoch. `reason` is the failure that ended the previous epoch, or empty. See

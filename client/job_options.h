@@ -47,7 +47,8 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
 // earlier epoch. Pure.
 EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment);
 
-// Whether a process takes the place that its program gives, instead of the launcher's. A null `options` gives none.
+// Returns whether a process takes the place that its program gives, instead of the launcher's place. A null `options`
+// gives no place.
 // Errors: INVALID_ARGUMENT for an epoch without a place in an elastic job, because there the launcher counts the
 // epochs.
 absl::StatusOr<bool> HasOwnPlace(const ronda_options* options);

@@ -12,10 +12,11 @@ namespace ronda {
 
 // A T per thread, created when the thread first asks for it.
 //
-// A thread_local object with a destructor is destroyed while its thread may still run the program's code. Such code is
-// the destructors of other such objects and of POSIX's thread keys. In the main thread it is also functions of atexit()
-// and destructors of static objects. PerThread works in all of them. The main thread's T is never destroyed. Another
-// thread's T is destroyed by its own thread key, and created again if the thread asks for it after that.
+// A thread_local object with a destructor is destroyed while its thread may still run the program's code. This code may
+// be in destructors of other thread_local objects and of POSIX's thread keys. In the main thread it may also be in
+// functions of atexit() and destructors of static objects. PerThread works in all of these functions. The main thread's
+// T is never destroyed. Another thread's T is destroyed by PerThread's own thread key, and created again if the thread
+// asks for it after that.
 template <typename T>
 class PerThread {
  public:

@@ -39,13 +39,13 @@ struct BatchLimits {
   size_t bytes;
 };
 
-// In host memory this amount travels in a fraction of a millisecond, so little is lost if it is held back until the
-// last member is ready. The costs of the batch's lock and wake-up are small per member.
+// In host memory this amount travels in a fraction of a millisecond, so little is lost if a batch is held back until
+// its last member is ready. The costs of the batch's lock and wake-up are small per member.
 constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 20, .bytes = size_t{1} << 20};
 
 // On a GPU a batch costs launches and events, and a program announces gradients long before the device has computed
-// them. So batches are as large as those of DistributedDataParallel. The first is small, so that communication begins
-// early.
+// them. So batches are as large as the buckets of DistributedDataParallel. The first batch is small, so that
+// communication begins early.
 constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
 
 // Where each batch of these members begins. A batch has members in one kind of memory, or all of a tensor group.

@@ -30,14 +30,15 @@ namespace ronda {
 // first the same; LearnOrder() and Combine() change it. A position is a member's place in that order.
 //
 // Announce is thread-safe. The other functions are called when no other function is running. Memory ordering: the
-// counter of a batch is decremented with acquire and release. So the thread that brings it to zero sees everything that
-// other threads had written to the inputs of their members, and passes it on with the submission.
+// counter of a batch is decremented with acquire and release. So the thread that brings the counter to zero sees
+// everything that other threads had written to the inputs of their members. The submission makes these writes visible
+// to the runtime.
 class PreparedGroup {
  public:
   // `members` belong to `session`, which the group does not keep alive. `name` is for messages. A member without
   // buffers gets them from AnnounceAt().
-  // Errors: those of Runtime::Check, except that a member may have no buffers; INVALID_ARGUMENT if two members have the
-  // same name.
+  // Errors: the errors of Runtime::Check, except that a member may have no buffers; INVALID_ARGUMENT if two members
+  // have the same name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 
@@ -46,22 +47,23 @@ class PreparedGroup {
   PreparedGroup(const PreparedGroup&) = delete;
   PreparedGroup& operator=(const PreparedGroup&) = delete;
 
-  // The next step submits each member by itself. Later steps submit the members in the order of that step.
+  // The next step submits each member by itself. Later steps submit the members in the order in which that step
+  // announced them.
   // Errors: INVALID_ARGUMENT if a step is under way.
   Outcome LearnOrder();
-  // These members run together, or none of them does: they become the tensor group `name`, which is a batch.
+  // These members become the tensor group `name`, which is a batch. They run together, or none of them runs.
   // Errors: INVALID_ARGUMENT if a step is under way, a member does not exist or is in a tensor group already, or
   // another tensor group has the name; CANCELLED if the group's job has ended.
   Outcome Combine(absl::Span<const size_t> members, const std::string& name);
 
-  // Whether `session`, which may be null, is that of the group.
+  // Whether `session`, which may be null, is the group's session.
   bool BelongsTo(const std::shared_ptr<Session>& session) const {
     return session != nullptr && session_.lock() == session;
   }
 
   // The input of member `index` is complete.
-  // Errors: INVALID_ARGUMENT if the member does not exist, has no buffer, or has been announced in this step; those of
-  // a submission.
+  // Errors: INVALID_ARGUMENT if the member does not exist, has no buffer, or has been announced in this step; the
+  // errors of a submission.
   Outcome Announce(size_t index);
   // As Announce(), for a member that is reduced in place at `data`, in this step and until a later call moves it again.
   // `stream`, or else the member's previous stream, has been given the work that fills the input. INVALID_ARGUMENT also
@@ -69,7 +71,7 @@ class PreparedGroup {
   Outcome AnnounceAt(size_t index, void* data, std::optional<void*> stream);
 
   // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT, without any change, if a member was not
-  // announced; else the error of the first member whose submission or operation failed.
+  // announced. Otherwise the error of the first member whose submission or operation failed.
   Outcome Wait();
   // As Wait(), but if a member is still in flight when MonotonicTime() reaches `deadline`, `*ended` becomes false and
   // nothing changes.
@@ -78,7 +80,7 @@ class PreparedGroup {
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
   // As OrderBefore(), but each member's own stream waits. Keeps the handles of members in the memory of a GPU: the next
-  // call returns errors of the device that are known by then, before all others, and Finish() waits for them.
+  // call returns errors of the device that are known by then, before all other errors. Finish() waits for the device.
   Outcome OrderBeforeOwnStreams();
   Outcome Finish() const;
 
@@ -123,7 +125,7 @@ class PreparedGroup {
   const Submission& At(size_t index) const { return members_[places_[index].position]; }
   std::vector<size_t> Positions() const;  // by member
   // Sorts the members by `keys`, which has one of each member, and cuts them into batches. The members of a tensor
-  // group follow each other, where the last of them belongs. REQUIRES: no member is announced.
+  // group follow each other, at the position of the last of them. REQUIRES: no member is announced.
   void Arrange(const std::vector<size_t>& keys);
   // Calls `prepare` for the member before the rest of the batch, or the runtime, can see the member.
   Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);

@@ -34,7 +34,8 @@ std::string NameOf(const JobEnvironment& job) {
   return absl::StrCat(job.master_address, ":", job.master_port);
 }
 
-// A socket's name has room for so much of a job id, or for the end of an address, where at least the port differs.
+// A socket's name has room for this many bytes of a job id. Of a longer address it has the end, where at least the port
+// differs.
 constexpr size_t kMostOfName = 64;
 
 std::string EndOf(const std::string& name) {

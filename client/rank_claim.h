@@ -17,8 +17,8 @@ namespace ronda {
 // would be the same rank twice: ranks and copies would meet in any combination, and form separate jobs.
 //
 // A claim is a name in Linux's abstract socket namespace. It ends with the process, however that ends, and leaves no
-// file. Processes that run one after the other may have the same claim: a script that runs two programs is the same
-// rank in both.
+// file. Processes that run one after the other may have the same claim. For example, a script that runs two programs
+// one after the other is the same rank in both.
 //
 // Thread-compatible, except for LeaveToParent().
 class RankClaim {

@@ -42,7 +42,7 @@ typedef enum ronda_status {
   RONDA_ERROR_NOT_INITIALIZED = 2,  /* ronda_init() has not been called, or ronda_shutdown() has */
   RONDA_ERROR_ALREADY_INITIALIZED = 3, /* ronda_init() was called twice */
   RONDA_ERROR_DUPLICATE_NAME = 4,      /* a tensor of this name is in flight in this process set */
-  RONDA_ERROR_MISMATCH = 5,      /* ranks disagree about this tensor, or one it needs has joined; the job goes on */
+  RONDA_ERROR_MISMATCH = 5,      /* ranks disagree about this tensor, or a rank it needs has joined; the job goes on */
   RONDA_ERROR_DEADLINE = 6,      /* a rank did not submit the operation in time */
   RONDA_ERROR_PEER_FAILED = 7,   /* a rank died, or has left and will not take part */
   RONDA_ERROR_OUT_OF_MEMORY = 8, /* memory or shared memory is exhausted */
@@ -123,7 +123,7 @@ typedef struct ronda_options {
   int64_t fusion_threshold; /* bytes of a bucket; negative: no fusion */
   int64_t cache_capacity;   /* entries of the response cache; negative: no cache */
   double stall_warning_s; /* a tensor is reported after it has been missing on some rank for so long; negative: never */
-  double stall_deadline_s; /* and it fails after so long; negative: never */
+  double stall_deadline_s; /* such a tensor fails after so long; negative: never */
   double start_timeout_s;  /* the longest time to wait for the other ranks in ronda_init(); not negative */
   /* Process sets that exist from the start, the same on every rank. Their ids are 1, 2, ... in this order. */
   const ronda_rank_list* process_sets;
@@ -149,10 +149,10 @@ const char* ronda_version(void);
  * thread's next call. */
 const char* ronda_last_error(void);
 
-/* 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks are sound. Ranks whose calls have
- * ended with such a status can leave the job with ronda_shutdown() and meet again in its next epoch. 0 for RONDA_OK. 0
- * also for all other errors, because the same program would meet them again: wrong arguments, ranks that disagree,
- * exhausted memory, faults in Ronda itself. */
+/* Returns 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks are sound. Ranks whose
+ * calls have ended with such a status can leave the job with ronda_shutdown() and meet again in its next epoch. Returns
+ * 0 for RONDA_OK, and for all other errors (wrong arguments, ranks that disagree, exhausted memory, faults in Ronda
+ * itself), because the same program would meet the same error again. */
 int ronda_status_is_recoverable(ronda_status status);
 
 /* -- The job -- */
@@ -164,20 +164,21 @@ int ronda_status_is_recoverable(ronda_status status);
  * the launcher for its place. It waits for the answer as long as the launcher runs; see ronda_elastic_reform(). */
 ronda_status ronda_init(const ronda_options* options);
 
-/* Completes the operations in flight, waits until every rank has called it, and ends the job for this process. An error
- * means that the job had failed: the job has ended for this process all the same, and the operations in flight have
- * that error. Handles stay valid, as completed ones, until they are released. ronda_init() may be called again
- * afterwards. A process that ends without ronda_shutdown() has failed the job, even if its main() has returned 0. */
+/* Completes the operations in flight, waits until every rank has called ronda_shutdown(), and ends the job for this
+ * process. An error means that the job had failed: the job has ended for this process all the same, and the operations
+ * in flight have that error. Handles stay valid, as completed ones, until they are released. ronda_init() may be called
+ * again afterwards. A process that ends without ronda_shutdown() has failed the job, even if its main() has returned
+ * 0. */
 ronda_status ronda_shutdown(void);
 
 /* Fails the job at once, for all of its ranks: operations in flight, and later ones, end with RONDA_ERROR_PEER_FAILED
- * and `reason`, a sentence for the other ranks. It waits for no rank. Any thread may call it while other threads wait.
- * Afterwards ronda_shutdown() ends the job for this process without the other ranks, and ronda_init() may join another
- * job. A job that has failed keeps its first failure. Errors: RONDA_ERROR_NOT_INITIALIZED. */
+ * and `reason`, a sentence for the other ranks. It waits for no rank. Any thread may call the function while other
+ * threads wait. Afterwards ronda_shutdown() ends the job for this process without the other ranks, and ronda_init() may
+ * join another job. A job that has failed keeps its first failure. Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_abort(const char* reason);
 
-/* RONDA_OK while the job runs; afterwards the failure with which the job's operations end. Asks no other rank. Errors:
- * RONDA_ERROR_NOT_INITIALIZED. */
+/* RONDA_OK while the job runs; afterwards the failure with which the job's operations end. The call asks no other rank.
+ * Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_job_status(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
@@ -207,8 +208,8 @@ typedef struct ronda_place {
   int cross_rank;
   int cross_size;
   /* Where rank 0 may listen for another library, for instance for a store of torch.distributed. Ronda derives it from
-   * the name that the launcher gives the job, so that all ranks know the same place; "" and 0 if the launcher gives no
-   * name. Launchers that set MASTER_ADDR and MASTER_PORT give it there. */
+   * the name that the launcher gives the job, so that all ranks know the same address and port. They are "" and 0 if
+   * the launcher gives no name. If the launcher sets MASTER_ADDR and MASTER_PORT, they give the address and port. */
   int store_port;
   char store_address[RONDA_MAX_ADDRESS_LENGTH + 1];
 } ronda_place;
@@ -239,7 +240,7 @@ int ronda_cross_size(void);
  * a signal up to two calls after its arrival. The first call installs a handler for SIGTERM, which also calls the
  * handler that the program had installed before. Until the first call the signal ends the process as usual. Ranks that
  * have joined (ronda_join()) do not call the function until all ranks have joined; the first call after that returns 0.
- * Only one thread of a rank calls the function. Errors: as those of an operation. */
+ * Only one thread of a rank calls the function. Errors: the errors of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
 /* -- Elastic jobs: members die, join and leave, and the others go on (docs/elastic.md); not in ronda_run_threads()
@@ -261,12 +262,12 @@ typedef struct ronda_elastic_reform_options {
  * call the function again.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has no place for this process any more, has ended, or gives no place in
  * time); RONDA_ERROR_INVALID_ARGUMENT (this process is not in an elastic job); RONDA_ERROR_INTERNAL (this process's GPU
- * is stuck, or has failed: end the process, and the launcher replaces it); those of ronda_init(). */
+ * is stuck, or has failed: end the process, and the launcher replaces it); the errors of ronda_init(). */
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
 
 /* A rank changes the state that is the same on all ranks (parameters, the optimizer's buffers) between these two calls.
- * The state is incomplete after the first call. It is complete again, and one step further, after the second. The first
- * call may be repeated. Each call costs a load and a store. */
+ * The state is incomplete after the first call. After the second call the state is complete again, and has seen one
+ * more step. The first call may be repeated. Each call costs a load and a store. */
 void ronda_elastic_begin_update(void);
 void ronda_elastic_end_update(void);
 
@@ -282,16 +283,17 @@ typedef struct ronda_elastic_source {
 #define RONDA_ELASTIC_SOURCE_INIT \
   { sizeof(ronda_elastic_source), 0, 0, 0, 0, 0 }
 
-/* All ranks call it when they have met. Each rank reports how far its state has come, and all ranks get the same
- * source. The source is the lowest of the ranks whose complete state has seen the most steps, or rank 0 if no process
- * has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest rank with the
- * newest snapshot, and this rank is behind itself. `snapshot_step` is the step of the snapshot that this rank keeps, or
- * -1 if it keeps none.
+/* All ranks call this function when they have met. Each rank reports how far its state has come, and all ranks get the
+ * same source. The source is the lowest of the ranks whose complete state has seen the most steps, or rank 0 if no
+ * process has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest rank
+ * with the newest snapshot, and this rank is behind itself. `snapshot_step` is the step of the snapshot that this rank
+ * keeps, or -1 if it keeps none.
  *
  * If any rank is behind, the ranks broadcast the state from the source. A rank that is behind calls
- * ronda_elastic_begin_update() before it changes its own state, and ronda_elastic_end_update() afterwards. The latter
- * makes it the state of the source's step. Errors: RONDA_ERROR_MEMBERSHIP (the state of all ranks that had one is
- * incomplete, and no rank has a snapshot); those of an operation. */
+ * ronda_elastic_begin_update() before it changes its own state, and ronda_elastic_end_update() afterwards. The second
+ * of these calls marks the rank's state as that of the source's step.
+ * Errors: RONDA_ERROR_MEMBERSHIP (the state of all ranks that had one is incomplete, and no rank has a snapshot); those
+ * of an operation. */
 ronda_status ronda_elastic_sync(int64_t snapshot_step, ronda_elastic_source* source);
 
 typedef enum ronda_elastic_change {
@@ -300,12 +302,13 @@ typedef enum ronda_elastic_change {
   RONDA_ELASTIC_LEAVE = 2   /* this rank got SIGTERM, or the launcher ends it: call ronda_shutdown() now, and end */
 } ronda_elastic_change;
 
-/* All ranks call it at the end of each step. If the launcher has members to add or remove, or if some rank has received
- * SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call. Only ranks that
- * end get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two calls later, a call does not
- * wait if the ranks compute between their calls, and only one thread of a rank calls the function. The first call of
- * it, or of ronda_elastic_sync(), installs the handler for the signal. In a job that is not elastic all ranks leave.
- * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has ended); those of an operation. */
+/* All ranks call this function at the end of each step. If the launcher has members to add or remove, or if some rank
+ * has received SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call. Only
+ * ranks that end get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two calls later. A
+ * call does not wait if the ranks compute between their calls. Only one thread of a rank calls the function. The first
+ * call of this function, or of ronda_elastic_sync(), installs the handler for SIGTERM. In a job that is not elastic all
+ * ranks leave.
+ * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has ended); the errors of an operation. */
 ronda_status ronda_elastic_poll(ronda_elastic_change* change);
 
 /* Runs a job of `size` ranks that are threads of this process, and calls `body` once per rank. Returns when all ranks
@@ -330,10 +333,10 @@ typedef struct ronda_statistics {
   uint64_t lists_sent;        /* control messages of rank 0; each goes to all ranks */
   uint64_t lists_received;    /* of these, by this rank */
   uint64_t buckets_agreed;    /* groups of tensors that ran together because rank 0 decided so */
-  uint64_t buckets_scheduled; /* because the locked schedule contains them: without any control message */
+  uint64_t buckets_scheduled; /* groups that ran, without a control message, because the locked schedule has them */
   uint64_t schedules_begun;   /* how often the job's steps had repeated, so that a schedule was locked */
-  uint64_t schedules_left;    /* how often a rank then did something else */
-  uint64_t own_vetoes;        /* of these, how often it was this rank */
+  uint64_t schedules_left;    /* how often a rank did something else, so that the schedule ended */
+  uint64_t own_vetoes;        /* how often this rank was the one that did something else */
   uint64_t schedule_rounds;   /* how often a locked schedule was carried out as a whole */
   uint64_t steps;             /* a step ends when a tensor that it has is submitted again */
   uint64_t tensors;           /* completed, with this rank's part in them */
@@ -360,16 +363,16 @@ ronda_status ronda_get_statistics(ronda_statistics* statistics);
  * timeline is already being written). */
 ronda_status ronda_start_timeline(const char* path);
 
-/* Ends the file, as ronda_shutdown() does. Does nothing if no timeline is being written. */
+/* Ends the timeline's file, as ronda_shutdown() does. Does nothing if no timeline is being written. */
 ronda_status ronda_stop_timeline(void);
 
 /* -- Process sets: ranks that operate among themselves, also at the same time as other sets -- */
 
-/* Makes a set of these ranks, in ascending order, and writes its id. Blocks until every rank of the job has called it
- * with the same ranks; this includes the ranks that are not in the set. */
+/* Makes a set of these ranks, in ascending order, and writes its id. Blocks until every rank of the job, also a rank
+ * that is not in the set, has called the function with the same ranks. */
 ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id);
 
-/* As ronda_add_process_set(), but only the ranks of the set call it: it blocks until each of them has called it with
+/* As ronda_add_process_set(), but only the ranks of the set call it. It blocks until each of them has called it with
  * the same ranks and tag. The other ranks of the job do nothing, and still know the set afterwards. `tag` distinguishes
  * sets of the same ranks that are made at the same time; NULL is the same as "".
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (the caller is not among the ranks, or they are not ascending ranks of the job);
@@ -378,8 +381,8 @@ ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_se
  * in time); RONDA_ERROR_MISMATCH (a rank of the set has joined). */
 ronda_status ronda_create_process_set(const int* ranks, int count, const char* tag, ronda_process_set* id);
 
-/* Ends a set. Blocks until every rank of the job has called it. A set of ronda_create_process_set() is ended by the
- * ranks of the set alone. Operations in flight in the set fail. */
+/* Ends a set. Blocks until every rank of the job has called the function. For a set of ronda_create_process_set(), only
+ * the ranks of the set call it. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
 /* The number of ranks in the set, and this rank's position among them; -1 if the set does not exist, or if this rank is

@@ -18,7 +18,7 @@ namespace ronda {
 
 uint64_t NumberSequence::Next() {
   Settle();
-  // So Record() allocates nothing.
+  // Reserves memory here, so that Record() allocates nothing.
   if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 1);
   return again_.empty() ? next_ : *again_.begin();
 }
@@ -33,7 +33,8 @@ void NumberSequence::Record(std::shared_ptr<const Handle> operation) {
 
 void NumberSequence::Settle() {
   const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
-  // Looks at each operation once: an operation that ends between two looks would be erased without being settled.
+  // Checks each operation only once, because an operation that ends between two checks would be erased without being
+  // settled.
   const auto settle_if_ended = [this](const InFlight& one) {
     if (!one.operation->done()) return false;
     Settle(one);
@@ -207,7 +208,7 @@ namespace {
 
 using CurrentRole = PerThread<RankContexts::Role>;
 
-// A thread that acts for no rank has no Role, and needs no memory for it.
+// A thread that acts for no rank has no Role, and needs no memory for a Role.
 RankContexts::Role ExchangeRole(RankContexts::Role role) {
   if (role.id == 0 && CurrentRole::IfMade() == nullptr) return {};
   return std::exchange(CurrentRole::Get(), std::move(role));

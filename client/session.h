@@ -30,7 +30,7 @@ namespace ronda {
 // on every other rank.
 //
 // If an operation failed because some rank was late, its number is used again. So the late rank matches the next
-// operation of the ranks that have waited, not the one that they have given up.
+// operation of the ranks that have waited, not the operation that they have given up.
 //
 // Thread-compatible.
 class NumberSequence {
@@ -55,7 +55,8 @@ class NumberSequence {
     std::shared_ptr<const Handle> operation;
   };
 
-  // Checks whether so many of the oldest operations have ended. Checking all of them in each call would take too long.
+  // A call checks whether this number of the oldest operations have ended. Checking all operations in each call would
+  // take too long.
   static constexpr size_t kLookedAt = 64;
 
   // Processes the ends of operations since the last call.
@@ -113,8 +114,8 @@ class Session {
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
-  // Makes the operation fail that `refusal` (RefusalSubmission) stands for: this rank's next one without a name in the
-  // process set, or its next message of a kind. Waits for no rank.
+  // Makes the operation fail that `refusal` (RefusalSubmission) stands for. This is the rank's next operation without a
+  // name in the process set, or its next message of a kind. Waits for no rank.
   // Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
 
@@ -137,13 +138,13 @@ class Session {
 
  private:
   absl::StatusOr<std::shared_ptr<Handle>> SubmitUnnamed(Submission* submission);
-  // To the lane or, in the lane's order, to the engine.
+  // Submits to the lane or, in the lane's order, to the engine.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitInLane(CallerLane& lane, Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether this receive takes messages in the order of their arrival: it is from any rank, or such a receive with its
-  // tag is in flight. `name` is ReceiveName().
+  // Whether this receive takes messages in the order of their arrival. It does if it is from any rank, or if a receive
+  // with its tag is in flight that takes messages in this order. `name` is ReceiveName().
   bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Restarts the numbers of a process set if its join has ended meanwhile.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -232,8 +233,8 @@ absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeo
 // `absent` may hold a value without an enumerator, and is not read as an enum.
 absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
-// The creation of a set: by all ranks of the job, or by its members. In the latter case the name consists of the ranks
-// and `tag`, which may be null.
+// The creation of a set by all ranks of the job, or by the set's members. If the members create it, the name consists
+// of the ranks and `tag`, which may be null.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
 Submission AddProcessSetSubmission(std::vector<RankId> ranks);
 absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
@@ -241,7 +242,8 @@ absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int coun
 // The removal of a set, by the ranks of the set `by` (Runtime::RemoversOf).
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
-// As RemoveProcessSetSubmission(), for a rank that does not wait for the others. So their lateness is not reported.
+// As RemoveProcessSetSubmission(), for a rank that does not wait for the other ranks. So Ronda does not report ranks
+// that are late.
 Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller);
 
 }  // namespace ronda

@@ -19,8 +19,8 @@
 
 namespace ronda {
 
-// Treats SIGTERM as a request to the program, instead of ending it: schedulers send it some time before they kill a job
-// whose machine they take back. A signal is remembered until the process ends.
+// Treats SIGTERM as a request to the program, instead of ending the program, because schedulers send SIGTERM some time
+// before they kill a job whose machine they take back. A signal is remembered until the process ends.
 //
 // Thread-safe.
 class StopSignal {
@@ -29,7 +29,7 @@ class StopSignal {
 
   // Installs a handler that records a SIGTERM, and passes it on to the handler that the program had installed before,
   // if any. A handler that is installed later replaces this one. The second call does nothing. In children of fork() a
-  // SIGTERM has its earlier effect, because it is meant to end them. A child may call Arm() again.
+  // SIGTERM has its earlier effect, because it is meant to end the child. A child may call Arm() again.
   static void Arm();
 
   // Whether a SIGTERM has arrived.
@@ -40,11 +40,11 @@ class StopSignal {
 //
 // Each call submits a flag (runtime/step/flags.h) that says whether this rank has been asked to stop. The answer of a
 // call is the result of the previous call's flag. If ranks compute between their calls, or take part in collectives of
-// a locked schedule, that flag is complete by then, and no rank waits. At most one flag is in flight, so all calls use
-// the same name. A rank that knows of a request keeps reporting it, even if another rank got the signal.
+// a locked schedule, the previous call's flag is complete by then, and no rank waits. At most one flag is in flight, so
+// all calls use the same name. A rank that knows of a request keeps reporting it, even if another rank got the signal.
 //
-// Ranks that have joined make no calls while the others do. When all have joined, every rank ignores the submissions of
-// its last call before that, and the ranks start again.
+// Ranks that have joined make no calls while the others do. When all ranks have joined, every rank ignores the flag of
+// its last call before the join, and the ranks start again.
 //
 // Thread-safe, for one call at a time. The operation in flight writes into this object, which must live until it is
 // complete.
@@ -65,8 +65,8 @@ class StopAgreement {
   explicit StopAgreement(absl::string_view flag = kStopFlag);
 
   // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers.
-  // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the
-  // next call is like the first: its answer is that no rank should stop.
+  // Errors: ALREADY_EXISTS if another thread is in a call; the errors of the operation and of `submit`. After an error
+  // the next call is like the first: its answer is that no rank should stop.
   absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
 
  private:

@@ -26,7 +26,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def digits(folder: pathlib.Path, part: str) -> TensorDataset:
-    """The digits of one part, "train" or "t10k".
+    """Reads the digits of one part, "train" or "t10k".
 
     Returns:
         Images of shape (1, 28, 28), from 0 to 1, and their labels.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fits a line to points that are spread over the ranks: gradient descent, with only NumPy.
+"""Fits a line to points that are spread over the ranks, by gradient descent with only NumPy.
 
 rondarun -np 4 python3 examples/numpy_allreduce.py
 """
@@ -14,7 +14,7 @@ def main():
     # This rank's points on the line y = 3 x + 2.
     x = np.random.default_rng(seed=ronda.rank()).uniform(-1, 1, 1000)
     y = 3 * x + 2
-    weights = ronda.broadcast(np.random.default_rng().normal(size=2))  # rank 0's for all
+    weights = ronda.broadcast(np.random.default_rng().normal(size=2))  # rank 0's, for all ranks
     for _ in range(200):
         error = weights[0] * x + weights[1] - y
         gradient = np.array([np.mean(error * x), np.mean(error)])

@@ -18,7 +18,7 @@ from pytorch_mnist import LeNet, load_digits, test
 from ronda.torch import elastic
 from torch.utils.data import DataLoader
 
-BATCH = 64  # over all ranks, as far as it can be divided by their number
+BATCH = 64  # over all ranks, if their number divides it
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
             F.cross_entropy(model(images), labels).backward()
             optimizer.step()
             sampler.record_batch(i, batch)
-            state.commit()  # here ranks join and leave
+            state.commit()  # ranks join and leave at this point
 
     @elastic.run
     def train(state: elastic.TorchState) -> None:

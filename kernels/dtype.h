@@ -119,7 +119,8 @@ constexpr std::optional<DType> DTypeFromInt(int64_t value) {
   return static_cast<DType>(value);
 }
 
-// Numeric values as those of DType. Average is not an operator: it is kSum with a divisor (see kernels::Scale).
+// The numeric values are fixed, as in DType. Average is not an operator, because it is kSum with a divisor (see
+// kernels::Scale).
 enum class ReduceOp : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -221,7 +222,7 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
 // round to more than 1.75 * 2^127 overflow: they become infinity or, in a format without infinity, NaN. The codes are
 // those of OCP's "8-bit Floating Point Specification" (OFP8). In a shorter last block the unused codes are zeros.
 //
-// Numbers round to nearest even, and NaN has only one code: equal input gives equal bytes on every CPU.
+// Numbers round to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
 enum class Fp8Format : uint8_t {
   kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
   kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754

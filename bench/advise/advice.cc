@@ -26,8 +26,8 @@ double LostSpeed(const Program& program, double cpu_share, int on_host) {
 }
 
 // Copies that share a host are not faster than the program alone, except by chance. On a host without a spare core, a
-// copy may have a core for many steps and then none for as long. The median of such steps is that of the steps with a
-// core; their mean is the time after which all copies have made one step.
+// copy may have a core for many steps and then none for as long. The median of such steps is the median of the steps
+// with a core. Their mean is the time after which all copies have made one step.
 double SlowestCompute(const Program& program, const Plan& plan) {
   constexpr double kFull = 0.9;
   const double compute = std::max(program.shared.SlowestOf(plan.ranks), program.alone.median());

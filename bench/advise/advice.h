@@ -24,10 +24,10 @@ class AllreduceCurve {
   // two points, whose bytes ascend; at least two members.
   AllreduceCurve(std::vector<Point> points, int members) : points_(std::move(points)), members_(members) {}
 
-  // The seconds that `bytes` among `members` take: lines between the points, and proportional to the bytes after the
-  // last point. If m members stand in place of the p that were measured, the time of the smallest point, which is
-  // latency, grows as m - 1, and the rest as (m - 1) / m: the ring's formula (bench/model/costs.h). REQUIRES: members
-  // >= 2.
+  // Returns the seconds that an allreduce of `bytes` among `members` takes. The curve consists of lines between the
+  // points, and is proportional to the bytes after the last point. If `members` is not the number of measured members,
+  // the times are scaled. The time of the smallest point, which is latency, grows as members - 1. The rest grows as
+  // (members - 1) / members. This is the ring's formula (bench/model/costs.h). REQUIRES: members >= 2.
   double At(double bytes, int members) const;
 
  private:
@@ -68,14 +68,14 @@ struct Prediction {
   double min_bucket = 0;  // bytes: the best of those tried; the default if it is at most 3 % slower
 };
 
-// The step on `plan`'s ranks, by bench/model's simulation of the locked schedule, with `batch_factor` times the
+// Returns the step on `plan`'s ranks, by bench/model's simulation of the locked schedule, with `batch_factor` times the
 // computation. Communication runs while gradients are computed. If the ranks of a host and their communication together
 // need more cores than the host has, communication slows the computation down.
 Prediction Predict(const Program& program, const WireOnLink& wire, const Plan& plan, double batch_factor = 1);
 
-// The factor by which to multiply a rank's batch, and with it the computation between two exchanges, until the ranks
-// together are `speedup` times as fast as one. 0 if the smallest factor tried, 1/1024, suffices; infinity if 1024 does
-// not. REQUIRES: speedup < ranks.
+// Returns the factor by which to multiply a rank's batch, so that the ranks together are `speedup` times as fast as one
+// rank. It also multiplies the computation between two exchanges. 0 if the smallest factor tried, 1/1024, suffices;
+// infinity if 1024 does not. REQUIRES: speedup < ranks.
 double BatchFactorFor(const Program& program, const WireOnLink& wire, const Plan& plan, double speedup);
 
 // The predictions for one number of ranks, in all formats.
@@ -84,8 +84,8 @@ struct Forecast {
   std::vector<Prediction> wires;  // in the formats' order
 };
 
-// The format with the shortest steps. If the first format, which rounds nothing, is at most 3 % slower, it is the
-// first.
+// The format with the shortest steps. If the first format, which rounds nothing, is at most 3 % slower, returns the
+// first format.
 size_t BestWire(const Forecast& forecast);
 
 }  // namespace ronda::bench

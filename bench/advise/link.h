@@ -28,8 +28,8 @@ absl::StatusOr<std::vector<WireOnLink>> MeasureLink(const LinkRequest& request);
 // The work of a rank that MeasureLink has started, given the words after "advise". Returns its exit code.
 int RunAsLinkRank(const std::vector<std::string>& words);
 
-// The wires of a link that is computed by bench/model's formulas, not measured: hosts of `local_size` ranks each,
-// joined by `link`.
+// Returns the wires of a link that is computed by bench/model's formulas, not measured. `link` joins hosts of
+// `local_size` ranks each.
 std::vector<WireOnLink> LinkFromNumbers(const model::MeasuredLink& link, int local_size);
 
 }  // namespace ronda::bench

@@ -72,7 +72,7 @@ Tensors TensorsOf(absl::string_view timeline) {
 }
 
 // Keeps only the gradients. Returns how many other tensors are reduced in more than half of the steps. Drops tensors
-// that are reduced less often: metrics.
+// that are reduced less often, because they are metrics.
 int KeepGradients(Tensors* tensors) {
   size_t most = 0;
   for (const auto& [row, tensor] : *tensors) most = std::max(most, tensor.reductions.size());

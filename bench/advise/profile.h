@@ -17,20 +17,20 @@ struct Profile {
   // In the order of their submission. `ready` is a fraction of the whole step, which ends with the last gradient.
   std::vector<model::Gradient> gradients;
   std::vector<double> steps;  // s of each, ascending, without the time that the rank waited for its own allreduces
-  int votes = 0;              // per step, small allreduces that are no gradients, one after the other: "stop?"
+  int votes = 0;              // per step, small allreduces that are no gradients, one after the other, such as "stop?"
 
   double median() const;
   double mean() const;
   double bytes() const;  // of all gradients
 
-  // The median time of the slowest of `ranks` ranks whose steps vary as these do, independently of each other: the
-  // quantile 0.5^(1/ranks).
+  // Returns the median time of the slowest of `ranks` ranks whose steps vary as these do, independently of each other.
+  // This is the quantile 0.5^(1/ranks).
   double SlowestOf(int ranks) const;
 };
 
 // Finds the steps in a timeline (docs/timeline.md) of a program that ran on one rank. The gradients are the tensors of
-// a floating-point dtype that are reduced in more than half of the steps, and a step begins after the last of them. The
-// first quarter of the steps, but at most 10, is left out.
+// a floating-point dtype that are reduced in more than half of the steps. A step begins after the last gradient of the
+// previous step. The first quarter of the steps, but at most 10, is left out.
 //
 // Errors: INVALID_ARGUMENT that names the missing part, if the timeline has fewer than 10 steps that are used.
 absl::StatusOr<Profile> ProfileOf(absl::string_view timeline);

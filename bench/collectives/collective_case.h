@@ -30,14 +30,15 @@ struct CollectiveCase {
   size_t input_count() const;
   size_t output_count() const;
 
-  // The larger of the two, in bytes: the message size as collective benchmarks define it.
+  // Returns the larger count of the two in bytes, which is the message size as collective benchmarks define it.
   size_t bytes() const;
 
   // "allreduce.float32.none.in.1024": unique among cases.
   std::string label() const;
 };
 
-// The bandwidth of the busiest link divided by that of the algorithm (algbw), as NCCL's performance tests define it.
+// Returns the bandwidth of the busiest link divided by the algorithm's bandwidth (algbw), as NCCL's performance tests
+// define it.
 double BusFactor(OpType op, int ranks);
 
 // The cases that the user selects.
@@ -54,9 +55,9 @@ struct CaseRanges {
   static CaseRanges Everything(const CaseRanges& ranges);
 };
 
-// All sensible combinations. Only allreduce has both placements; a broadcast is in place, and the others are not. Only
-// reductions have compressed wires: 16-bit and 8-bit ones for float32 and float64, 8-bit ones for 16-bit types. A
-// barrier is one case. A size below one element per rank is raised to that.
+// All sensible combinations. Only allreduce has both placements; a broadcast is in place, and the other operations are
+// not. Only reductions have compressed wires: 16-bit and 8-bit ones for float32 and float64, 8-bit ones for 16-bit
+// types. A barrier is one case. A size below one element per rank is raised to one element per rank.
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
 
 // Memory that begins at a cache line, as frameworks allocate their tensors, and that has already been written to.
@@ -81,8 +82,8 @@ void FillInput(const CollectiveCase& shape, int rank, void* input);
 // Fills the output with values that no operation produces, so that a missing result is found to be wrong.
 void FillOutput(const CollectiveCase& shape, void* output);
 
-// The number of elements of `output` on `rank` that differ from the operation's result; 0 on a rank that receives
-// nothing. Compressed wires may round.
+// Returns the number of elements of `output` on `rank` that differ from the operation's result; 0 on a rank that
+// receives nothing. Compressed wires may round.
 int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output);
 
 }  // namespace ronda::bench

@@ -14,7 +14,8 @@
 
 namespace ronda::bench {
 
-// The caller's memory for a case: input_count() and output_count() elements; equal pointers in place.
+// The caller's memory for a case: input_count() and output_count() elements; the pointers are equal if the operation is
+// in place.
 struct CaseBuffers {
   void* input = nullptr;
   void* output = nullptr;
@@ -46,11 +47,11 @@ class Implementation {
 absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const LaunchedRank& launched,
                                                                     const ConnectOptions& options);
 
-// The same for `ranks` ranks that are threads of this process, one implementation per rank.
+// Makes communicators for `ranks` ranks that are threads of this process, one implementation per rank.
 std::vector<std::unique_ptr<Implementation>> MakeInProcessRanks(int ranks);
 
-// The tensors of successive allreduces: `names` in turn, and another one at every `other_every`-th call (0: never),
-// like a program that sometimes reduces a metric.
+// The tensors of successive allreduces. They are `names` tensors in turn, and another tensor at every `other_every`-th
+// call (0: never). The other tensor stands for a metric that a program sometimes reduces.
 struct CallPattern {
   int names = 1;
   int other_every = 0;

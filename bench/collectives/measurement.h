@@ -19,9 +19,9 @@
 
 namespace ronda::bench {
 
-// The ranks of one implementation that live in this process. Usually this is one, the calling thread. If ranks are
-// threads, all of them are in the first process and none in the others. Every process makes the same calls.
-// Thread-compatible.
+// The ranks of one implementation that live in this process. Usually there is one such rank, which is the calling
+// thread. If ranks are threads, all of them are in the first process and none in the others. Every process makes the
+// same calls. Thread-compatible.
 class LocalRanks {
  public:
   // `implementation` is rank `rank`.
@@ -68,25 +68,25 @@ struct InterleavingOptions {
   absl::Duration block_time = absl::Milliseconds(20);  // of a block, roughly
   int max_iterations = 2000;                           // in such a block
   int iterations = 0;                                  // in a block; 0: as many as last for block_time
-  int warm_up = -1;                                    // iterations before the first block; -1: those of a block
+  int warm_up = -1;                                    // iterations before the first block; -1: as many as in a block
 };
 
 // The times of one implementation.
 struct Timing {
-  std::vector<double> microseconds;  // per iteration, one number per round: that of the block's slowest rank
+  std::vector<double> microseconds;  // per iteration, on the slowest rank; one number per round
   int iterations = 0;                // in a block
 };
 
-// The number of iterations that take `block_time`: at least 2, so that one of them follows the implementation's own
-// work.
+// Returns the number of iterations that take `block_time`: at least 2, so that one of them follows the implementation's
+// own work.
 int IterationsFor(double seconds_each, const InterleavingOptions& options);
 
 // Runs `iterations` iterations of an implementation, and returns the seconds that they took on this rank.
 using Block = std::function<double(int iterations)>;
 
-// Times implementations interleaved: in each round one block of each, of always the same number of iterations, between
-// barriers, after a round of `warm_up` iterations. So a change of the machine's speed affects all of them alike. The
-// same on every rank.
+// Times implementations interleaved, after a warm-up of each. Each round runs one block of each implementation, between
+// barriers. All blocks of an implementation have the same number of iterations. So a change of the machine's speed
+// affects all implementations alike. Returns the same times on every rank.
 std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const InterleavingOptions& options,
                                     ProcessGroup* group);
 
@@ -103,14 +103,14 @@ struct CaseOutcome {
 double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
 
 // A row of results for each outcome of one case. A row of Ronda's has, for each peer, the ratio of the peer's time to
-// Ronda's: the median of the rounds' ratios.
+// Ronda's time. It is the median of the rounds' ratios.
 std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
 
-// A line for each implementation of such rows, as NCCL's tests print one: the mean of the bus bandwidths of all its
-// rows, but for barriers, which have none. "" if there are none.
+// Returns a line for each implementation in `rows`, as NCCL's tests print it, with the mean bus bandwidth of all rows
+// of the implementation. Barriers are left out, because they have no bandwidth. "" if no row has a bandwidth.
 std::string AverageBandwidths(const std::vector<ResultRow>& rows);
 
-// The table of such rows, with a column for each of the peers.
+// Returns the table of the rows of RowsOf(), with a column for each of the peers.
 Table CollectivesTable(const std::vector<std::string>& peers);
 
 }  // namespace ronda::bench

@@ -136,8 +136,9 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The kernel's number of that clock, as the C library computes it for pthread_getcpuclockid(): the complement of the
-// thread's id, then the bits for "of a thread, not of a process" (4) and "as the scheduler counts it" (2).
+// The argument of Read() is the kernel's number of the thread's clock, as the C library computes it for
+// pthread_getcpuclockid(). It is the complement of the thread's id, then the bits for "of a thread, not of a process"
+// (4) and "as the scheduler counts it" (2).
 absl::Duration CpuTimeOf(pid_t thread) {
   return Read(static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6));
 }

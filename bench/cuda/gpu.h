@@ -24,7 +24,7 @@ namespace ronda::bench {
 // figures mean nothing. Thread-compatible.
 class Gpu {
  public:
-  // A rank's GPU. Ranks of a host share GPUs if the host has fewer. `rank` is the local rank. Errors: those of
+  // A rank's GPU. Ranks of a host share GPUs if the host has fewer. `rank` is the local rank. Errors: the errors of
   // LoadCudaPlugin(), CountDevices() and Device::Open().
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(int rank);
 
@@ -81,7 +81,7 @@ absl::Duration CpuTimeOf(pid_t thread);
 
 absl::Duration CpuTimeOfThisThread();
 
-// Includes threads that have ended.
+// Returns the CPU time of all threads of this process, including threads that have ended.
 absl::Duration CpuTimeOfProcess();
 
 // Prints a figure and its aim on a separate line: "packing to float16: 93.1 % of a copy (aim: at least 85 % of a

@@ -5,12 +5,12 @@
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// The benchmark measures CPU time, not elapsed time: that of the trainer thread from the first submission until its
-// stream waits for the last tensor, and that of the background thread. Other threads (the watch of the device, CUDA's,
-// NCCL's) have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
+// The benchmark measures CPU time, not elapsed time. It measures the trainer thread from the first submission until its
+// stream waits for the last tensor, and the background thread. Other threads (the watch of the device, CUDA's, NCCL's)
+// have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
 //
-// Instruction counts are exact where times are not. This counts them on a fake GPU, whose copies take far longer than
-// all that is measured, with tensors of one element each:
+// Instruction counts are exact, and times are not. This command counts instructions on a fake GPU, whose copies take
+// far longer than all that is measured, with tensors of one element each:
 //
 //   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
@@ -72,8 +72,9 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   return added;
 }
 
-// A job, and steps in which all tensors are averaged: as a group in one bucket, or one by one, with or without a
-// prepared group, in the buckets that a locked schedule makes. Every rank makes the same calls. Throws ronda::Error.
+// A job, and steps in which all tensors are averaged. They are submitted as a group in one bucket, or one by one in the
+// buckets that a locked schedule makes. One by one, they may have a prepared group or not. Every rank makes the same
+// calls. Throws ronda::Error.
 class Steps {
  public:
   Steps(Submission::Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)

@@ -4,7 +4,7 @@
 //
 //   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]
 //
-// Every line counts the bytes read and the bytes written, once each, also for copies: a copy moves as many elements as
+// Every line counts the bytes read and the bytes written, once each, also for copies. A copy moves as many elements as
 // the model has, in float32. Kernels run interleaved, so that all of them have the same clocks; figures are medians
 // over the rounds. "host us" is the CPU time of one call in the calling thread.
 #include <cstdio>
@@ -99,7 +99,7 @@ struct Kernel {
   std::vector<double> host_us = {};
 };
 
-// One round of calls, one right after the other.
+// Makes kCallsARound calls of the kernel, one right after the other.
 absl::Status Time(Gpu* gpu, Kernel* kernel) {
   absl::Duration host;
   RONDA_ASSIGN_OR_RETURN(const absl::Duration device,

@@ -90,7 +90,8 @@ Flags::Reader Text(std::string* value);
 Flags::Reader Choice(std::string* value, std::vector<std::string> choices);
 Flags::Reader ChoiceList(std::vector<std::string>* values, std::vector<std::string> choices);
 
-// The same for values of a type that has names: Name(value), which is declared beside the type.
+// Like Choice and ChoiceList, for values of a type that has names. The function Name(value), which is declared beside
+// the type, returns the names.
 template <typename T>
 std::vector<std::string> NamesOf(const std::vector<T>& values) {
   std::vector<std::string> names;

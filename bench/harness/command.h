@@ -12,7 +12,7 @@ namespace ronda::bench {
 struct Command {
   const char* name;
   const char* summary;                                    // one line of ronda-bench --help
-  int (*run)(const std::vector<std::string>& arguments);  // the words behind the name; returns the exit code
+  int (*run)(const std::vector<std::string>& arguments);  // the words after the name; returns the exit code
 };
 
 // All subcommands, each defined in NAME_command.cc.

@@ -24,30 +24,31 @@ struct JobOptions {
   std::vector<std::string> peers;  // names of KnownPeers()
   std::string peer_setting = "default";
   std::string binding = "launcher";
-  std::string backend;  // RONDA_BACKEND of all ranks; "": that of the environment
+  std::string backend;  // RONDA_BACKEND of all ranks; "": as in the environment
   Results::Files files;
 };
 
-// -np, --peer, --peer-setting, --bind, --json, --csv.
+// Adds the flags -np, --peer, --peer-setting, --bind, --json and --csv.
 void AddJobFlags(Flags* flags, JobOptions* options);
 
-// Only --peer.
+// Adds only --peer.
 void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
 
-// Only --json and --csv.
+// Adds only --json and --csv.
 void AddFileFlags(Flags* flags, Results::Files* files);
 
 // Backends whose ranks can be in one job at the same time, so that they can be measured interleaved. kShm: ranks are
-// processes; it also stands for the choice of ronda::init() if that is another backend. kInProcess: ranks are threads
-// of the first process, and the other processes wait.
+// processes. If ronda::init() chooses another backend than shared memory, kShm stands for that backend. kInProcess:
+// ranks are threads of the first process, and the other processes wait.
 inline constexpr char kShm[] = "shm";
 inline constexpr char kInProcess[] = "inprocess";
 
-// --backend, into `backends`: a list of the two above ("all" means both), or one other value of RONDA_BACKEND, which
-// applies to a whole job. `purpose` begins the option's help: "Backends of the communicator layer".
+// Adds the flag --backend, which writes to `backends`. Its value is a list of kShm and kInProcess ("all" means both),
+// or one other value of RONDA_BACKEND, which applies to a whole job. `purpose` begins the option's help: "Backends of
+// the communicator layer".
 void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends);
 
-// The value of RONDA_BACKEND that all ranks of a job need for these backends; "": none.
+// Returns the value of RONDA_BACKEND that all ranks of a job need for these backends; "" if they need none.
 std::string JobBackend(const std::vector<std::string>& backends);
 
 // One rank of a benchmark, as the benchmark's body gets it.

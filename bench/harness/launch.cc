@@ -31,7 +31,7 @@
 namespace ronda::bench {
 namespace {
 
-// A launcher's variables for the rank, for the number of ranks of the job, and for that of its host.
+// A launcher's variables for the rank, for the number of ranks of the job, and for the number of ranks of its host.
 struct LauncherVariables {
   const char* rank;
   const char* size;
@@ -63,8 +63,8 @@ absl::StatusOr<LaunchedRank::Rendezvous> FindRendezvous(const ReadVariable& vari
   return local_size < size ? Rendezvous::kAsInit : Rendezvous::kInMemory;
 }
 
-// The settings with which Open MPI is fastest for large messages on one host: copies through shared memory instead of
-// system calls, and an allocator that keeps its memory.
+// The settings with which Open MPI is fastest for large messages on one host. They select copies through shared memory
+// instead of system calls, and an allocator that keeps its memory.
 constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
     {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
     {"MALLOC_MMAP_THRESHOLD_", "1073741824"},

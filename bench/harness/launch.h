@@ -31,27 +31,27 @@ struct LaunchedRank {
   int size = 1;
   Launcher launcher = Launcher::kRondarun;
   std::string job_id;  // valid as Ronda's job id, the same on every rank, and different from other jobs'
-  // How the ranks find each other. kInMemory: in the shared memory of their one host. kAsInit: as ronda::init() does,
-  // if the ranks are on several hosts or RONDA_BACKEND needs more than shared memory.
+  // How the ranks find each other. kInMemory: in the shared memory of their one host. kAsInit: as ronda::init() does.
+  // It is used if the ranks are on several hosts, or RONDA_BACKEND needs more than shared memory.
   enum class Rendezvous { kInMemory, kAsInit } rendezvous = Rendezvous::kInMemory;
 };
 
 // Reads an environment variable; nullopt if it is unset.
 using ReadVariable = std::function<std::optional<std::string>(const char* name)>;
 
-// The environment of this process.
+// Returns a reader of this process' environment.
 ReadVariable ProcessVariables();
 
-// nullopt in a process that no launcher has started. `parent` is the parent process' id: MPI launchers do not name the
-// job, but they are the parents of all ranks of a host. Errors: INVALID_ARGUMENT if the launcher's variables make no
-// sense.
+// Returns nullopt in a process that no launcher has started. `parent` is the parent process' id: MPI launchers do not
+// name the job, but they are the parents of all ranks of a host. Errors: INVALID_ARGUMENT if the launcher's variables
+// make no sense.
 absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent);
 
 // Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would, if the ranks find each other in
 // memory. Otherwise ronda::init() needs only the launcher's variables.
 void DescribeJobToRonda(const LaunchedRank& launched);
 
-// The settings of a peer: the defaults, or the fastest on one host.
+// Whether a peer has its default settings, or the fastest ones on one host.
 enum class PeerSetting { kDefault, kBest };
 
 struct LaunchRequest {
@@ -66,7 +66,7 @@ struct LaunchRequest {
 struct LaunchCommand {
   std::vector<std::string> words;                                // the launcher and its arguments, then the command
   std::vector<std::pair<std::string, std::string>> environment;  // in addition to this process' own
-  std::string output_file;  // of the launcher's and the ranks' stdout and stderr; "": those of this process
+  std::string output_file;  // for stdout and stderr of launcher and ranks; "": as this process has them
 };
 
 // The path of a program; empty if it is not installed.
@@ -78,11 +78,11 @@ FindProgram FindInstalledProgram();
 // Errors: NOT_FOUND that names the launcher and how to install it.
 absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program);
 
-// Starts the command. It gets SIGTERM when this process ends; a launcher that is asked to end ends its ranks. Errors:
-// UNAVAILABLE if the system refuses a process.
+// Starts the command. The launcher gets SIGTERM when this process ends, and then ends its ranks. Errors: UNAVAILABLE if
+// the system refuses a process.
 absl::StatusOr<pid_t> StartLaunch(const LaunchCommand& command);
 
-// The last lines that a command has written to its `output_file`: about 1,000 bytes.
+// Returns the last lines that a command has written to its `output_file`: about 1,000 bytes.
 std::string LastLines(const std::string& output_file);
 
 // Receives the messages of rank 0's Output.
@@ -92,7 +92,8 @@ using MessageSink = std::function<void(const OutputMessage& message)>;
 // launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the system refuses a pipe or a process.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
 
-// The same, but prints text, and draws a progress bar on a terminal. `sink` gets only the other messages: results.
+// Like RunLaunch, but prints text, and draws a progress bar on a terminal. `sink` gets only the other messages:
+// results.
 absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink);
 
 // The path of this program. "" if the system does not provide it.

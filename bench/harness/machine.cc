@@ -57,7 +57,7 @@ struct CpuTimes {
 };
 
 CpuTimes ReadCpuTimes(const std::string& stat) {
-  constexpr size_t kIdle = 3, kIoWait = 4, kGuest = 8;  // from there on, times are parts of earlier ones
+  constexpr size_t kIdle = 3, kIoWait = 4, kGuest = 8;  // from kGuest on, times are parts of earlier times
   CpuTimes times;
   for (const absl::string_view line : absl::StrSplit(stat, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());

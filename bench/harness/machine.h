@@ -20,21 +20,22 @@ struct Machine {
 Machine DescribeMachine();
 
 // How many cores were busy, on average, between two readings of /proc/stat. Time that a virtual machine's host gave to
-// others counts. 0 if the readings are the same, or cannot be read.
+// others counts as busy. 0 if the readings are the same, or cannot be read.
 double BusyCores(const std::string& before, const std::string& after);
 
-// How many cores the programs of this machine keep busy, this process left out: it sleeps for a tenth of a second.
+// Returns how many cores the other programs of this machine keep busy. Takes a tenth of a second, in which this process
+// sleeps.
 double BusyCoresNow();
 
 // In seconds, on the clock that all processes of a machine share.
 double NowSeconds();
 
-// The time in UTC, "2026-11-21T19:30:00Z".
+// Returns the time in UTC, "2026-11-21T19:30:00Z".
 std::string NowInUtc();
 
 // The cores on which a rank's threads may run.
 enum class Binding {
-  kLauncher,  // those of the launcher: rondarun does not bind, Open MPI gives two ranks one core each
+  kLauncher,  // as the launcher has set them: rondarun does not bind, Open MPI gives two ranks one core each
   kNone,      // all
   kCore       // one core per rank: the rank modulo the number of cores
 };
@@ -42,17 +43,17 @@ enum class Binding {
 // "launcher", "none", "core", in the order of the enumeration.
 const std::vector<std::string>& BindingNames();
 
-// The cores that the system grants this process, independent of the calling thread's binding. Some containers grant
-// fewer than the machine has.
+// Returns the cores that the system grants this process, independent of the calling thread's binding. Some containers
+// grant fewer than the machine has.
 std::vector<int> GrantedCores();
 
 // Binds the calling thread, and the threads that it starts afterwards.
 void Bind(Binding binding, int rank);
 
-// The time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other and back,
-// halved, undisturbed by other processes; 0 on a single CPU. On virtual machines it changes by a factor of five within
-// minutes, and every transfer between ranks changes with it. So print it before and after, and compare only
-// measurements that were taken at the same distance.
+// Returns the time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other. It is
+// half of the fastest round trip, which no other process has disturbed; 0 on a single CPU. On virtual machines it
+// changes by a factor of five within minutes, and every transfer between ranks changes with it. So print it before and
+// after, and compare only measurements that were taken at the same distance.
 double CoreDistanceNanoseconds();
 
 }  // namespace ronda::bench

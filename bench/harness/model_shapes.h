@@ -46,13 +46,13 @@ std::vector<std::string> PresetNames();
 // The parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the known names.
 absl::StatusOr<ModelShapes> PresetShapes(absl::string_view name);
 
-// Reads a model from text: one line per tensor, in forward order, with its name and its dimensions ("layer1.weight 64 3
-// 7 7"), separated by blanks; a name alone is a scalar. Empty lines and comments after a '#' are skipped. A tensor's
-// work is set to its number of elements. `file` is for messages. Errors: INVALID_ARGUMENT that begins with "file:line:
-// ".
+// Reads a model from text. Each tensor has a line, in forward order, with its name and its dimensions, separated by
+// blanks ("layer1.weight 64 3 7 7"). A name alone is a scalar. Empty lines and comments after a '#' are skipped. A
+// tensor's work is set to its number of elements. `file` is for messages. Errors: INVALID_ARGUMENT that begins with
+// "file:line: ".
 absl::StatusOr<ModelShapes> ParseShapes(absl::string_view text, absl::string_view file);
 
-// The same from a file. Errors: also NOT_FOUND.
+// Reads a model from a file, like ParseShapes. Errors: as ParseShapes, and NOT_FOUND.
 absl::StatusOr<ModelShapes> ReadShapes(const std::string& path);
 
 }  // namespace ronda::bench

@@ -15,8 +15,8 @@ namespace ronda::bench {
 inline constexpr char kOutputVariable[] = "RONDA_BENCH_OUTPUT";
 
 // The output of a benchmark: only rank 0's, without a launcher's prefixes. If ronda-bench started the ranks, the output
-// goes to the process that the user started, which also draws the progress bar. Otherwise it goes to stdout, without
-// progress. Thread-compatible.
+// goes to the process that the user started, which also draws the progress bar. If another launcher started the ranks,
+// the output goes to stdout, without progress. Thread-compatible.
 class Output {
  public:
   // `pipe` is the value of kOutputVariable; empty: stdout. If the pipe cannot be opened, the output goes to stdout.
@@ -51,7 +51,7 @@ struct OutputMessage {
 std::string EncodeLine(const OutputMessage& message);  // a line for each line of the text, each with its newline
 OutputMessage DecodeLine(const std::string& line);     // without newline; any line that is no message is text
 
-// The line of a progress bar: "[#####     ]  50 %  64 KiB".
+// Returns the line of a progress bar: "[#####     ]  50 %  64 KiB".
 std::string ProgressLine(double fraction, const std::string& label);
 
 // A bar on the last line of a terminal that shows the progress of a benchmark; nothing if `stream` is no terminal.

@@ -34,8 +34,8 @@ const std::vector<PeerInfo>& KnownPeers();
 // "mpi" is another name of "openmpi". nullptr if there is no such peer.
 const PeerInfo* FindPeer(const std::string& name);
 
-// The path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix of `make
-// install` (lib/ronda/). `peer` is a name of --peer. `package` is the Debian package that is needed to build
+// Returns the path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix
+// of `make install` (lib/ronda/). `peer` is a name of --peer. `package` is the Debian package that is needed to build
 // the file.
 // Errors: NOT_FOUND that says how to build it.
 absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
@@ -70,13 +70,13 @@ class Peer {
   const PeerInfo& info() const { return info_; }
   std::string description() const { return table_->description(); }
 
-  // The names of the algorithms that support `call`; empty if the peer does not.
+  // Returns the names of the algorithms that support `call`; empty if the peer does not.
   std::vector<std::string> Algorithms(const ronda_bench_call& call) const;
 
   // Errors: INTERNAL with the peer's own text.
   absl::StatusOr<std::unique_ptr<PeerCall>> Prepare(const ronda_bench_call& call, int algorithm = 0);
 
-  // The fastest algorithm for `call`, found by a few trials on all ranks, which overwrite the buffers.
+  // Returns the fastest algorithm for `call`, found by a few trials on all ranks, which overwrite the buffers.
   absl::StatusOr<int> FastestAlgorithm(const ronda_bench_call& call, ProcessGroup* group);
 
  private:
@@ -85,7 +85,7 @@ class Peer {
 
   const PeerInfo& info_;
   const ronda_bench_peer* const table_;
-  const std::unique_ptr<TemporaryFolder> folder_;  // which the ranks share; nullptr: it is another rank's
+  const std::unique_ptr<TemporaryFolder> folder_;  // which the ranks share; nullptr: another rank owns it
 };
 
 // OK if the plugin can be loaded. Does not join a job. Errors: as Load.

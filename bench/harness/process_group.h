@@ -32,7 +32,7 @@ absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOpt
 // Thread-compatible.
 class ProcessGroup {
  public:
-  // Errors: those of Connect.
+  // Errors: the errors of Connect.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(const LaunchedRank& launched);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;

@@ -49,7 +49,7 @@ class Table {
   // REQUIRES: as many cells as columns.
   std::string Row(const std::vector<std::string>& cells) const;
 
-  // The columns' fields of a row; blank if the row has no such field.
+  // Returns a line with the columns' fields of `row`. A cell is blank if the row has no such field.
   std::string RowOf(const ResultRow& row) const;
 
  private:
@@ -58,10 +58,11 @@ class Table {
   const std::vector<Column> columns_;
 };
 
-// A number as a cell: with `digits` after the point.
+// Returns a number as a cell: with `digits` after the point.
 std::string Fixed(double number, int digits);
 
-// A number with three significant digits: "0.00123", "12.3", "1.23e+06"; between 1,000 and a million all of its digits.
+// Returns a number with three significant digits: "0.00123", "12.3", "1.23e+06"; between 1,000 and a million all of its
+// digits.
 std::string Short(double number);
 
 // Encodes a row as one line of JSON, for the process that started the ranks and writes the files. Numbers keep every
@@ -86,12 +87,12 @@ class Results {
       : command_(std::move(command)), arguments_(std::move(arguments)) {}
 
   void Add(ResultRow row) { rows_.push_back(std::move(row)); }
-  // A peer that took part, with its version. A second time it changes nothing.
+  // Adds a peer that took part, with its version. Adding the peer again changes nothing.
   void AddPeer(const std::string& description);
   // CoreDistanceNanoseconds() before and after the measurements.
   void SetCoreDistance(double before, double after) { core_distance_ = {before, after}; }
 
-  // BusyCoresNow() before the ranks were started and after they have ended: the load of other programs.
+  // Sets BusyCoresNow() before the ranks were started, and after they have ended. It is the load of other programs.
   void SetBusyCores(double before, double after) { busy_cores_ = {before, after}; }
 
   const std::vector<ResultRow>& rows() const { return rows_; }

@@ -31,8 +31,8 @@ Summary Summarize(std::vector<double> values);
 // REQUIRES: not empty.
 double Median(std::vector<double> values);
 
-// The median of numerator[i] / denominator[i]: compares two implementations that ran interleaved, round by round.
-// REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
+// Returns the median of numerator[i] / denominator[i]: compares two implementations that ran interleaved, round by
+// round. REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
 // Counts values in bins that grow with the value: four bins per doubling. Thread-compatible.
@@ -50,8 +50,8 @@ class Histogram {
   // From the first to the last bin that is not empty, ascending, without gaps.
   std::vector<Bin> Bins() const;
 
-  // A line for each bin that is not empty: its limits, its count, its share of all values, and a bar whose length is
-  // that share. "..." stands for empty bins.
+  // Returns a line for each bin that is not empty. The line has the bin's limits, its count, its share of all values,
+  // and a bar whose length shows the share. "..." stands for empty bins.
   std::string Text() const;
 
  private:

@@ -24,7 +24,7 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
   std::string PathOf(const std::string& file) const { return path_ + "/" + file; }
 
-  // Leaves the folder to the user: the destructor no longer removes it.
+  // Leaves the folder to the user, so the destructor does not remove it.
   void Keep() { is_kept_ = true; }
 
  private:

@@ -21,7 +21,7 @@ int CeilLog2(int n) {
   return levels;
 }
 
-// The slower of both kinds of links, if both are used.
+// Returns the slower kind of link, if both kinds are used.
 LogGP SlowestLink(const Cluster& cluster, int ranks) {
   const int hosts = HostsOf(cluster, ranks);
   if (hosts == 1) return cluster.host;

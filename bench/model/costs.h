@@ -5,7 +5,7 @@
 
 namespace ronda::bench::model {
 
-// The cost of messages over one kind of link: the parameters of LogGP (Alexandrov, Ionescu, Schauser and
+// The cost of messages over one kind of link. The fields are the parameters of LogGP (Alexandrov, Ionescu, Schauser and
 // Scheiman, "LogGP: incorporating long messages into the LogP model", SPAA 1995). In seconds.
 struct LogGP {
   double latency = 0;       // L: from the sender's port to the receiver's
@@ -14,7 +14,8 @@ struct LogGP {
   double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
 };
 
-// The time from the call that sends to the call that has received, without the bytes: L + 2o, also called alpha.
+// Returns the time from the call that sends to the call that has received, without the bytes: L + 2o, also called
+// alpha.
 inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
 
 // Hosts with `local_size` ranks each; the last one may have fewer. The ranks of a host share one port to the network,
@@ -47,10 +48,10 @@ constexpr const char* Name(Algorithm algorithm) {
 //                 the best k
 //
 // Ring: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA 2005).
-// The latencies of two kinds of hops are counted as NCCL's tuning model does; g and G are those of the slowest link.
-// Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (Parallel
-// Computing 2009): an inner node of one tree is a leaf of the other, so a port carries 2 n in either direction. The
-// lower levels of the trees are on the host.
+// The latencies of two kinds of hops are counted as NCCL's tuning model does; g and G are the values of the slowest
+// link. Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
+// (Parallel Computing 2009): an inner node of one tree is a leaf of the other tree, so a port carries 2 n in either
+// direction. The lower levels of the trees are on the host.
 //
 // REQUIRES: ranks >= 1, local_size >= 1, bytes >= 0. A single rank needs no time.
 double AllreduceTime(Algorithm algorithm, const Cluster& cluster, int ranks, double bytes);
@@ -67,8 +68,8 @@ constexpr const char* Name(Coordination coordination) {
   return kNames[static_cast<int>(coordination)];
 }
 
-// The cost of an agreement for rank 0. It receives a report from every rank, and sends a list to every rank, one after
-// the other, so its time is linear in the number of ranks.
+// The cost of an agreement for rank 0. Rank 0 receives a report from every rank, and sends a list to every rank, one
+// after the other. So its time is linear in the number of ranks.
 struct CoordinationCosts {
   double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors
   double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not

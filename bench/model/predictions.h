@@ -25,7 +25,7 @@ struct PublishedPoint {
 
   const char* model;  // "inception3", "resnet101", "vgg16"
   int gpus = 0;
-  double efficiency = 0;  // images per second, divided by those of as many single GPUs
+  double efficiency = 0;  // images per second, divided by `gpus` times those of one GPU
   Use use = Use::kChecks;
 };
 
@@ -34,7 +34,8 @@ inline constexpr int kPublishedGbit = 25;
 
 std::vector<PublishedPoint> PublishedPoints();
 
-// The gradients of one of these models. Those of Inception V3 are assumed to be alike and spread evenly over the pass.
+// The gradients of one of these models. The gradients of Inception V3 are assumed to be alike and spread evenly over
+// the pass.
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
 // Horovod at that time: rings over all GPUs, tensors negotiated by name in cycles of 5 ms, up to 64 MiB fused.
@@ -89,7 +90,7 @@ struct Variant {
 // equal.
 std::vector<Variant> Variants();
 
-// A line of a table: one number of ranks, and a result for each of Variants().
+// A line of a table, for one number of ranks. It has a result for each of Variants().
 struct SweepLine {
   std::string model;
   double gbit = 0;
@@ -103,7 +104,8 @@ double ModelCompute(const std::string& model);
 // Errors: INVALID_ARGUMENT if there is no such model.
 absl::StatusOr<std::vector<SweepLine>> Sweep(const SweepOptions& options);
 
-// For --json and --csv: a row for each variant, and a row for each published figure with its predictions.
+// Return the rows for --json and --csv: a row for each variant, and a row for each published figure with its
+// predictions.
 std::vector<ResultRow> SweepRows(const std::vector<SweepLine>& lines);
 std::vector<ResultRow> PublishedRows();
 

@@ -154,7 +154,7 @@ class StepSimulation {
     return AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
   }
 
-  // The ranks' work in a bucket that the link waits for.
+  // The ranks' work on a bucket, if the link waits for this work.
   double WorkOf(double bytes) const {
     const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
     return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;

@@ -19,11 +19,12 @@ struct Gradient {
   double ready = 0;  // as a fraction of the backward pass; ascends
 };
 
-// The gradients of a model. The backward pass goes from the last parameter to the first, and takes a time for each that
-// is proportional to its `work`.
+// The gradients of a model. The backward pass goes from the last parameter to the first. Its time for each parameter is
+// proportional to the parameter's `work`.
 std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
 
-// The gradients of a model with a known number of tensors and parameters: all alike, spread evenly over the pass.
+// The gradients of a model with a known number of tensors and parameters. All gradients are alike, and spread evenly
+// over the pass.
 std::vector<Gradient> EvenGradients(int tensors, double parameters);
 
 enum class Wire { kNone, kFp16, kFp8 };
@@ -88,12 +89,13 @@ struct StepResult {
 
 // Simulates the step's link and its coordinator. Each of them serves one bucket or round at a time, in order.
 //
-// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)), the limit for the largest of p normally
-// distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
+// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)). This is the limit for the largest of p
+// normally distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
 StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
-// The same with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB. The fusion
-// threshold is raised to it if necessary. This is the result of tuning. REQUIRES: bucketing is kPlanned.
+// Like SimulateStep, but with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB.
+// The fusion threshold is raised to min_bucket if necessary. This is the result of tuning. REQUIRES: bucketing is
+// kPlanned.
 StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model

@@ -19,7 +19,7 @@
 
 namespace ronda::bench {
 
-// The cost of agreeing on one step. CPU times are those of the calling thread, in microseconds.
+// The cost of agreeing on one step. CPU times are measured in the calling thread, in microseconds.
 struct NegotiationCost {
   double coordinator_us = 0;  // rank 0: decoding all reports, negotiating, fusing, encoding the list
   double other_us = 0;        // of one rank: its report, and applying the list
@@ -66,7 +66,7 @@ class SimulatedJob {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-// The gradients of `model` as a trainer submits them: in backward order, to be averaged.
+// Returns the gradients of `model` as a trainer submits them: in backward order, to be averaged.
 std::vector<TensorRequest> GradientsOf(const ModelShapes& model);
 
 }  // namespace ronda::bench

@@ -78,8 +78,7 @@ void SumHalves(void* input, void* output, int* count, MPI_Datatype*) {
   AddHalves(static_cast<const uint16_t*>(input), static_cast<uint16_t*>(output), static_cast<size_t>(*count));
 }
 
-// "Open MPI v4.1.4" of a paragraph; "MPICH Version: 4.0.2" of several lines with tabs.
-// REQUIRES: MPI is initialized: with some, the types are no constants.
+// REQUIRES: MPI is initialized: in some MPIs, the types are no constants.
 MPI_Datatype TypeOf(int dtype) {
   const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
   return types[dtype];

@@ -11,8 +11,8 @@
 
 namespace ronda::bench {
 
-// The name and version of the MPI that this program is linked with, for example "Open MPI v4.1.4". Leaves out what
-// follows the first comma or the first line.
+// Returns the name and version of the MPI that this program is linked with, for example "Open MPI v4.1.4". Leaves out
+// what follows the first comma or the first line.
 inline std::string MpiLibraryVersion() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

@@ -32,14 +32,14 @@ def _arguments(name: str, count: int) -> tuple[Any, ...]:
 
 
 def _cpu_time(call: Callable[[Any], object], values: Sequence[Any]) -> tuple[float, list[Any]]:
-    """The ns of each call, and the results."""
+    """Returns the ns of each call, and the results."""
     begin = time.thread_time_ns()
     results = [call(value) for value in values]
     return (time.thread_time_ns() - begin) / len(values), results
 
 
 def measure_calls() -> dict[str, float]:
-    """The least ns of each kind of call."""
+    """Returns the least ns of each kind of call."""
     rows = [_arguments(f"gradient.{i}", 4) for i in range(_TENSORS)]
     best: dict[str, float] = {}
 
@@ -57,7 +57,7 @@ def measure_calls() -> dict[str, float]:
 
 
 def measure_latency() -> list[float]:
-    """The us of blocking allreduces, ascending."""
+    """Returns the us of blocking allreduces, ascending."""
     row = _arguments("x", 1)
     latencies = []
     for _ in range(_CALLS):

@@ -44,7 +44,7 @@ class Turn:
         self.seconds: list[float] = []
 
     def step(self) -> float:
-        """The seconds of backward, and of the wait for the gradients."""
+        """Returns the seconds of backward, and of the wait for the gradients."""
         self.model.zero_grad(set_to_none=self.frees_gradients)
         loss = self.model()
         begin = time.perf_counter()

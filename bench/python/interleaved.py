@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ways to do the same thing, measured in turns in the same processes, and the table of them."""
+"""Measures several ways to do the same thing, in turns in the same processes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser, turns: int) -> None:
 
 
 def measure(ways: dict[str, Callable[[], Any]], turns: int, calls: int) -> Times:
-    """For each way, the median of each turn's calls in microseconds. The slowest rank's counts.
+    """Returns, for each way, the median of each turn's calls in us, on the slowest rank.
 
     Args:
         ways: functions that do their work and wait for its end.
-        turns: of each way. One more, which is not counted, prepares what the first call prepares.
-        calls: in a turn.
+        turns: of each way. An additional first turn is not counted, because first calls are slow.
+        calls: the calls in a turn.
     """
     times: Times = {name: [] for name in ways}
     for turn in range(turns + 1):

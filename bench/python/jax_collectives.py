@@ -8,7 +8,7 @@
 
 All run in the same processes, in turns of a few calls. A call is a compiled program that adds the
 ranks' arrays, and the wait for its result. The table has medians of the slowest rank in
-microseconds, and for each other way how many times as long as Ronda's they are. FILE gets a line
+microseconds, and shows how many times as long as Ronda each other way takes. FILE gets a line
 for each size, way and turn: the median of the turn's calls on the slowest rank.
 """
 
@@ -34,12 +34,12 @@ SIZES = [*(1 << exponent for exponent in range(10, 25, 2)), 25 << 20]
 
 
 def ronda_call(elements: int) -> tuple[Call, Any]:
-    """The program, and its argument."""
+    """Returns the compiled program, and its argument."""
     return jax.jit(lambda x: rj.allreduce(x, rj.Sum)), jnp.ones(elements)
 
 
 def gloo_call(elements: int) -> tuple[Call, Any]:
-    """A sum over an array of which each process has a row."""
+    """Like ronda_call(): a sum over an array of which each process has a row."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()), "rank")
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rank"))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -49,7 +49,7 @@ def gloo_call(elements: int) -> tuple[Call, Any]:
 
 
 def mpi4jax_call(elements: int) -> tuple[Call, Any]:
-    """As Ronda's."""
+    """Like ronda_call()."""
     mpi4jax = importlib.import_module("mpi4jax")
     mpi = importlib.import_module("mpi4py.MPI")
 
@@ -80,7 +80,7 @@ def find_ways() -> dict[str, Callable[[int], tuple[Call, Any]]]:
 
 
 def waiting(call: Call, argument: Any) -> Callable[[], Any]:
-    """The call, and the wait for its result."""
+    """Returns a function that makes the call and waits for its result."""
     return lambda: jax.block_until_ready(call(argument))
 
 

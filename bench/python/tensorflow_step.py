@@ -7,8 +7,8 @@
 Both reduce the same tensors in a tf.function, in turns of a few steps in the same processes:
 Ronda by grouped_allreduce(), tf.distribute by the all_reduce() of a MultiWorkerMirroredStrategy.
 Ronda does so in two ways: by its kernel, and by a tf.numpy_function, which calls Python.
-The table has medians of the slowest rank in microseconds, and how many times as long as the
-kernel's the others' are. On a busy machine only the ratios mean something.
+The table has medians of the slowest rank in microseconds, and shows how many times as long as the
+kernel each other way takes. On a busy machine only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, 
 
 
 def waiting(step: Callable[[], Any]) -> Callable[[], Any]:
-    """The step, and the wait for its last tensor."""
+    """Returns a function that makes the step and waits for its last tensor."""
     return lambda: step()[-1].numpy()
 
 

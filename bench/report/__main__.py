@@ -5,7 +5,7 @@
     python3 ronda-bench-report DIRECTORY MARKDOWN SPEED FUSION WIRE
 
 `ronda-bench report --help` explains the first three; "" stands for an option that was not given.
-FUSION and WIRE are the settings of Ronda that a program has without choosing.
+FUSION and WIRE are Ronda's default settings.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def short(number: float) -> str:
 def _set_up(
     axes: matplotlib.axes.Axes, name: str, kind: figures.Axis, numbers: list[float]
 ) -> None:
-    """Of the axes, the one of this name, "x" or "y", which shows these numbers."""
+    """Sets up the axis `name` ("x" or "y") of `axes` for these numbers."""
     axis = getattr(axes, f"{name}axis")
     # matplotlib cannot draw a logarithmic axis without a positive number.
     if kind != "linear" and any(number > 0 for number in numbers):

@@ -27,7 +27,7 @@ Points = list[tuple[float, float]]
 
 @dataclasses.dataclass
 class LineChart:
-    """Lines over a common axis: one for each implementation."""
+    """Lines over a common axis, one line for each implementation."""
 
     id: str  # the name of its file, without ".svg"
     title: str
@@ -41,7 +41,7 @@ class LineChart:
 
 @dataclasses.dataclass
 class StackedBars:
-    """The parts of a total: one bar for each implementation."""
+    """The parts of a total, as one bar for each implementation."""
 
     id: str
     title: str
@@ -54,7 +54,7 @@ Figure = LineChart | StackedBars
 
 
 def _titles(kind: str, name: str, run: Run) -> tuple[str, str]:
-    """The id and the title. Both name the run: figures of different runs cannot be compared."""
+    """Returns the id and the title. Both name the run: do not compare figures of different runs."""
     title = f"{name} ({run.name})"
     return re.sub(r"[^a-z0-9]+", "-", f"{kind} {title}".lower()).strip("-"), title
 
@@ -143,8 +143,8 @@ def figures_of(runs: list[Run]) -> list[Figure]:
     """Returns the figures of all runs. Each figure shows one run.
 
     A run of `collectives` has a figure of bandwidth by size for each operation. A run of `step` has
-    a figure of its parts, and one of `latency` a histogram. A run of `startup` has its times, and
-    one of `advise` its predictions.
+    a figure of the parts of a step, and a run of `latency` has a histogram. A run of `startup` has
+    a figure of its times, and a run of `advise` has a figure of its predictions.
     """
     return [
         figure
@@ -159,7 +159,7 @@ def figures_of(runs: list[Run]) -> list[Figure]:
 
 
 def _speed_lines(run: Run) -> dict[str, list[Row]]:
-    """The rows of `collectives` by implementation: Ronda's client, or else its communicator, and
+    """Returns the rows by implementation: Ronda's client, or else its communicator, and
     the peers, with their versions.
     """
     plain = {"op": "allreduce", "dtype": "float32", "placement": "in", "wire": "none"}
@@ -178,8 +178,9 @@ def _speed_lines(run: Run) -> dict[str, list[Row]]:
 
 
 def speed_against_peers(runs: list[Run]) -> Figure:
-    """Bus bandwidth of allreduce by size, float32, in place, for Ronda and its peers: of the first
-    of those runs that have measured the most implementations.
+    """Returns the bus bandwidth of allreduce by size, float32, in place, for Ronda and its peers.
+
+    It is from the first of the runs that have measured the most implementations.
 
     Raises:
         ReportError: no run measured such an allreduce.

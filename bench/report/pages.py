@@ -41,7 +41,7 @@ def _html_run(run: Run) -> str:
 
 
 def html_of(runs: list[Run], drawings: list[str], default: Setting) -> str:
-    """The runs as one self-contained page: sweeps, the runs, figures, then all tables."""
+    """Returns one self-contained page with sweeps, the runs, figures, and then all tables."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         f"<title>ronda-bench</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
@@ -77,7 +77,7 @@ def markdown_of(runs: list[Run], default: Setting) -> str:
 
 
 def with_results(page: str, results: str) -> str:
-    """The page with `results` between its two lines for them.
+    """Returns `page` with `results` between the two lines that mark their place.
 
     Raises:
         ReportError: a line is missing.

@@ -13,11 +13,11 @@ from typing import Any
 
 
 class ReportError(Exception):
-    """There is no report. The text names the file and the reason."""
+    """No report can be made. The text names the file and the reason."""
 
 
 class Row(dict[str, Any]):
-    """A measurement: values by the names of their fields. A null stands for no finite number."""
+    """A measurement: values by the names of their fields. Null is a number that is not finite."""
 
     def number(self, name: str) -> float:
         """The value of a field; NaN if the field has no number."""
@@ -30,7 +30,7 @@ class Row(dict[str, Any]):
         return value if isinstance(value, str) else ""
 
     def numbers(self, name: str) -> list[float]:
-        """[] if there is no list."""
+        """The list in the field; [] if the field has no list."""
         value = self.get(name)
         if not isinstance(value, list):
             return []
@@ -56,7 +56,7 @@ class Run:
     core_distance_ns: list[float] = dataclasses.field(default_factory=lambda: [0, 0])  # 0: unknown
 
     def command_line(self) -> str:
-        """Such as "ronda-bench step --preset resnet50"."""
+        """The command, such as "ronda-bench step --preset resnet50"."""
         return " ".join(["ronda-bench", self.command, *self.arguments])
 
 
@@ -101,7 +101,7 @@ def _run_of(document: dict[str, Any], name: str) -> Run:
 
 def parse_run(text: str, file: str) -> Run:
     """Raises:
-    ReportError: the text, which is that of `file`, is no result of ronda-bench.
+    ReportError: the text, which is the content of `file`, is no result of ronda-bench.
     """
     refused = f"{file}: not a result of ronda-bench"
     try:
@@ -196,7 +196,7 @@ def implementation_labels(rows: list[Row]) -> list[str]:
 
 
 def grouped(rows: Iterable[Row], title: Callable[[Row], str]) -> dict[str, list[Row]]:
-    """The rows by their titles, in the order in which these first appear. Rows with an empty title
+    """The rows by title, in the order in which the titles first appear. Rows with an empty title
     are left out.
     """
     groups: dict[str, list[Row]] = {}

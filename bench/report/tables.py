@@ -23,7 +23,7 @@ from runs import (
 
 @dataclasses.dataclass
 class Table:
-    """For HTML and Markdown."""
+    """A table that can be written as HTML and as Markdown."""
 
     title: str
     header: list[str]
@@ -35,7 +35,7 @@ def _cell(number: float, digits: int) -> str:
 
 
 def _readable(number: float) -> str:
-    """Three significant digits or so, without an exponent."""
+    """A number with about three significant digits, without an exponent."""
     return _cell(number, 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3)
 
 
@@ -55,10 +55,11 @@ def _spread(row: Row) -> float:
 
 
 def noise_in(run: Run) -> str:
-    """Why the figures of a run are not to be trusted; "" if they are.
+    """Returns the reason why the figures of a run cannot be trusted; "" if there is none.
 
-    Other programs used cores that the ranks needed, the distance of the cores has changed by half
-    during the run, or most rows have rounds (or steps) that differ by a factor of two.
+    The reasons: other programs used cores that the ranks needed, the distance of the cores has
+    changed by half during the run, or most rows have rounds (or steps) that differ by a factor of
+    two.
     """
     most_ranks = max((row.number("ranks") for row in run.rows if "ranks" in row), default=0)
     busy = max(run.busy_cores)
@@ -88,7 +89,7 @@ def noise_in(run: Run) -> str:
 
 
 def table_of_runs(runs: list[Run]) -> Table:
-    """File, command, date, versions of all that was measured, machine, distance of cores, noise."""
+    """Returns a table of the runs' files, commands, dates, versions, machines and noise."""
     table = Table(
         "runs",
         ["run", "command", "date", "measured", "machine", "cache line between cores, ns", "noise"],
@@ -115,8 +116,8 @@ Setting = tuple[float, str]  # fusion threshold, wire format
 
 
 def _sweep_table(name: str, rows: list[Row], default: Setting) -> Table | None:
-    """Of the rows of Ronda in one case that differ by nothing but fusion and wire format, and are
-    like the first row in all else; None if there is no choice.
+    """Returns the table of Ronda's rows in one case that differ from the first row only by fusion
+    and wire format; None if there is no choice.
     """
 
     def others(row: Row) -> list[object]:
@@ -164,7 +165,7 @@ def sweep_tables(runs: list[Run], default: Setting) -> list[Table]:
         if run.command != "step":
             continue
         noise = ", spoilt by noise" if noise_in(run) else ""
-        # Rows without a wire format are those of a peer, or of the computation alone.
+        # Rows without a wire format belong to a peer, or to the computation alone.
         own = [row for row in run.rows if row.text("wire")]
         for label, rows in grouped(own, case_label).items():
             table = _sweep_table(f"{label} ({run.name}{noise})", rows, default)
@@ -195,7 +196,7 @@ def _collectives_title(row: Row) -> str:
 
 
 def _collectives_tables(run: Run) -> list[Table]:
-    """For each operation on one dtype: a row for each size, a column for each implementation."""
+    """A table per operation and dtype: a row for each size, a column for each implementation."""
     tables = []
     for title, rows in grouped(run.rows, _collectives_title).items():
         names = list(dict.fromkeys(map(implementation_name, rows)))
@@ -215,7 +216,7 @@ def _step_tables(run: Run) -> list[Table]:
         header = ["implementation", "step, ms", "p10 - p90", "exposed, ms", "efficiency"]
         header += ["wire, MB", "control messages a step", "times faster than the fastest peer"]
         table = tables.setdefault(case_label(row), Table(case_label(row), header))
-        # Of the forms of a peer, the fastest counts.
+        # If a peer has several forms, the fastest one counts.
         ratios = [row.number(field) for field in row if field.startswith("ratio_")]
         table.rows.append(
             [

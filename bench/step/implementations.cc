@@ -54,7 +54,7 @@ class PeerLoop : public GradientExchange {
 // Thread-compatible.
 class PeerFlat : public GradientExchange {
  public:
-  // As PeerLoop's.
+  // As PeerLoop::Create.
   static absl::StatusOr<std::unique_ptr<PeerFlat>> Create(Peer* peer, ProcessGroup* group, Gradients* gradients) {
     size_t count = 0;
     for (size_t i = 0; i < gradients->size(); ++i) count += static_cast<size_t>(gradients->count(i));
@@ -86,8 +86,8 @@ class PeerFlat : public GradientExchange {
   std::unique_ptr<PeerCall> call_;
 };
 
-// Averages gradients as ronda::DistributedOptimizer does: announces each when it is ready, then waits for all. It is
-// the calling thread's rank, which has joined its job. Throws ronda::Error. Thread-compatible.
+// Averages gradients as ronda::DistributedOptimizer does: announces each when it is ready, then waits for all. The
+// calling thread is a rank that has joined its job. Throws ronda::Error. Thread-compatible.
 class RondaExchange : public GradientExchange {
  public:
   // `gradients` are of `model`, and must outlive the exchange.

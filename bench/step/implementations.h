@@ -51,7 +51,7 @@ std::unique_ptr<StepImplementation> ComputeOnly(const StepContext& context);
 // Joins a Ronda job with `setting` for each block, so that no state of other settings is left.
 std::unique_ptr<StepImplementation> RondaWith(const Setting& setting, const StepContext& context);
 
-// Both forms of a peer: a loop over the tensors, and a flat buffer. Errors: the peer's.
+// Returns both forms of a peer, which are a loop over the tensors, and a flat buffer. Errors: the peer's.
 absl::StatusOr<std::vector<std::unique_ptr<StepImplementation>>> FormsOf(Peer* peer, const StepContext& context);
 
 }  // namespace ronda::bench

@@ -22,8 +22,8 @@ absl::Duration Now(clockid_t clock) {
 // Element i of rank r is (r + 1) * Pattern(i). With up to 8 ranks these values and their sums are exact in 16 bits.
 float Pattern(int64_t i) { return static_cast<float>(i % 13); }
 
-// The tolerance relative to the largest element, on which the scale of an 8-bit block depends: half a unit in the last
-// place of each contribution and of the result.
+// The tolerance relative to the largest element, on which the scale of an 8-bit block depends. It is half a unit in the
+// last place of each contribution and of the result.
 double ToleranceOf(WireFormat wire) {
   switch (wire) {
     case WireFormat::kNone:

@@ -21,8 +21,8 @@ struct ReadyGradient {
   absl::Duration after;  // since the backward pass began
 };
 
-// The backward pass of `model`, which takes `compute`: last parameter first, the time spread over the parameters in
-// proportion to their work (evenly if none has any).
+// Returns the backward pass of `model`, which takes `compute`. The last parameter comes first. The time is spread over
+// the parameters in proportion to their work (evenly if none has any).
 std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration compute);
 
 // The way in which the time of a backward pass is spent.
@@ -68,8 +68,8 @@ class Gradients {
   void FillForCheck(int rank);
 
   enum class Expected { kSum, kAverage };
-  // The number of elements that differ from the result of `ranks` ranks with FillForCheck() by more than the precision
-  // of `wire`.
+  // Returns the number of elements that differ from the result of `ranks` ranks with FillForCheck() by more than the
+  // precision of `wire`.
   int64_t CountWrong(int ranks, Expected expected, WireFormat wire) const;
 
  private:
@@ -77,7 +77,7 @@ class Gradients {
   std::vector<AlignedBytes> buffers_;
 };
 
-// Combines one rank's gradients with those of the others.
+// Combines one rank's gradients with the other ranks' gradients.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
@@ -88,7 +88,7 @@ class GradientExchange {
   // Called when all gradients are complete. Returns when this rank has all results.
   virtual void Finish() = 0;
 
-  // The number of control messages that this rank has sent or received so far.
+  // Returns the number of control messages that this rank has sent or received so far.
   virtual int64_t control_messages() { return 0; }
 };
 
@@ -128,7 +128,7 @@ class StepLoop {
     WireFormat wire = WireFormat::kNone;
   };
 
-  // `check`: nullptr for no check. The exchange must be that of `gradients`.
+  // `check`: nullptr for no check. `exchange` must be an exchange of `gradients`.
   BlockResult Run(GradientExchange* exchange, Gradients* gradients, const Check* check) const;
 
  private:

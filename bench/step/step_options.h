@@ -43,10 +43,11 @@ struct Sweep {
   std::vector<ScheduleLocking> lockings = {ScheduleLocking::kOn};
 };
 
-// The settings in the order of nested loops over the dimensions as they are listed above, the last one innermost.
+// Returns the settings in the order of nested loops over the dimensions as they are listed above, the last one
+// innermost.
 std::vector<Setting> AllSettings(const Sweep& sweep);
 
-// The size of one step's gradients in the wire's format: one rank's contribution to their sums.
+// Returns the size of one step's gradients in the wire's format. This is one rank's contribution to the sums.
 int64_t WireBytes(const ModelShapes& model, WireFormat wire);
 
 // The options of ronda-bench step.
@@ -65,7 +66,7 @@ struct StepOptions {
 // The flags of ronda-bench step. They write to `options`, which must outlive them.
 Flags StepFlags(StepOptions* options);
 
-// The models that the options name. Errors: those of PresetShapes() and ReadShapes().
+// The models that the options name. Errors: the errors of PresetShapes() and ReadShapes().
 absl::StatusOr<std::vector<ModelShapes>> ModelsOf(const StepOptions& options);
 
 }  // namespace ronda::bench

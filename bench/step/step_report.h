@@ -16,7 +16,8 @@
 
 namespace ronda::bench {
 
-// The times of one implementation's steps, in milliseconds: one vector per round, with equally many steps.
+// The times of one implementation's steps, in milliseconds. It has one vector per round, and all rounds have the same
+// number of steps.
 using Rounds = std::vector<std::vector<double>>;
 
 // The figures of an implementation's steps, in milliseconds.
@@ -28,13 +29,13 @@ struct StepFigures {
   std::optional<double> efficiency;  // the step that only computes divided by this one; nullopt if nothing is computed
 };
 
-// `compute_only` are the steps of the same job without communication, interleaved with those of the implementation;
+// `compute_only` are the steps of the same job without communication, interleaved with the steps of the implementation;
 // `computes`: whether they computed anything. REQUIRES: neither is empty, and no round is.
 enum class Computes { kNothing, kSomething };
 StepFigures FiguresOf(const Rounds& steps, const Rounds& compute_only, Computes computes);
 
-// The time of `other` divided by that of `own`: above 1 if `own` is faster. Uses the medians of rounds. REQUIRES: as
-// FiguresOf; the time of `own` is not 0.
+// Returns the time of `other` divided by the time of `own`, which is above 1 if `own` is faster. Uses the medians of
+// rounds. REQUIRES: as FiguresOf; the time of `own` is not 0.
 double RatioOf(const Rounds& other, const Rounds& own);
 
 // The blocks of one implementation, on the slowest rank.
@@ -57,7 +58,7 @@ struct StepCase {
 // A table of the implementations, below a line with the case. The first of `measured` only computes.
 std::string StepTable(const StepCase& step_case, const std::vector<Measured>& measured);
 
-// The same as rows of a result document:
+// Returns the figures of StepTable as rows of a result document:
 //
 //   preset, tensors, elements, bytes, ranks, compute_ms, compute_kind; contestant: the implementation; of Ronda's
 //   fusion_threshold, wire, cycle_time_us, backend, lock, wire_bytes, control_messages (all ranks, per step); step_ms,

@@ -33,7 +33,9 @@ sys.exit({function}())
 
 
 class _Tar:
-    """A tar archive in memory whose bytes depend on its files alone: all are root's, of 2020."""
+    """A tar archive in memory whose bytes depend only on its files. All files are root's, of
+    2020.
+    """
 
     def __init__(self) -> None:
         self._bytes = io.BytesIO()
@@ -58,7 +60,7 @@ class _Tar:
 
 
 def wheel_layer(wheel: pathlib.Path) -> bytes:
-    """What pip would install from `wheel`, as a tar archive, without compiled bytecode."""
+    """Returns the files that pip would install from `wheel`, as a tar archive, without bytecode."""
     tar = _Tar()
     with zipfile.ZipFile(wheel) as archive:
         for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):

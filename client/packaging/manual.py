@@ -26,11 +26,11 @@ class Entry(NamedTuple):
     text: str
 
     def names(self) -> list[str]:
-        """Of an option: "-np, --num-proc N" has two."""
+        """The names of an option: "-np, --num-proc N" has two."""
         return re.findall(r"(?:^|, )(-[\w-]+)", self.term)
 
     def choices(self) -> list[str]:
-        """The words of a value such as none|core|numa; those in capitals stand for others."""
+        """The choices of a value such as none|core|numa. Words in capitals are placeholders."""
         value = self.term.rpartition(" ")[2]
         return [word for word in value.split("|") if not word.isupper()] if "|" in value else []
 
@@ -42,19 +42,19 @@ class Block(NamedTuple):
     lines: list[str]
 
     def options(self) -> list[Entry]:
-        """Its options, each of whose explanations is indented below it."""
+        """The options of the block. The explanation of each option is indented below it."""
         text = "\n".join(self.lines)
         found = re.findall(r"^  (-.*)\n((?: {8}.*\n?)+)", text, re.M)
         return [Entry(term, re.sub(r"^ {8}", "", help_, flags=re.M)) for term, help_ in found]
 
     def commands(self) -> list[Entry]:
-        """Its commands, each of which has its explanation behind it."""
+        """The commands of the block. The explanation of each command follows it on the line."""
         found = (re.fullmatch(r"  ([a-z]+(?: [a-z]+)?)  +(\S.*)", line) for line in self.lines)
         return [Entry(each[1], each[2]) for each in found if each]
 
 
 class Help:
-    """What a program, or one of its commands, answers to --help."""
+    """The output of a program, or of one of its commands, for --help."""
 
     def __init__(self, text: str) -> None:
         usage, _, self._rest = text.partition("\n")
@@ -62,7 +62,7 @@ class Help:
 
     @property
     def blocks(self) -> list[Block]:
-        """In their order."""
+        """The blocks, in their order."""
         blocks = []
         for part in re.split(r"\n{2,}", self._rest.strip("\n")):
             lines = part.split("\n")
@@ -94,7 +94,7 @@ def _ask(*words: str) -> Help:
 
 
 def _escaped(text: str) -> str:
-    """As troff shows it unchanged."""
+    """Escapes `text` so that troff shows it unchanged."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.M)
 

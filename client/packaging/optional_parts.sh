@@ -23,7 +23,7 @@ print_targets() {
   local file
   [[ -e $1 ]] || return 0
   for file in $4; do
-    # Where the toolkit is too old, Bazel leaves the plugin out of a pattern, and refuses it by its name.
+    # If the toolkit is too old, Bazel leaves the plugin out of a pattern, but would fail on the plugin's own name.
     if [[ $file == runtime/cuda/* ]]; then echo "//runtime/cuda:all"; else echo "//${file%/*}:${file##*/}"; fi
   done
 }

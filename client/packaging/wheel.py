@@ -3,8 +3,9 @@
 
 """Makes the wheel of the Python package: bazel run //client/packaging:wheel -- FOLDER.
 
-Shared libraries that manylinux does not promise lie in the wheel, under names of their own, so that
-they meet no others in a process. The libraries of MPI and of NVIDIA's driver are the user's.
+Shared libraries that manylinux does not promise are in the wheel, under names of their own, so that
+they do not clash with other libraries in a process. The libraries of MPI and of NVIDIA's driver are
+the user's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Iterable
 
 _TAG = "cp310-abi3-manylinux_2_34_x86_64"
 
-# What every machine of that tag has.
+# The libraries that every machine of the wheel's tag has.
 _PROMISED = re.compile(
     r"(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|libz|ld-linux-x86-64)\.so\.\d+"
 )
@@ -94,7 +95,7 @@ def _needed(file: pathlib.Path) -> list[str]:
 
 
 def _places(file: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Where the loader finds the libraries that a file needs, directly or not."""
+    """Returns the paths where the loader finds the libraries that a file needs, directly or not."""
     found = re.findall(r"(\S+) => (/\S+)", _run("ldd", str(file)))
     return {name: pathlib.Path(place) for name, place in found}
 
@@ -112,7 +113,7 @@ class _Bundle:
         self._names: dict[str, str] = {}  # in the folder, by soname
 
     def complete(self, file: pathlib.Path, places: dict[str, pathlib.Path]) -> None:
-        """Has the file, and what it needs, find the copies."""
+        """Makes the file, and the libraries that it needs, find the copies."""
         own = {each.name for each in self._folder.iterdir()}
         for name in _needed(file):
             if name in own or _PROMISED.fullmatch(name) or _OF_THE_USER.fullmatch(name):
@@ -174,7 +175,7 @@ def _write(wheel: pathlib.Path, folder: pathlib.Path, info: str) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int) -> None:
-    """With the same time in every build."""
+    """Adds a file to the archive, with the same time in every build."""
     entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
     entry.external_attr = (0o100000 | mode) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
@@ -182,7 +183,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int) -> None:
 
 
 def _describe(info: pathlib.Path, version: str) -> None:
-    """Writes what pip reads, and the licenses."""
+    """Writes the metadata that pip reads, and the licenses."""
     licenses = _license_texts()
     license_files = "\n".join(f"License-File: {name}" for name in licenses)
     texts = {
@@ -211,7 +212,7 @@ def main(arguments: Iterable[str]) -> int:
         print("usage: bazel run //client/packaging:wheel -- FOLDER", file=sys.stderr)
         return 2
     version = _version(pathlib.Path("client/packaging/ronda.pc"))
-    # Bazel starts it elsewhere; a relative path is the caller's.
+    # Bazel starts this script in another folder, but a relative path is relative to the caller's.
     output = pathlib.Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), target)
     output.mkdir(parents=True, exist_ok=True)
     wheel = output / f"ronda-{version}-{_TAG}.whl"

@@ -71,8 +71,8 @@ struct Batch {
 // follows only from the seed and the epoch's number. An epoch has every sample once, so its last batch may be smaller.
 // If a batch cannot be divided evenly, the first ranks take one sample more.
 //
-// As a part of the State it is reset with the State: the samples of a step that was not completed are distributed
-// again.
+// As a part of the State, the Sampler is reset with the State. So the samples of a step that was not completed are
+// distributed again.
 //
 // Thread-compatible.
 class Sampler {
@@ -92,7 +92,7 @@ class Sampler {
     }
   }
 
-  // This rank's share of the next global batch, also after the end of an epoch.
+  // Returns this rank's share of the next global batch. After the end of an epoch it goes on with the next epoch.
   // Throws Error (RONDA_ERROR_NOT_INITIALIZED).
   Batch next() { return next(ronda::rank(), ronda::size()); }
 
@@ -140,8 +140,8 @@ struct RunOptions {
   // number of ranks.
   std::function<void(const Membership&)> on_reset;
 
-  // After every so many steps each rank copies its state in its own memory. The ranks return to that copy if the state
-  // of every rank is incomplete. 0: never. Not for tensors in a GPU's memory.
+  // After this number of steps each rank copies its state in its own memory, again and again. The ranks return to that
+  // copy if the state of every rank is incomplete. 0 means never. The option is not for tensors in a GPU's memory.
   std::int64_t snapshot_every = 0;
 
   // The longest wait for a place in the next epoch. Unset: as long as the launcher runs.
@@ -165,7 +165,7 @@ End run(State& state, Body&& body, const RunOptions& options = {});
 // begin_update(), to step_done(). No operation should run in that time, because its failure would leave the state of
 // every rank incomplete.
 //
-// The steps are counted per process: a process trains one state, in one run().
+// The steps are counted per process, so a process trains one state, in one run().
 //
 // Thread-compatible. The tensors and values must outlive the State.
 class State {
@@ -189,7 +189,7 @@ class State {
 
   // The step is complete, on all ranks. If the members change, the call does not return: it leaves the body of run() by
   // an exception, which is not a std::exception, and which the body must let pass.
-  // Throws Error: that of an operation; RONDA_ERROR_MEMBERSHIP if the launcher has ended.
+  // Throws the Error of an operation; RONDA_ERROR_MEMBERSHIP if the launcher has ended.
   void step_done() {
     save_values(&values_now_);
     ronda_elastic_end_update();
@@ -303,7 +303,7 @@ class State {
     }
   }
 
-  // The ranks have met: all ranks get the newest state that any of them has.
+  // The ranks have met. Gives all ranks the newest state that any of them has.
   void synchronize() {
     ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
     detail::to_status(ronda_elastic_sync(snapshot_.step, &source)).throw_if_error();
@@ -320,8 +320,8 @@ class State {
   }
 
   // A rank that has a state, even an older one, keeps it until it has all of the new state, because the source may die
-  // meanwhile. But a GPU's memory is seldom large enough for both. There the new state overwrites the old one, and a
-  // rank whose source dies meanwhile has no complete state.
+  // meanwhile. But a GPU's memory is seldom large enough for both states. So there the new state overwrites the old
+  // state, and a rank whose source dies meanwhile has no complete state.
   void take_over(const ronda_elastic_source& source) {
     const bool is_on_host = std::all_of(tensors_.begin(), tensors_.end(),
                                         [](const Tensor& tensor) { return tensor.memory == RONDA_MEMORY_HOST; });
@@ -354,11 +354,12 @@ class State {
 // any of them has, so the body begins with the step after state.step(). The body itself makes what belongs to an epoch,
 // such as a DistributedOptimizer and process sets.
 //
-// If a rank dies in the body, or a deadline fails the job, the remaining ranks meet again, and at most the current step
-// is repeated.
+// If a rank dies in the body, or a deadline fails the job, the remaining ranks meet again. They repeat at most the
+// current step.
 //
-// Throws every exception that leaves the body, except failures of the job from which it recovers;
-// RONDA_ERROR_MEMBERSHIP if this process has no place any more. In a job that is not elastic: the failure.
+// Throws every exception that leaves the body, except failures of the job from which run() recovers;
+// RONDA_ERROR_MEMBERSHIP if this process has no place any more. In a job that is not elastic it throws every failure of
+// the job.
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options) {
   state.set_snapshot_every(options.snapshot_every);

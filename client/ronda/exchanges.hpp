@@ -139,8 +139,8 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// As the form above, for a tensor that may be in a GPU's memory. The result is then also in that memory. It may go
-// straight to the caller's memory. The other operations also have this form.
+// As the form above, for a tensor that may be in a GPU's memory. The result is then also in the GPU's memory. With
+// `into`, it goes straight to the caller's memory. The other operations also have this form.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
@@ -169,8 +169,8 @@ struct GatherInput {
   Dims shape;
 };
 
-// Several allgathers that run together: if one cannot run, none does, and each handle has the error of the one that
-// failed. `group` names them, the same on every rank.
+// Several allgathers that run together. If one cannot run, none does, and each handle has the error of the allgather
+// that failed. `group` names them, the same on every rank.
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<GatherInput<T>>& inputs,
@@ -298,8 +298,8 @@ std::vector<T> scatter(const std::string& name, const T* data, const Dims& shape
 }
 
 // Sends `splits` rows of this rank's tensor to each rank of the process set, and receives their rows in the order of
-// ranks. If `splits` is empty, each rank gets the same number, which must divide the first dimension. The first
-// dimension may differ between ranks.
+// ranks. If `splits` is empty, each rank gets equally many rows, so the number of ranks must divide the first
+// dimension. The first dimension may differ between ranks.
 template <class T>
 Result<OutputHandle<T>> try_alltoall_async(const std::string& name, const T* data, const Dims& shape,
                                            const Dims& splits = {}, const CallOptions& call = {}) {
@@ -352,9 +352,9 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
   return try_alltoall(name, data, shape, splits, call).value();
 }
 
-// Sends `tensor` to rank `to`. The n-th send from a rank to another with a tag meets the n-th receive there; dtype and
-// shape must be the same on both. Up to 64 from a rank to another with a tag may be in flight. The tensor's name is
-// ignored.
+// Sends `tensor` to rank `to`. The n-th send from a rank to another with a tag meets the n-th receive there. Both ranks
+// must pass the same dtype and shape. Up to 64 sends from a rank to another with a tag may be in flight. The tensor's
+// name is ignored.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   return detail::submit(ronda_send_async, detail::send_args(tensor, to, tag, call));
 }

@@ -44,8 +44,9 @@ struct DistributedOptimizerOptions {
   // optimizer is not called. See overflowed(). To check this, the host also waits for gradients in a GPU's memory.
   bool skip_on_overflow = false;
 
-  // Gradients of a group are reduced together, when all are ready. `group_count` forms so many groups of neighbours in
-  // the constructor's list. `groups` lists groups by name; a gradient in none of them is reduced by itself.
+  // Gradients of a group are reduced together, when all are ready. `group_count` is the number of groups to form from
+  // neighbours in the constructor's list. `groups` lists groups by name; a gradient in none of them is reduced by
+  // itself.
   int group_count = 0;
   std::vector<std::vector<std::string>> groups = {};
 
@@ -81,7 +82,7 @@ class GradientReducer {
   // Backward has added to the gradient for the last time in this pass. In the last pass its allreduce, in place, may
   // start, and the call returns at once.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradient is unknown, has no data, or has been announced in every pass
-  // of this step; those of a submission, which synchronize() returns again.
+  // of this step; the errors of a submission, which synchronize() returns again.
   Status try_gradient_ready(std::string_view name) {
     const auto found = index_.find(name);
     if (found == index_.end()) {
@@ -112,10 +113,10 @@ class GradientReducer {
 
   // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). For gradients in
   // a GPU's memory their streams wait. Submits the gradients that have not been announced in every pass, so that all
-  // ranks communicate the same tensors: as they are if they were announced in some passes, as zeros if in none. The
-  // second call in a step does nothing.
-  // Errors: the error of the first gradient whose submission or operation failed. It may have failed in the previous
-  // step, on the device, after step() had returned.
+  // ranks communicate the same tensors. A gradient that was announced in some passes is submitted as it is, and a
+  // gradient that was announced in none is submitted as zeros. The second call in a step does nothing.
+  // Errors: the error of the first gradient whose submission or operation failed. That failure may belong to the
+  // previous step, if it happened on the device after step() had returned.
   Status try_synchronize() {
     if (synchronized_) return {};
     overflowed_ = nullptr;
@@ -154,8 +155,9 @@ class GradientReducer {
   void finish() const { try_finish().throw_if_error(); }
 
   // With skip_on_overflow: whether the gradients of the last synchronize() or step(), on any rank, had an element that
-  // is infinite or not a number. The answer is the same on every rank: lower the loss scale. Then the name of the first
-  // such gradient, or an empty name; and how many steps were skipped for that reason.
+  // is infinite or not a number. The answer is the same on every rank. If it is true, lower the loss scale.
+  // overflowed_gradient() is the name of the first such gradient, or an empty name. skipped_steps() is the number of
+  // steps that were skipped for that reason.
   bool overflowed() const noexcept { return overflowed_ != nullptr; }
   std::string_view overflowed_gradient() const noexcept {
     return overflowed_ != nullptr ? std::string_view(overflowed_->name) : std::string_view();
@@ -250,7 +252,8 @@ class GradientReducer {
     }
   }
 
-  // Before a step's first announcement: makes the group, unless the last step's belongs to the current job.
+  // To be called before a step's first announcement. Makes the group, unless the last step's group belongs to the
+  // current job.
   Status prepare() {
     if (prepared_) return {};
     prepared_ = group_.is_current();
@@ -270,7 +273,7 @@ class GradientReducer {
     return {};
   }
 
-  // The gradient of this step is complete.
+  // Tells the group that the gradient of this step is complete.
   Status announce(std::size_t index) {
     Status status = prepare();
     if (!status.ok()) return status;
@@ -312,7 +315,7 @@ class GradientReducer {
   std::vector<State> states_;                                // of each gradient
   std::vector<std::vector<std::size_t>> tensor_groups_;      // of several gradients that are reduced together
   PreparedGroup group_;                                      // of all gradients
-  bool prepared_ = false;                                    // the group is that of this step
+  bool prepared_ = false;                                    // the group is this step's group
   bool synchronized_ = false;                                // in this step
   const Tensor* overflowed_ = nullptr;                       // the first gradient with an overflow
   std::int64_t skipped_steps_ = 0;

@@ -63,7 +63,7 @@ class PreparedGroup {
   }
 
   // Tensor `index` is complete, and belongs to the library until the end of the step.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has already been announced in this step; those of a submission.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has already been announced in this step; the errors of a submission.
   Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
   void ready(std::size_t index) { try_ready(index).throw_if_error(); }
 
@@ -89,8 +89,8 @@ class PreparedGroup {
   Status wait_on(void* stream) { return detail::to_status(ronda_group_wait_on_stream(group_, stream)); }
   void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
 
-  // As wait_on(), but each tensor's own stream waits; this thread waits for tensors in host memory. The next call
-  // returns an error of the device that comes later, or finish() does, which waits for the device.
+  // As wait_on(), but each tensor's own stream waits; this thread waits for tensors in host memory. If the device fails
+  // later, the next call returns the error, or finish() does, which waits for the device.
   Status wait_on_own_streams() { return detail::to_status(ronda_group_wait_on_own_streams(group_)); }
   Status finish() const { return group_ == nullptr ? Status() : detail::to_status(ronda_group_finish(group_)); }
 

@@ -18,7 +18,7 @@
  *
  * Neighbours in the array are submitted together, up to 32 of them with up to 1 MiB in all, by the call that announces
  * the last of them. All other calls are a few atomic operations, without a lock or a system call. So list the members
- * in the order in which they become ready, or in the reverse order; or let the group learn the order from its first
+ * in the order in which they become ready, or in the reverse order. Or let the group learn the order from its first
  * step (ronda_group_learn_order). */
 #ifndef RONDA_GROUPS_H_
 #define RONDA_GROUPS_H_
@@ -37,15 +37,15 @@ typedef struct ronda_prepared_group* ronda_group; /* valid until ronda_group_rel
 
 /* Prepares `count` allreduces, `args[0]` to `args[count - 1]`, of different names. `name` is for error texts. Ronda
  * copies everything but the elements. The buffers belong to the caller and are the same in every step, unless
- * ronda_group_ready_at() moves them. A member whose `input` and `output` are both NULL gets its buffer from that call.
- * With RONDA_MEMORY_CUDA the caller gives a member's stream the work that fills its input before it announces the
- * member. The group belongs to the rank for which the calling thread acts, and can be used until that rank's job
- * ends. */
+ * ronda_group_ready_at() moves them. A member whose `input` and `output` are both NULL gets its buffer from
+ * ronda_group_ready_at(). With RONDA_MEMORY_CUDA the caller first gives a member's stream the work that fills the
+ * input, and then announces the member. The group belongs to the rank for which the calling thread acts, and can be
+ * used until that rank's job ends. */
 ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count, const char* name, ronda_group* group);
 
 /* Lets the group learn its order. In the next step each member is submitted by the call that announces it, or with its
- * tensor group. In the steps after that the members that were announced one after the other are neighbours. Call it
- * between steps. */
+ * tensor group. In later steps, members that were announced one after the other are neighbours. Call it between
+ * steps. */
 ronda_status ronda_group_learn_order(ronda_group group);
 
 /* Makes `count` members a tensor group with this name, as by ronda_grouped_allreduce(): they run together, or none of
@@ -57,30 +57,30 @@ ronda_status ronda_group_combine(ronda_group group, const size_t* members, size_
  * prepare the group again. */
 ronda_status ronda_group_is_current(ronda_group group, int* current);
 
-/* The input of member `index` is complete, and belongs to Ronda until ronda_group_wait(). RONDA_ERROR_INVALID_ARGUMENT
- * if the member has already been announced in this step. An error of the submission may also concern neighbours;
- * ronda_group_wait() returns it again. */
+/* The input of member `index` is complete, and belongs to Ronda until ronda_group_wait(). Returns
+ * RONDA_ERROR_INVALID_ARGUMENT if the member has already been announced in this step. An error of the submission may
+ * also concern neighbours; ronda_group_wait() returns it again. */
 ronda_status ronda_group_ready(ronda_group group, size_t index);
 
 /* As ronda_group_ready(), for a member whose buffer has moved. The member is reduced in place at `data`, in this step
- * and until a later call moves it again. Dtype, shape, memory and stream are still the member's.
- * RONDA_ERROR_INVALID_ARGUMENT also if `data` is NULL and the member has elements. */
+ * and until a later call moves it again. Dtype, shape, memory and stream do not change. Also returns
+ * RONDA_ERROR_INVALID_ARGUMENT if `data` is NULL and the member has elements. */
 ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data);
 
 /* As ronda_group_ready_at(), for a member in GPU memory that another stream may have filled. `stream` (a cudaStream_t;
- * NULL: the default stream) has been given that work, and is the member's stream from now on.
- * RONDA_ERROR_INVALID_ARGUMENT also if the member is in host memory. */
+ * NULL: the default stream) has been given the work that fills the buffer. It is the member's stream from now on. Also
+ * returns RONDA_ERROR_INVALID_ARGUMENT if the member is in host memory. */
 ronda_status ronda_group_ready_on_stream(ronda_group group, size_t index, void* data, void* stream);
 
 /* Blocks until all members are reduced, and begins the next step. Call it after the step's calls of ronda_group_ready()
  * have returned. Returns the first error, in the order of the array, after all members have ended. If a member has not
- * been announced, the call returns RONDA_ERROR_INVALID_ARGUMENT with its name and changes nothing: announce the member
- * and wait again. */
+ * been announced, the call returns RONDA_ERROR_INVALID_ARGUMENT with its name and changes nothing. Then announce the
+ * member and wait again. */
 ronda_status ronda_group_wait(ronda_group group);
 
-/* As ronda_group_wait(), for at most `timeout_s` seconds (negative: without end). *done becomes 1 if the step has
- * ended; the call returns its result. Otherwise *done becomes 0, and the call returns RONDA_OK and changes nothing:
- * wait again. */
+/* As ronda_group_wait(), for at most `timeout_s` seconds (negative: without end). If the step has ended, *done becomes
+ * 1, and the call returns the step's result. Otherwise *done becomes 0, and the call returns RONDA_OK and changes
+ * nothing. Then wait again. */
 ronda_status ronda_group_wait_for(ronda_group group, double timeout_s, int* done);
 
 /* As ronda_group_wait(), for members in GPU memory: `stream` (a cudaStream_t) waits instead of the host, as by
@@ -92,20 +92,20 @@ ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
  * ronda_group_wait_for(). */
 ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done);
 
-/* As ronda_group_wait_on_stream(), but each member's own stream waits for it; the host waits for members in host
- * memory. An error of the device may come after the call has returned. The next call returns it then, before its own
- * step's errors; or ronda_group_finish() does. */
+/* As ronda_group_wait_on_stream(), but each member's own stream waits for the member. The host waits for members in
+ * host memory. An error of the device may come after the call has returned. Then the next call returns this error,
+ * before the errors of its own step, or ronda_group_finish() returns it. */
 ronda_status ronda_group_wait_on_own_streams(ronda_group group);
 
 /* Blocks until the device has reduced the members of the last step that ronda_group_wait_on_own_streams() has ended.
  * Returns the first error, in the order of the array. */
 ronda_status ronda_group_finish(ronda_group group);
 
-/* Ends the step early, for a step in which some members come late or not at all. Members that have been announced and
- * wait for a neighbour are submitted now. `handles` has room for one handle per member. Each entry becomes what
+/* Ends a step early in which some members come late or not at all. Members that have been announced and wait for a
+ * neighbour are submitted now. `handles` has room for one handle per member. Each entry becomes what
  * ronda_allreduce_async() would have returned, or 0 if the member has not been announced. The caller waits for each
- * handle and gives it back. Of a tensor group, announce all members or none. A new step begins, in which a member may
- * be announced once its handle has ended. After an error nothing is in flight. */
+ * handle and gives it back. Before the call, either all members of a tensor group have been announced, or none. A new
+ * step begins, in which a member may be announced once its handle has ended. After an error nothing is in flight. */
 ronda_status ronda_group_detach(ronda_group group, ronda_handle* handles);
 
 /* Says for the step that the last ronda_group_wait() ended whether the result of any member, on any rank, has an

@@ -46,9 +46,9 @@ Status post_callback(Callback callback, const Post& post) {
 
 }  // namespace detail
 
-// An operation in flight. Its destructor waits for the operation, so that the buffers stay valid, and drops its status:
-// call wait() or synchronize() before to get the status. An exception that destroys a handle waits in the same way. If
-// the other ranks wait for this rank meanwhile, the stall deadline ends that wait.
+// An operation in flight. Its destructor waits for the operation, so that the buffers stay valid, and drops its status.
+// To get the status, call wait() or synchronize() first. The destructor also waits if an exception destroys the handle.
+// If the other ranks wait for this rank meanwhile, the stall deadline ends that wait.
 //
 // Thread-compatible; different handles may be used in different threads.
 class Handle {
@@ -79,8 +79,8 @@ class Handle {
 
   // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread: work that the stream
   // is given from now on finds the result. Returns once the device has the operation's work; see
-  // ronda_synchronize_on_stream(). Afterwards the destructor does not wait. For operations on host memory it waits as
-  // wait() does.
+  // ronda_synchronize_on_stream(). Afterwards the destructor does not wait. For operations on host memory wait_on()
+  // waits as wait() does.
   Status wait_on(void* stream) const {
     return id_ == 0 ? Status() : detail::to_status(ronda_synchronize_on_stream(id_, stream));
   }
@@ -109,9 +109,9 @@ class Handle {
   }
   void release_on(void* stream) { try_release_on(stream).throw_if_error(); }
 
-  // Waits, and throws the operation's error. Otherwise returns whether the result, on any rank, has an element that is
-  // infinite or not a number; the answer is the same on every rank. For reductions with `detect_overflow`; false for
-  // others, which are not searched.
+  // Waits, and throws the operation's error if it failed. Otherwise returns whether the result, on any rank, has an
+  // element that is infinite or not a number. The answer is the same on every rank. It is false for operations without
+  // `detect_overflow`, because their results are not searched.
   bool found_inf() const {
     synchronize();
     int found = 0;
@@ -172,7 +172,8 @@ class OutputHandle {
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // These wait, unless a stream waits for the operation, throw the operation's error, and otherwise return:
+  // The following functions wait, unless a stream waits for the operation. They throw the operation's error if it
+  // failed, and otherwise return:
   // the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT);
   std::vector<T> result() {
     check_memory().throw_if_error();

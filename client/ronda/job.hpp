@@ -49,8 +49,8 @@ struct Options {
   int master_port = 0;
   std::string secret;  // the same on every rank; needed if the address is not a loopback address
 
-  // Of the job, 0 to 999999999; 0 stands for the environment's value. Ranks that leave a job and meet again do so in a
-  // higher epoch, the same on every rank (docs/elastic.md).
+  // The epoch of the job, 0 to 999999999; 0 stands for the environment's value. Ranks that leave a job and meet again
+  // use a higher epoch, the same on every rank (docs/elastic.md).
   std::int64_t epoch = 0;
 };
 
@@ -120,8 +120,8 @@ inline Status try_init(const Options& options = {}) {
 }
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
-// Completes the operations in flight, waits until every rank has called it, and ends the job for this process, also if
-// it fails. A process that ends without it is treated as failed.
+// Completes the operations in flight, waits until every rank has called shutdown(), and ends the job for this process,
+// also if the call fails. A process that ends without this call is treated as failed.
 // Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
@@ -149,7 +149,7 @@ inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_i
 // Then the process ends without shutdown(), and the other ranks report that.
 class Job {
  public:
-  // Errors: those of init().
+  // Errors: the errors of init().
   explicit Job(const Options& options = {}) { init(options); }
 
   ~Job() {
@@ -164,7 +164,7 @@ class Job {
   const int exceptions_ = std::uncaught_exceptions();  // that were under way already when the block began
 };
 
-// OK while the job runs; afterwards the failure with which its operations end. Asks no other rank.
+// Returns OK while the job runs, and afterwards the failure with which its operations end. Asks no other rank.
 inline Status job_status() { return detail::to_status(ronda_job_status()); }
 
 inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
@@ -182,8 +182,8 @@ inline int local_size() { return detail::require_initialized(ronda_local_size())
 inline int cross_rank() { return detail::require_initialized(ronda_cross_rank()); }
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
-// Whether SIGTERM has asked some rank to end. Every rank calls it once per step, and all ranks get the answer in the
-// same step. The call does not wait for the other ranks. ronda.h has the details.
+// Returns whether SIGTERM has asked some rank to end. Every rank calls the function once per step, and all ranks get
+// the answer in the same step. The call does not wait for the other ranks. ronda.h has the details.
 //
 //   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
 //   save_checkpoint();
@@ -203,7 +203,7 @@ inline Status try_start_timeline(const std::string& path) {
 }
 inline void start_timeline(const std::string& path) { try_start_timeline(path).throw_if_error(); }
 
-// Ends the file, as shutdown() does. Does nothing if no timeline is being written.
+// Ends the timeline's file, as shutdown() does. Does nothing if no timeline is being written.
 inline Status try_stop_timeline() { return detail::to_status(ronda_stop_timeline()); }
 inline void stop_timeline() { try_stop_timeline().throw_if_error(); }
 

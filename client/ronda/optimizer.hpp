@@ -17,7 +17,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Copies `parameters` from rank `root` to all ranks. Starts all copies at once and then waits, also for those in a
+// Copies `parameters` from rank `root` to all ranks. Starts all copies at once and then waits, also for parameters in a
 // GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
 // Errors: as broadcast(), of the first tensor that failed. When it returns, no operation is in flight.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
@@ -66,8 +66,8 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 //
 // Gradients in a GPU's memory (cuda_tensor()) are announced as soon as their stream has been given the work that
 // computes them. No thread waits for that work: the stream waits for the reduced gradients. As soon as the device has
-// all the reductions' work, step() calls the optimizer, which gives its own work to the same stream. The next
-// synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too.
+// been given the work of all reductions, step() calls the optimizer, which gives its own work to the same stream. The
+// next synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too.
 // After such an error the stream does not go on, so no update is made with a wrong gradient, and the process has to end
 // (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for the device before it calls the optimizer.
 //
@@ -78,8 +78,8 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 // compute them again, or stop.
 //
 // The gradients are a prepared group (groups.h), which learns their order: the first step submits each gradient by
-// itself. From then on gradients that become ready one after the other are submitted together, up to 32 of them with up
-// to 1 MiB in all, on a GPU up to 256 with up to 25 MiB.
+// itself. From then on gradients that become ready one after the other are submitted together. In host memory these are
+// up to 32 gradients with up to 1 MiB in all, on a GPU up to 256 gradients with up to 25 MiB.
 //
 // Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. Its destructor
 // waits for what is in flight.

@@ -24,8 +24,8 @@ struct CallOptions {
   using Seconds = std::chrono::duration<double>;
 
   ProcessSet process_set = {};           // all ranks by default
-  std::optional<Seconds> warning = {};   // an operation that waits so long for a rank is reported; <= 0: never
-  std::optional<Seconds> deadline = {};  // and fails after so long; <= 0: never. If either is not set: as for the job
+  std::optional<Seconds> warning = {};   // an operation that waits this long for a rank is reported; <= 0: never
+  std::optional<Seconds> deadline = {};  // such an operation fails after this time; <= 0: never. Unset: as for the job
 };
 
 enum class Op {
@@ -65,7 +65,7 @@ struct ReduceOptions {
 using AllreduceOptions = ReduceOptions;
 
 // The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. It is in the same kind
-// of memory as the tensor, and must not overlap it. If the result has more bytes, the operation ends with
+// of memory as the tensor, and must not overlap it. If the result has more than `bytes` bytes, the operation ends with
 // RONDA_ERROR_INVALID_ARGUMENT on this rank and writes nothing; the other ranks have their results.
 //
 //   ronda::allgather_async<float>(ronda::tensor("w", shard), {}, ronda::into(weights));

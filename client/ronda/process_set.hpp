@@ -33,7 +33,7 @@ class ProcessSet {
 
   ronda_process_set id() const noexcept { return id_; }
 
-  // Whether this rank is in it.
+  // Whether this rank is in the set.
   bool included() const noexcept { return ronda_process_set_rank(id_) >= 0; }
 
   // The number of ranks in the set, and this rank's position among them, 0 <= rank() < size().
@@ -42,7 +42,7 @@ class ProcessSet {
   int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }
   int rank() const { return known(ronda_process_set_rank(id_), "this rank is not in process set "); }
 
-  // Its ranks, in ascending order.
+  // The set's ranks, in ascending order.
   // Errors: as size().
   std::vector<int> ranks() const {
     std::vector<int> ranks(static_cast<std::size_t>(size()));
@@ -65,9 +65,9 @@ class ProcessSet {
   ronda_process_set id_ = 0;
 };
 
-// Makes a set of these ranks, in ascending order. Blocks until every rank of the job has called it with the same ranks;
-// this includes the ranks that are not in the set.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT; those of an operation.
+// Makes a set of these ranks, in ascending order. Blocks until every rank of the job, also a rank that is not in the
+// set, has called the function with the same ranks.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT; the errors of an operation.
 inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
   ronda_process_set id = 0;
   Status status = detail::to_status(ronda_add_process_set(ranks.data(), static_cast<int>(ranks.size()), &id));
@@ -76,10 +76,10 @@ inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
 }
 inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
 
-// As try_add_process_set(), but only the ranks of the set call it: it blocks until each of them has called it with the
+// As try_add_process_set(), but only the ranks of the set call it. It blocks until each of them has called it with the
 // same ranks and tag. `tag` distinguishes sets of the same ranks that are made at the same time.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT (for instance: this rank is not in the set); RONDA_ERROR_DUPLICATE_NAME (another
-// thread of this rank makes a set of the same ranks and tag); those of an operation.
+// thread of this rank makes a set of the same ranks and tag); the errors of an operation.
 inline Result<ProcessSet> try_create_process_set(const std::vector<int>& ranks, const std::string& tag = "") {
   ronda_process_set id = 0;
   Status status =
@@ -91,9 +91,10 @@ inline ProcessSet create_process_set(const std::vector<int>& ranks, const std::s
   return try_create_process_set(ranks, tag).value();
 }
 
-// Ends a set. Blocks until every rank of the job has called it; if create_process_set() has made the set, until every
-// rank of the set has. Operations in flight in the set fail.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist, or is the set of all ranks; those of an operation.
+// Ends a set. Blocks until every rank of the job has called the function. If create_process_set() has made the set,
+// only the ranks of the set call it. Operations in flight in the set fail.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist, or is the set of all ranks; the errors of an
+// operation.
 inline Status try_remove_process_set(const ProcessSet& set) {
   return detail::to_status(ronda_remove_process_set(set.id()));
 }

@@ -130,7 +130,7 @@ inline void allreduce(const Tensor& in_place, const ReduceOptions& options = {},
   try_allreduce(in_place, options, call).throw_if_error();
 }
 
-// Reduces the tensors in place. If one of them cannot be reduced, none is, and each handle has the error of the one
+// Reduces the tensors in place. If one of them cannot be reduced, none is, and each handle has the error of the tensor
 // that failed. `group` names them, the same on every rank.
 inline Result<std::vector<Handle>> try_grouped_allreduce_async(const std::string& group,
                                                                const std::vector<Tensor>& in_place,
@@ -187,7 +187,7 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
   try_reduce(input, output, root, options, call).throw_if_error();
 }
 
-// Reduces `input` over all ranks and distributes the rows of the result: with n rows and m ranks each rank gets n / m
+// Reduces `input` over all ranks and distributes the rows of the result. With n rows and m ranks each rank gets n / m
 // rows, and the first n % m ranks get one more. T is the type of the tensor's elements. The rows may go straight to the
 // caller's memory.
 template <class T>
@@ -216,7 +216,8 @@ std::vector<T> reducescatter(const Tensor& input, const ReduceOptions& options =
   return try_reducescatter<T>(input, options, call).value();
 }
 
-// As reducescatter for several tensors, all or none, as in grouped_allreduce(). into[i] is for inputs[i].
+// As reducescatter for several tensors. Either all of them are reduced, or none, as in grouped_allreduce(). into[i] is
+// for inputs[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::string& group,
                                                                      const std::vector<Tensor>& inputs,

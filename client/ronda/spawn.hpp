@@ -57,7 +57,7 @@ class SpawnedJob {
       return system_error("fork");
     }
     if (pid == 0) {
-      // No rank outlives the first process, however that ends.
+      // No rank outlives the process that called spawn(), however that process ends.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
       for (const SpawnedRank& other : ranks_) close(other.errors);
@@ -203,10 +203,11 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 //
 // Call it before the program starts threads, and in a process without a job: fork() copies only the calling thread.
 // Changes that `body` makes stay in its process. If a rank fails, the others end, after 5 s by SIGKILL.
-// A failed job has the error of its first failure, with the rank: the code and text of an Error that leaves `body`, or
-// RONDA_ERROR_INTERNAL with the text of another exception. RONDA_ERROR_PEER_FAILED means that the process ended by a
-// signal or with an exit code. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size),
-// RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL (the system cannot start a process).
+// A failed job returns the error of its first failure, with the rank. If an Error leaves `body`, the result has that
+// Error's code and text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the exception's
+// text. RONDA_ERROR_PEER_FAILED means that the process ended by a signal or with an exit code. Errors of the call:
+// RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL (the system cannot start a
+// process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {

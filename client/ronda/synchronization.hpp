@@ -15,7 +15,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Waits until every rank of the set has called it as often as this rank.
+// Waits until every rank of the set has called the function as often as this rank.
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
 inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
 
@@ -43,9 +43,10 @@ enum class Absent {
   counted_as_zeros = RONDA_ABSENT_COUNTED_AS_ZEROS  // divide by the number of all ranks of the process set
 };
 
-// This rank has no more data. Until every rank of the set has joined, the operations of the others go on without it, as
-// far as they can. Operations that need this rank (for instance as their root) fail on the others with
-// RONDA_ERROR_MISMATCH. Waits until every rank has joined; then all take part again. Returns the last rank that joined.
+// Says that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks go on
+// without this rank, as far as they can. Operations that need this rank (for instance as their root) fail on the other
+// ranks with RONDA_ERROR_MISMATCH. Waits until every rank has joined. Then all ranks take part again. Returns the last
+// rank that joined.
 //
 //   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
 //   const int longest = ronda::join();

@@ -57,8 +57,9 @@ class ThreadBody {
 //     ronda::allreduce(ronda::tensor("sum", sum), {ronda::Op::Sum});
 //   });
 //
-// An exception that leaves `body` fails the job for the other ranks, and run_threads() throws it again; if several
-// ranks throw, the first one. Other errors: the job's failure; RONDA_ERROR_INVALID_ARGUMENT (size, options).
+// An exception that leaves `body` fails the job for the other ranks, and run_threads() throws the exception again. If
+// several ranks throw, it throws the first exception. Other errors: the job's failure; RONDA_ERROR_INVALID_ARGUMENT
+// (size, options).
 inline void run_threads(int size, const std::function<void()>& body, const Options& options = {}) {
   detail::ThreadBody ranks(body);
   const detail::OptionsView view = detail::to_c(options);

@@ -20,7 +20,7 @@ lenet::MnistImages MadeUpDigits(std::size_t count);
 struct BenchResult {
   double images_per_second = 0;
   double images_per_second_alone = 0;  // with gradients that stay on their ranks
-  std::uint64_t control_messages = 0;  // of this rank meanwhile; 0 while its steps are locked
+  std::uint64_t control_messages = 0;  // sent by this rank meanwhile; 0 while its steps are locked
 
   // The fraction by which communication lengthens a step.
   double overhead() const { return images_per_second_alone / images_per_second - 1; }
@@ -32,8 +32,8 @@ struct BenchOptions {
   int measurements = 7;     // of each kind
 };
 
-// Every rank calls it. With one rank the difference is the cost of DistributedOptimizer. REQUIRES: the trainer's epochs
-// have at least one step.
+// Every rank calls this function. With one rank the difference is the cost of DistributedOptimizer. REQUIRES: the
+// trainer's epochs have at least one step.
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer);
 
 }  // namespace cuda_mnist

@@ -31,18 +31,18 @@ struct Product {
   enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to the content of the result
 };
 
-// One GPU, the stream that this rank trains on, and cuBLAS on that stream. Its work runs in order and later; only
-// functions whose comments say so wait.
+// One GPU, the stream that this rank trains on, and cuBLAS on that stream. Work runs later, in order. A function
+// waits for it only if its comment says so.
 //
 // Nothing here needs CUDA's headers, so that tests can use another Device (tests/examples/cuda_mnist/host_device.cc).
 //
 // Thread-compatible. If CUDA fails, every function throws std::runtime_error with CUDA's own words.
 class Device {
  public:
-  // The reason why this machine cannot train: "no CUDA-capable device is detected". Empty if it can.
+  // Returns the reason why this machine cannot train: "no CUDA-capable device is detected". Empty: it can train.
   static std::string WhyNone();
 
-  // A rank's GPU. Ranks of a host share GPUs if it has fewer.
+  // A rank's GPU. If a host has fewer GPUs than ranks, the ranks share them.
   explicit Device(int local_rank);
   ~Device();
   Device(const Device&) = delete;
@@ -85,7 +85,7 @@ class DeviceArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Both wait.
+  // Upload() and Download() wait.
   void Upload(const T* values, std::size_t count) { device_->Upload(data_, values, count * sizeof(T)); }
   std::vector<T> Download(std::size_t count) const {
     std::vector<T> values(count);

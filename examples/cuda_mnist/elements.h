@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The computation of each thread of the GPU: a struct per operation, called for the numbers 0 to count - 1, in any
-// order and all at once. Launch() (launch.h) runs the structs on a stream.
+// The computation of each thread of the GPU. Each operation is a struct, which is called for the numbers 0 to count -
+// 1, in any order and all at once. Launch() (launch.h) runs the structs on a stream.
 //
 // Arrays are in the device's memory. An image is stored as channels, each row by row; images follow each other.
 #ifndef RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_
@@ -61,8 +61,8 @@ struct ReluGradient {
   CUDA_MNIST_HOST_DEVICE void operator()(int i) const { input_gradient[i] = output[i] > 0 ? output_gradient[i] : 0; }
 };
 
-// The largest of each 2x2 pixels (the first one, if several are equal), and its position. The rows of all channels lie
-// one below the other, so no separate index of the channel is needed. An element is an output.
+// Finds the largest of each 2x2 pixels (the first one, if several are equal), and its position. The rows of all
+// channels lie one below the other, so no separate index of the channel is needed. An element is an output.
 struct MaxPool {
   const float* input;
   float* output;
@@ -115,7 +115,7 @@ struct ConvShape {
 };
 
 // Unrolls each image into a matrix, patch() x out_pixels(), whose columns are the patches under the kernel. An element
-// is one of the matrix.
+// is an element of the matrix.
 struct ImageToPatches {
   const float* images;
   float* patches;
@@ -134,7 +134,8 @@ struct ImageToPatches {
   }
 };
 
-// The reverse: each pixel's gradient is the sum over the patches that contain it. An element is a pixel.
+// The reverse of ImageToPatches. Each pixel's gradient is the sum over the patches that contain it. An element is a
+// pixel.
 struct PatchesToImage {
   const float* patches;
   float* images;
@@ -162,8 +163,8 @@ struct PatchesToImage {
   }
 };
 
-// -log(softmax(logits)[label]) of each sample, and the gradient of the mean over `count` samples. An element is a
-// sample.
+// Computes -log(softmax(logits)[label]) of each sample, and the gradient of the mean over `count` samples. An element
+// is a sample.
 struct SoftmaxCrossEntropy {
   const float* logits;
   const std::uint8_t* labels;

@@ -18,7 +18,7 @@ struct Flags {
   Work work = Work::kTrain;
 };
 
-// Throws lenet::UsageError, as lenet::ParseFlags().
+// Reads the flags. Throws lenet::UsageError, as lenet::ParseFlags().
 Flags ParseFlags(std::vector<std::string> arguments);
 
 // The text of --help.

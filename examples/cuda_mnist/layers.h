@@ -100,7 +100,7 @@ class Conv2d : public Layer {
   int samples_ = 0;
 };
 
-// The largest of each 2x2 pixels.
+// Keeps the largest of each 2x2 pixels.
 class MaxPool2d : public Layer {
  public:
   // Images are side x side; `side` is even.

@@ -25,14 +25,14 @@ class LeNet {
   // Copies the parameters of `initial`, which is not used afterwards.
   LeNet(Device& device, lenet::LeNet& initial, int max_samples);
 
-  // The logits of images, 10 each. The images must not change until Backward() is done; the result is valid until the
-  // next call. REQUIRES: 0 < samples <= max_samples.
+  // Returns the logits of the images, 10 for each. The images must not change until Backward() is done; the result is
+  // valid until the next call. REQUIRES: 0 < samples <= max_samples.
   const float* Forward(const float* images, int samples);
 
-  // Computes the gradients of all parameters from that of the logits, last layer first.
+  // Computes the gradients of all parameters from the gradient of the logits, last layer first.
   void Backward(const float* logits_gradient, const GradientReady& ready);
 
-  // Owned by the model; first layer first.
+  // The parameters, which the model owns; first layer first.
   const std::vector<Parameter*>& parameters() { return parameters_; }
 
  private:

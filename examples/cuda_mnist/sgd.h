@@ -11,7 +11,7 @@
 
 namespace cuda_mnist {
 
-// A device matrix that work on the device's stream computes, as a tensor for Ronda.
+// Describes a device matrix to Ronda as a tensor that work on the device's stream computes.
 ronda::Tensor View(const Device& device, const std::string& name, float* data, const Parameter& like);
 
 // lenet::Sgd on the device. The stream waits for the reduced gradients, and runs the work of step() after them.

@@ -18,17 +18,17 @@
 
 namespace cuda_mnist {
 
-// lenet::Trainer on GPUs: the same steps of the same network on the same digits, except for rounding. The digits are in
-// the device's memory from the beginning. Nothing in a step waits for the device: the host only gives the device its
-// work, in order.
+// lenet::Trainer on GPUs. It makes the same steps with the same network and digits, except for rounding. The digits are
+// in the device's memory from the beginning. In a step nothing waits for the device, because the host only gives the
+// device its work, in order.
 //
 // Every rank makes the same calls. Thread-compatible.
 class Trainer {
  public:
   // Copies rank 0's random weights to all ranks. `device`, `images` and `reporter` must outlive the trainer.
   //
-  // REQUIRES: ronda::init() has been called. Throws std::invalid_argument if the ranks cannot share such batches;
-  // ronda::Error and the device's errors, here and below.
+  // REQUIRES: ronda::init() has been called. Throws std::invalid_argument if the ranks cannot share such batches. All
+  // functions throw ronda::Error and the device's errors.
   Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
           lenet::Reporter* reporter);
 

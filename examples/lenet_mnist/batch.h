@@ -22,9 +22,10 @@ struct Batch {
 // REQUIRES: 0 <= every index < data.size().
 Batch GatherBatch(const MnistImages& data, const std::vector<std::int64_t>& indices);
 
-// Each rank's part of a batch of `batch_size` images, for `ranks` ranks.
+// Returns the number of images of each of `ranks` ranks in a batch of `batch_size` images.
 //
-// Throws std::invalid_argument if `images` images do not make such a batch, or the ranks cannot share it equally.
+// Throws std::invalid_argument if such a batch cannot be drawn from `images` images, or if the ranks cannot share it
+// equally.
 std::size_t ShareOfBatch(std::size_t batch_size, std::size_t images, std::size_t ranks);
 
 }  // namespace lenet

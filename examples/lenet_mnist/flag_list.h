@@ -26,16 +26,17 @@ struct Flag {
   std::function<bool(const std::string& value)> set;
 };
 
-// A number from `least` to `most`. In the help, `initially` is the default; if it is empty, the current value of
-// *number. For std::int64_t, std::uint64_t and double.
+// A flag for a number from `least` to `most`. The help shows `initially` as the default, or the value of *number if
+// `initially` is empty. For std::int64_t, std::uint64_t and double.
 template <class Number>
 Flag NumberFlag(const std::string& name, Number least, Number most, Number* number, const std::string& help,
                 const std::string& initially = "");
 
-// A text that is not empty.
+// A flag for a text that is not empty.
 Flag TextFlag(const std::string& name, const std::string& takes, std::string* text, const std::string& help);
 
-// Reads "--name value" and "--name=value"; `arguments` do not include the program's name. False: --help is among them.
+// Reads "--name value" and "--name=value". `arguments` do not include the program's name. Returns false if they include
+// --help.
 //
 // Throws UsageError that names the flag and the values that it takes.
 bool ReadFlags(const std::vector<Flag>& flags, const std::vector<std::string>& arguments);

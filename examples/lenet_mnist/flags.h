@@ -20,7 +20,7 @@ struct Flags {
   TrainingOptions training;
 };
 
-// `arguments` do not include the program's name. Throws UsageError, as ReadFlags().
+// Reads the flags. `arguments` do not include the program's name. Throws UsageError, as ReadFlags().
 Flags ParseFlags(const std::vector<std::string>& arguments);
 
 // The text of --help in the program of this name.

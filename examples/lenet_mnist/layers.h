@@ -35,13 +35,13 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  // The outputs for `input`, which must not change until the backward pass is done.
+  // Returns the outputs for `input`, which must not change until the backward pass is done.
   virtual const Matrix& Forward(const Matrix& input) = 0;
 
   // Sets the gradients of parameters(), given the gradient of the loss with respect to the last Forward()'s result.
   virtual void ComputeParameterGradients(const Matrix& output_gradient) { static_cast<void>(output_gradient); }
 
-  // The gradient of the loss with respect to the last Forward()'s input.
+  // Returns the gradient of the loss with respect to the last Forward()'s input.
   virtual const Matrix& InputGradient(const Matrix& output_gradient) = 0;
 
   virtual std::vector<Parameter*> parameters() { return {}; }

@@ -28,15 +28,15 @@ class LeNet {
   // The same seed gives the same weights on every machine.
   explicit LeNet(std::uint64_t seed);
 
-  // The logits of `images`: a row of 10 for each. `images` must not change until Backward() is done; the result is
-  // valid until the next call.
+  // Returns the logits of `images`, a row of 10 for each. `images` must not change until Backward() is done; the result
+  // is valid until the next call.
   const Matrix& Forward(const Matrix& images);
 
-  // Computes the gradients of all parameters from that of the logits, last layer first, and calls `ready` for each as
-  // soon as it is complete.
+  // Computes the gradients of all parameters from the gradient of the logits, last layer first. Calls `ready` for each
+  // gradient as soon as it is complete.
   void Backward(const Matrix& logits_gradient, const GradientReady& ready);
 
-  // Owned by the model; first layer first.
+  // The parameters, which the model owns; first layer first.
   std::vector<Parameter*> parameters();
 
  private:

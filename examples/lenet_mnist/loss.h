@@ -11,12 +11,13 @@
 
 namespace lenet {
 
-// The mean over the batch of -log(softmax(logits)[label]). `gradient` receives its gradient with respect to `logits`.
+// Returns the mean over the batch of -log(softmax(logits)[label]). Writes the mean's gradient with respect to `logits`
+// to `gradient`.
 //
 // REQUIRES: one label per row of `logits`, each below the number of columns.
 double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>& labels, Matrix* gradient);
 
-// The number of rows whose largest element (the first, if several are equal) is at their label.
+// Returns the number of rows whose largest element (the first, if several are equal) is at their label.
 std::size_t CountCorrect(const Matrix& logits, const std::vector<std::uint8_t>& labels);
 
 }  // namespace lenet

@@ -24,14 +24,15 @@ struct MnistImages {
   std::size_t size() const { return labels.size(); }
 };
 
-// Reads one half of the database from `directory`: `prefix` is "train" or "t10k", and the files are
+// Reads one half of the database from `directory`. `prefix` is "train" or "t10k". The files are
 // PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte, each with or without ".gz".
 //
-// Throws DataError if a file is missing or damaged, or if the two do not belong together.
+// Throws DataError if a file is missing or damaged, or if the two files do not belong together.
 MnistImages LoadMnist(const std::string& directory, const std::string& prefix);
 
-// The folder with the digits of this example: examples/lenet_mnist/data in the working directory (the repository, or
-// the folder in which `bazel run` starts programs), otherwise beside the program as Bazel built it.
+// Returns the folder with the digits of this example. This is examples/lenet_mnist/data in the working directory, which
+// may be the repository or the folder in which `bazel run` starts programs. If it is not there, the function returns
+// the folder beside the program as Bazel built it.
 std::string DefaultDataDirectory();
 
 }  // namespace lenet

@@ -13,7 +13,8 @@
 
 namespace lenet {
 
-// Rank 0 reports, with a progress bar on a terminal. REQUIRES: ronda::init() has been called.
+// Returns how this rank reports: only rank 0 reports, with a progress bar on a terminal. REQUIRES: ronda::init() has
+// been called.
 Reporter::Mode ReporterMode();
 
 // "2 ranks"

@@ -9,7 +9,7 @@
 
 namespace lenet {
 
-// Shows the user the progress of training. All ranks call it; only rank 0's is not silent.
+// Shows the user the progress of training. All ranks call the reporter, but only rank 0's reporter prints.
 //
 // Thread-compatible.
 class Reporter {
@@ -33,7 +33,7 @@ class Reporter {
   // `out` must outlive the reporter.
   Reporter(std::ostream* out, Mode mode) : out_(out), mode_(mode) {}
 
-  // A line of text.
+  // Prints a line of text.
   void Say(const std::string& line);
 
   // Called after each step: redraws the progress bar, at most a hundred times per epoch.

@@ -26,16 +26,16 @@ constexpr std::size_t kImagesPerRank = 16;  // per step, unless the user sets an
 
 struct TrainingOptions {
   std::size_t epochs = 10;
-  std::size_t max_steps = std::numeric_limits<std::size_t>::max();  // training ends after this many
+  std::size_t max_steps = std::numeric_limits<std::size_t>::max();  // the most steps of the training
   std::size_t batch_size = 0;    // images per step, over all ranks; 0: kImagesPerRank per rank
   double learning_rate = 0.015;  // for a batch of kImagesPerRank; scaled to the actual batch
   double momentum = 0.9;
   std::uint64_t seed = 1;
-  std::string checkpoints;  // the folder for them; empty: there are none
+  std::string checkpoints;  // the folder for checkpoints; empty: there are none
   ronda::Compression compression = ronda::Compression::none;
 };
 
-// The learning rates of a training in batches of `batch_size` images: `base` is for batches of kImagesPerRank.
+// Returns the learning rates of a training in batches of `batch_size` images. `base` is for batches of kImagesPerRank.
 ronda::training::LearningRate RateFor(double base, std::size_t batch_size, std::size_t steps_per_epoch,
                                       std::size_t epochs);
 
@@ -51,7 +51,7 @@ class Trainer {
   // Copies rank 0's random weights to all ranks. `images` and `reporter` must outlive the trainer.
   //
   // REQUIRES: ronda::init() has been called.
-  // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error, here and below.
+  // Throws std::invalid_argument if the ranks cannot share such batches. All functions throw ronda::Error.
   Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter);
 
   // Why training ended.

@@ -45,7 +45,7 @@ class Digits : public torch::data::datasets::Dataset<Digits> {
   }
   torch::optional<std::size_t> size() const override { return static_cast<std::size_t>(labels_.size(0)); }
 
-  // All of them.
+  // All images.
   const at::Tensor& images() const { return images_; }
   const at::Tensor& labels() const { return labels_; }
 
@@ -54,7 +54,7 @@ class Digits : public torch::data::datasets::Dataset<Digits> {
   at::Tensor labels_;
 };
 
-// Batches of this rank's share of the digits.
+// Returns a loader that makes batches of this rank's share of the digits.
 inline auto LoaderOf(const Digits& digits, const ronda::torch::DistributedSampler& sampler, std::int64_t batch_size) {
   const auto options = torch::data::DataLoaderOptions(static_cast<std::size_t>(batch_size)).drop_last(true);
   return torch::data::make_data_loader(Digits(digits).map(torch::data::transforms::Stack<>()), sampler, options);
@@ -67,7 +67,7 @@ inline ronda::torch::DistributedSampler SamplerOf(const Digits& digits, std::uin
   return ronda::torch::DistributedSampler(*digits.size(), options);
 }
 
-// This rank's digits of each step.
+// Returns the number of this rank's digits in each step.
 inline std::int64_t ShareOf(std::int64_t batch_size, std::size_t digits) {
   if (batch_size % ronda::size() != 0 || batch_size > static_cast<std::int64_t>(digits)) {
     throw std::invalid_argument("a batch of " + std::to_string(batch_size) + " digits of " + std::to_string(digits) +
@@ -110,7 +110,7 @@ class EpochClock {
   const std::size_t before_;
 };
 
-// The share of the test digits that `net` recognises. Each digit is tested by one rank.
+// Returns the fraction of the test digits that `net` recognises. Each digit is tested by one rank.
 template <class Net>
 double Accuracy(const Digits& digits, Net& net) {
   const torch::NoGradGuard no_grad;
@@ -126,10 +126,10 @@ double Accuracy(const Digits& digits, Net& net) {
   return static_cast<double>(correct) / static_cast<double>(count);
 }
 
-// A training and its test; nullopt if it had to stop before the test.
+// Trains and tests. Returns the accuracy, or nullopt if the training had to stop before the test.
 using Training = std::function<std::optional<double>(const Digits& training, const Digits& test, lenet::Reporter&)>;
 
-// Runs the job with `train`, which returns an accuracy. `title` begins rank 0's first line.
+// Runs the job with `train`. `title` begins rank 0's first line.
 inline void RunJob(const std::string& title, const Flags& flags, const Training& train) {
   const auto start = std::chrono::steady_clock::now();
   const ronda::Job job;

@@ -3,8 +3,8 @@
 // How elements of each type in memory become vectors, and back.
 //
 // Highway's foreach_target.h includes this file once per SIMD target, hence no ordinary include guard. Everything here
-// gives the same bits on every target. Highway's own conversions do not: where the CPU has no instruction for them, the
-// fp16 and bf16 ones truncate, or mistreat infinities. There integer arithmetic replaces them.
+// gives the same bits on every target. Highway's own conversions do not. Where the CPU has no instruction for them, its
+// conversions of fp16 and bf16 truncate, or mistreat infinities. On such CPUs integer arithmetic replaces them.
 #if defined(RONDA_KERNELS_CPU_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
 #undef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
@@ -135,7 +135,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> OneWhereOne(D d, hn::Vec<hn::Rebind<
 }
 
 // fp64 to fp32 with "round to odd": an inexact result is truncated and its last bit set. If the result is then rounded
-// again, to at most 22 bits, it equals `value` rounded once.
+// again, to at most 22 bits, the outcome equals `value` rounded once.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>> value) {
   const hn::Rebind<double, D> wide;

@@ -93,8 +93,8 @@ template <class F, class D>  // of float
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has it at this exponent.
-  // Subnormal numbers have the last bit of the smallest exponent.
+  // A number that is 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has the last bit at
+  // this exponent. Subnormal numbers have the last bit of the smallest exponent.
   const auto exponent = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7F800000));
   const auto smallest = hn::Set(di, (127 + F::kMinExponent) << 23);
   const auto factor = hn::Set(di, ((23 - F::kMantissaBits) << 23) + (1 << 22));

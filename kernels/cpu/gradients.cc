@@ -110,7 +110,7 @@ AdasumDots DotsOf(const uint8_t* a, const uint8_t* b, size_t count) {
   }
   const size_t rest = count % kSums;
   if (rest > 0) {
-    // The products of the zeros that follow are +0, which changes no sum: none of them can be -0.
+    // The products of the zeros that follow are +0. They change no sum, because no sum can be -0.
     uint8_t last_a[kRowBytes] = {};
     uint8_t last_b[kRowBytes] = {};
     std::memcpy(last_a, a + rows * kRowBytes, rest * sizeof(E));

@@ -6,9 +6,9 @@
 //
 //   Adasum(a, b) = (1 - a.b / (2 |a|^2)) a  +  (1 - a.b / (2 |b|^2)) b
 //
-// (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are those of
-// whole tensors, whose pieces may lie on several ranks. So Adasum takes three steps: Dots of each piece, WeightsOf
-// their sums, Combine.
+// (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are over
+// whole tensors, whose pieces may lie on several ranks. So Adasum takes three steps: Dots() for each piece, WeightsOf()
+// for the sums of the dot products, and Combine().
 #ifndef RONDA_KERNELS_CPU_GRADIENTS_H_
 #define RONDA_KERNELS_CPU_GRADIENTS_H_
 
@@ -28,7 +28,7 @@ struct AdasumDots {
 // to those of the whole.
 //
 // Products and sums are in fp64. Element i is added to sum i mod 16, in order, and the sums are added pairwise. This
-// gives the same bits on every CPU. They depend on where a buffer is cut into pieces.
+// gives the same bits on every CPU. But the bits depend on where a buffer is cut into pieces.
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count);
 
 struct AdasumWeights {

@@ -118,8 +118,8 @@ class Loop {
   }
 
   // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of
-  // little else. A detour through a buffer would take longer than the rest of their arithmetic: its loads have to wait
-  // until the preceding shorter stores are in the cache.
+  // little else. A detour through a buffer would take longer than the rest of their arithmetic, because its loads have
+  // to wait until the preceding shorter stores are in the cache.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {
     const hn::CappedTag<Lane, kLanes> d;
@@ -245,7 +245,7 @@ HWY_EXPORT(ReduceOnTarget);
 
 namespace {
 
-// Bytes that are reduced and then converted together: they stay in the L1 cache beside the sources.
+// Bytes that are reduced and then converted together. So few bytes stay in the L1 cache beside the sources.
 constexpr size_t kBlockBytes = 4096;
 
 // Reduces block by block to `args.dtype`, and converts each block to its destination while it is in the cache.
@@ -263,7 +263,7 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   }
 }
 
-// Elements that AddWide adds up together, one source after the other: their sums stay in the L1 cache.
+// Elements that AddWide adds up together, one source after the other. The sums of so few elements stay in the L1 cache.
 constexpr size_t kWideElements = 512;
 
 // See AddsWide. `dst` may be a source: all sources of a block are read before the block is written.

@@ -36,8 +36,8 @@ inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) { std::m
 }  // namespace detail
 
 // memcpy with stores that bypass the caches, for memory that another core has read and will read next. An ordinary
-// store must first take the line away from that core's cache. If the cores share no cache, this costs tens of
-// nanoseconds per line, one line after the other.
+// store must first take the cache line away from the other core's cache. If the cores share no cache, this costs tens
+// of nanoseconds for each line, one line after the other.
 //
 // Neither pointer needs any alignment. Other threads see the bytes after a release store by this one, as with memcpy.
 inline void StreamCopy(const void* src, void* dst, size_t bytes) {

@@ -20,8 +20,8 @@ inline constexpr int kAccessesInFlight = 4;
 
 // Blocks for which a multiprocessor shall have room. This many threads keep its memory busy, and each has registers for
 // the accesses that it has in flight. Bodies that hold two or three vectors for each vector that they load set their
-// own number (Body::kBlocksAtOnce). With fewer registers they would spill to memory, and a launch may have to wait for
-// that.
+// own number (Body::kBlocksAtOnce). With fewer registers these bodies would spill registers to memory, and a launch may
+// have to wait for this memory.
 inline constexpr int kBlocksAtOnceIfSmall = 4;
 inline constexpr int kBlocksAtOnceIfLarge = 3;
 
@@ -136,7 +136,7 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
 //
 //   PerLane<T>, ForEachLane(step), Max(of).
 //
-// The block and the warp here are the CPU's; those of a GPU are in device_launch.h.
+// This file has the CPU's block and warp. The block and the warp of a GPU are in device_launch.h.
 
 inline constexpr int kLanes = 32;
 inline constexpr int kWarps = kThreads / kLanes;

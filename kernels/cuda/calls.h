@@ -3,10 +3,10 @@
 // The calls of the kernels for CUDA devices: plain structs that need nothing of CUDA. They are the same in Ronda's core
 // and in the plugin that has the kernels (runtime/cuda/plugin.h).
 //
-// The arithmetic is that of kernels/cpu, with the same bits in the results unless said otherwise. Conversions round
-// once, to nearest even. 16-bit and 8-bit sources are reduced in float32, in the order given. Blocks of 8-bit codes are
-// those of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any alignment. A call copies
-// the structs: after it has returned, it reads nothing on the host.
+// The arithmetic is the same as in kernels/cpu, with the same bits in the results unless said otherwise. Conversions
+// round once, to nearest even. 16-bit and 8-bit sources are reduced in float32, in the order given. Blocks of 8-bit
+// codes have the format of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any
+// alignment. A call copies the structs: after it has returned, it reads nothing on the host.
 #ifndef RONDA_KERNELS_CUDA_CALLS_H_
 #define RONDA_KERNELS_CUDA_CALLS_H_
 

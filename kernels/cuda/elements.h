@@ -106,7 +106,7 @@ RONDA_HOST_DEVICE inline Bfloat16 Bf16FromFp32(float value) {
 }
 
 // "Round to odd": an inexact result is truncated and its last bit set. If the result is then rounded again, to at most
-// 22 bits, it equals `value` rounded once.
+// 22 bits, the outcome equals `value` rounded once.
 RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   const double magnitude = value < 0 ? -value : value;

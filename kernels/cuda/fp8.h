@@ -102,8 +102,8 @@ struct E5M2 {
 // `value` rounded to the grid of F. Infinity and NaN stay as they are.
 template <class F>
 RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
-  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has it at this exponent.
-  // Subnormal numbers have the last bit of the smallest exponent.
+  // A number that is 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has the last bit at
+  // this exponent. Subnormal numbers have the last bit of the smallest exponent.
   constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + F::kMinExponent) << 23;
   constexpr uint32_t kFactor = (static_cast<uint32_t>(23 - F::kMantissaBits) << 23) + (1u << 22);
   const uint32_t bits = BitCast<uint32_t>(value);
@@ -126,7 +126,7 @@ RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
   return ((exponent > kLeast ? exponent : kLeast) - F::kLargestExponent) << 23;
 }
 
-// A lane has two pieces of a block, of four elements each. So the accesses of a warp are next to each other.
+// A lane works on two pieces of a block, of four elements each, so that the accesses of a warp are next to each other.
 inline constexpr int kPieces = 2;
 inline constexpr int kPiece = 4;
 static_assert(kLanes * kPieces * kPiece == kFp8BlockElements);

@@ -22,8 +22,7 @@ struct FindSegment {
   uint8_t* found;
 };
 
-// *found = 1 if an element's magnitude, as an integer, is at least that of infinity. (Zero has been stored there
-// before.)
+// *found = 1 if an element's magnitude, as an integer, is at least infinity's. (*found is 0 before the launch.)
 template <class Bits>
 class FindNonFiniteBody {
  public:
@@ -149,7 +148,7 @@ class AddBody {
   const Tiling<PairSegment> tiles_;
 };
 
-// A pair's dot products are added up in parts, each by a block; another launch adds up the parts. So the order is
+// A pair's dot products are added up in parts, each by one block. Another launch adds up the parts. So the order is
 // fixed, and no block waits for another.
 inline constexpr uint64_t kDotsPartElements = 4096;  // at least
 

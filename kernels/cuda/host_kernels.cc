@@ -13,7 +13,8 @@
 namespace ronda::kernels::cuda {
 namespace {
 
-// The largest grid here. Large tensors have more tiles than that, so that blocks have several, as they may on a device.
+// The largest grid of the host. Large tensors have more tiles than this, so a block gets several tiles, as it may on a
+// device.
 constexpr uint32_t kMaxGrid = 256;
 
 struct HostLaunch {

@@ -18,14 +18,14 @@ int DeviceAddScaled(const AddScaledCall& call, void* stream);
 int DeviceDots(const DotsCall& call, void* stream);
 int DeviceCombine(const CombineCall& call, void* stream);
 
-// Load all of these kernels onto the current device; 0 or a cudaError_t. Without this, CUDA loads each kernel with its
-// first launch, and may wait for the device before it does.
+// These functions load all of these kernels onto the current device, and return 0 or a cudaError_t. Without them CUDA
+// loads each kernel at its first launch, and may wait for the device before.
 int LoadMapKernels();
 int LoadReduceKernels();
 int LoadGradientKernels();
 
-// The kernels for CUDA devices, compiled for the CPU. The calling thread runs them to the end on memory of the host:
-// the same code, block by block and thread by thread. For tests, and for a fake device that the CPU plays.
+// The kernels for CUDA devices, compiled for the CPU. The calling thread runs them to the end on memory of the host.
+// It is the same code, run block by block and thread by thread. For tests, and for a fake device that the CPU plays.
 //
 // They return 0, or cudaErrorInvalidValue for a call that is not supported.
 int HostPack(const PackCall& call);

@@ -26,8 +26,8 @@ struct MapSegment {
   uint64_t count;
 };
 
-// The residual that error feedback keeps of `value`, sent as `rounded`. It is 0 if either is not finite, because
-// infinity and NaN would stay for ever.
+// The residual that error feedback keeps of `value`, sent as `rounded`. It is 0 if either number is not finite, because
+// infinity and NaN would stay in the residual for ever.
 RONDA_HOST_DEVICE inline float Lost(float value, float rounded) {
   const float lost = value - rounded;
   return (BitCast<uint32_t>(lost) & 0x7FFFFFFFu) < kFloatInfinity ? lost : 0.0f;

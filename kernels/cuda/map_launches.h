@@ -33,7 +33,7 @@ inline const uint8_t* WireAt(const void* buffer, uint64_t offset) {
 }
 inline uint8_t* WireAt(void* buffer, uint64_t offset) { return static_cast<uint8_t*>(buffer) + offset; }
 
-// Describes the segments of calls as those of bodies.
+// Converts the segments of calls to the segments of bodies.
 inline MapSegment ToWire(const PackCall& call, int index) {
   const PackSegment& segment = call.segments[index];
   return {segment.input, WireAt(call.buffer, segment.offset), segment.residual, segment.count};
@@ -45,9 +45,9 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
   return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
 }
 
-// Whether the elements are like the gradients of most trainings: floating-point numbers of at most 32 bits, or copied
-// unchanged. Their kernels come in both sizes. For other elements a second size would only be more to compile and to
-// load.
+// Returns whether the elements are like the gradients of most trainings, that is, floating-point numbers of at most 32
+// bits, or copied unchanged. Kernels for such elements come in both sizes. For other elements a second size would only
+// be more to compile and to load.
 template <class Function>
 constexpr bool IsOfGradients() {
   using From = typename Function::From;

@@ -23,8 +23,8 @@ RONDA_HOST_DEVICE inline float Greatest(float a, float b) { return a != a || a >
 RONDA_HOST_DEVICE inline double Least(double a, double b) { return a != a || a <= b ? a : b; }
 RONDA_HOST_DEVICE inline double Greatest(double a, double b) { return a != a || a >= b ? a : b; }
 
-// Each calls `visit` with the operator, as a function of two numbers. So the operator is chosen once for all elements
-// of a thread, and not once per element.
+// Each of these functions calls `visit` with the operator, as a function of two numbers. So the operator is chosen once
+// for all elements of a thread, and not once per element.
 template <class Float, class Visitor>
 RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& visit) {
   switch (op) {
@@ -190,8 +190,8 @@ class ReduceBody {
  private:
   using Accumulator = typename Arithmetic::Accumulator;
   static constexpr int kVector = kAccessBytes / sizeof(E);
-  // Sources that are loaded before the first of them is added. An integer narrower than a register takes a whole one
-  // while it is worked on.
+  // Sources that are loaded before the first of them is added. An integer narrower than a register takes a whole
+  // register while it is worked on.
   static constexpr int kSourcesAhead = sizeof(Accumulator) < sizeof(float) ? 1 : kAccessesInFlight;
 
   template <int kCount>
@@ -220,7 +220,7 @@ class ReduceBody {
       for (int i = 0; i < kCount; ++i) out.at[i] = arithmetic_.Last(sum.at[i]);
       Store(out, At<E>(static_cast<void*>(sources_.dst), first + at));
     };
-    // One vector at a time: its sources are enough loads to have under way.
+    // One vector at a time, because its sources are enough loads to have under way.
     ForBatches<kCount, 1>(block, begin, end, reduce, store);
   }
 

@@ -31,8 +31,8 @@ struct ArgumentSources {
 // Reads the words after the program's name. The options end before the first word that is no option, or at "--". The
 // remaining words are the command. A repeated option replaces the earlier one, or adds to it (-x). Reading stops at
 // --help, --version or --check-build. Options are horovodrun's, torchrun's, Paddle's and Ronda's own
-// (docs/rondarun.md). Horovod's environment variables stand for options that neither the words, nor files that they
-// name, contain.
+// (docs/rondarun.md). If neither the words nor the files that they name contain an option, Horovod's environment
+// variable for that option applies.
 //
 // Errors: INVALID_ARGUMENT that quotes the culprit and shows the right form.
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources);

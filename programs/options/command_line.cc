@@ -129,7 +129,8 @@ absl::StatusOr<GivenWords> OptionTable::Read(const std::vector<std::string>& wor
     }
     RONDA_ASSIGN_OR_RETURN(GivenOption option, ReadOption(words, &next));
     const Kind kind = option.option->kind;
-    // The words after a refused option may be its values, so its error is returned before theirs.
+    // The words after a refused option may be its values, so the option's error is returned before the errors of these
+    // words.
     if (kind == Kind::kRefused) return option.Apply();
     given.options.push_back(std::move(option));
     if (kind == Kind::kQuestion) return given;

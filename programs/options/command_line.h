@@ -19,7 +19,7 @@ struct GivenOption {
   OptionUse use;
   std::string where;  // "train.yaml:3: params.cycle-time-ms: "; empty on the command line
 
-  // Errors: those of the option's effect, with `where` in front.
+  // Errors: the errors of the option's effect, with `where` in front.
   absl::Status Apply() const;
 };
 
@@ -29,7 +29,7 @@ struct GivenWords {
   std::vector<std::string> command;
 };
 
-// Options that cannot be given together, by the first of their names: each of `these` with each of `those`.
+// Options that cannot be given together: any of `these` with any of `those`. Each is the first name of an option.
 struct OptionConflict {
   std::vector<absl::string_view> these;
   std::vector<absl::string_view> those;
@@ -54,7 +54,7 @@ class OptionTable {
   // The option with that name, or nullptr. In long names "_" and "-" are the same, as for torchrun and Paddle.
   const Option* Find(absl::string_view name) const;
 
-  // INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
+  // Returns INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
   absl::Status Unknown(absl::string_view name) const;
 
   // Reads options up to "--" or to the first word that is no option. The remaining words are the command. A question
@@ -62,16 +62,16 @@ class OptionTable {
   // Errors: INVALID_ARGUMENT for unknown options, and for missing or superfluous values.
   absl::StatusOr<GivenWords> Read(const std::vector<std::string>& words) const;
 
-  // OK if no two options in `given` are in conflict.
-  // Errors: INVALID_ARGUMENT that names both, and the remedy.
+  // Returns OK if no two options in `given` are in conflict.
+  // Errors: INVALID_ARGUMENT that names both options, and the remedy.
   absl::Status CheckAgreement(const std::vector<GivenOption>& given) const;
 
   // The options of `file` that no option of the `command_line` replaces or contradicts.
   std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
                                          const std::vector<GivenOption>& command_line) const;
 
-  // The text of --help about the options: sections in the order of their first options, with every name, its value and
-  // its help. The names of options without effect follow. Refused options are left out.
+  // Returns the text of --help about the options: sections in the order of their first options, with every name, its
+  // value and its help. The names of options without effect follow. Refused options are left out.
   std::string Describe() const;
 
  private:

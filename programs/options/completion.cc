@@ -65,8 +65,8 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// Variables that number the nodes of a job. Their launchers may have started a rondarun on each node. Then `count`, if
-// it is set, is the number of nodes.
+// Variables that number the nodes of a job. The launchers that set them may have started a rondarun on each node. In
+// that case `count`, if it is set, is the number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -112,8 +112,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
   return name.view() == kSlurmNode.view() ? ReadMasterOfSlurm(sources, node) : absl::OkStatus();
 }
 
-// A launcher of MPI may have started one rondarun per node. Then the ranks would take themselves for the launcher's
-// processes, of which each node has one, and wait in MPI_Init for ever.
+// A launcher of MPI may have started one rondarun per node. The ranks would then take themselves for the launcher's
+// processes. Each node has only one such process, so the ranks would wait in MPI_Init for ever.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -254,7 +254,7 @@ bool IsOnSeveralHosts(const CommandLineDraft& draft) {
   return options.nodes.has_value() || draft.node.max_nodes.has_value() || RanksOfHosts(options).size() > 1;
 }
 
-// Whether some ranks are to run on other hosts, without a rondarun there that starts them.
+// Whether some ranks are to run on other hosts that have no rondarun of their own.
 bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sources) {
   if (options.nodes || options.hosts.empty()) return false;
   const std::vector<std::string> own = sources.own_addresses();

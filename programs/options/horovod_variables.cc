@@ -26,11 +26,11 @@ constexpr absl::string_view kPrefix = "HOROVOD_";
 constexpr absl::string_view kBuildPrefix = "HOROVOD_WITH";
 
 struct HorovodVariable {
-  // The way from the variable's text to the option:
+  // How the variable's text becomes the option:
   //   kValue     the option takes the text as it is
   //   kTimeline  like kValue, except for DYNAMIC
   //   kBytes     the variable is in bytes, and the option in MiB
-  //   kSwitch    "1" is the option
+  //   kSwitch    the text "1" sets the option
   //   kQuiet     no option: rondarun sets it itself, or always does what the variable asks for
   enum class Form { kValue, kTimeline, kBytes, kSwitch, kQuiet };
 

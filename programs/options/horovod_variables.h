@@ -17,7 +17,7 @@ namespace ronda {
 // Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
 absl::StatusOr<std::vector<GivenOption>> HorovodOptions(const OptionTable& table, const ArgumentSources& sources);
 
-// A line that names the Horovod variables in the environment that change nothing; empty if there are none.
+// Returns a line that names the Horovod variables in the environment that change nothing; empty if there are none.
 std::string DescribeUnusedHorovodVariables(const ArgumentSources& sources);
 
 }  // namespace ronda

@@ -51,13 +51,13 @@ absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
 // Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
 
-// Reads the output of a discovery program: one line "HOST" or "HOST:SLOTS" for each host. A host without slots gets
-// `slots_per_host`, if that is not 0.
+// Reads the output of a discovery program, which has one line "HOST" or "HOST:SLOTS" for each host. A host without
+// slots gets `slots_per_host`, if that is not 0.
 // Errors: INVALID_ARGUMENT that quotes the line and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view content, int slots_per_host);
 
-// The number of the job's ranks on each of `hosts`, which are filled in order. If there are too few slots, the sum is
-// less than `rank_count`.
+// Returns the number of the job's ranks on each of `hosts`, which are filled in order. If there are too few slots, the
+// sum is less than `rank_count`.
 std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
 
 // The part of a host's name before its first dot.

@@ -20,13 +20,13 @@ inline constexpr int kStreamCount = 2;
 
 constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
 
-// Several nodes, each of which starts its own ranks, and as many as the other nodes, as for torchrun. Rank 0 is on node
-// 0, where all ranks meet.
+// Several nodes, as for torchrun. Each node starts its own ranks, and all nodes have the same number of ranks. Rank 0
+// is on node 0, where all ranks meet.
 struct NodeGroup {
   int nodes = 2;
   int node_rank = 0;
   // kByArrival: the nodes are numbered in the order in which they connect to the master's address, as for torchrun's
-  // c10d. `node_rank` is not known before.
+  // c10d. `node_rank` is not known before this.
   enum class Numbering { kGiven, kByArrival } numbering = Numbering::kGiven;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
@@ -44,8 +44,8 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
-// Nodes that come and go, as for torchrun. Each is a rondarun with the same command line. The leader is the one on the
-// host that has the address.
+// Nodes that come and go, as for torchrun. Each is a rondarun with the same command line. The leader is the rondarun on
+// the host that has the address.
 struct NodeRange {
   int min_nodes = 1;
   int max_nodes = 1;
@@ -60,15 +60,16 @@ struct ElasticOptions {
   int max_ranks = 1;
   absl::Duration timeout = absl::Seconds(600);  // of all waits for members
   std::optional<int> reset_limit;               // of changes
-  // The time before a slot is used again if its member has died, or a host if it was lost. It is the first number, and
-  // doubles each time, up to the second number. nullopt: the defaults of JobMembership.
+  // The time before a slot is used again after its member has died, or a host is used again after it was lost. The
+  // first number is the time after the first failure. The time doubles with each failure, up to the second number.
+  // nullopt: the defaults of JobMembership.
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
-  std::string discovery_script;    // lists the hosts, which may change; empty: they are those of `hosts`
+  std::string discovery_script;    // lists the hosts, which may change; empty: `hosts` are the hosts
   int slots_per_host = 0;          // of listed hosts without slots; 0: each must have some
   std::optional<NodeRange> nodes;  // the hosts come by themselves; nullopt: this rondarun has them
 };
 
-// A job as the user asks for it: the meaning of a command line of rondarun.
+// A job as the user asks for it on a command line of rondarun.
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
@@ -89,7 +90,7 @@ struct LaunchOptions {
   Binding binding = Binding::kNone;
   std::optional<ElasticOptions> elastic;  // `rank_count` is the number at the beginning; with NodeRange: of this node
   int max_restarts = 0;                   // how often the whole job is started again after a failure
-  std::vector<int> signals_to_pass;       // signals that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
+  std::vector<int> signals_to_pass;       // that end the job and go to the ranks; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
   bool summary = false;
   std::string name;                    // of the job, for people; empty: none

@@ -41,8 +41,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// Whether the system refuses to report the affinity. hwloc would then ask for it endlessly, with more and more room for
-// the answer.
+// Whether the system refuses to report the affinity. hwloc would then ask for the affinity endlessly, with more and
+// more room for the answer.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;
@@ -98,7 +98,7 @@ BoundSocket Bind(int port) {
   return {.fd = std::move(fd), .port = ntohs(address.sin_port)};
 }
 
-// Binds to a port that the kernel gives to no connection, if it leaves any.
+// Binds to a port that the kernel gives to no connection, if there is one.
 BoundSocket BindOutsideConnections() {
   constexpr int kFirst = 10000, kAttempts = 100;
   const int last = FirstEphemeralPort() - 1;

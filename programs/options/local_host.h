@@ -14,13 +14,13 @@ namespace ronda {
 // The names and numeric addresses of this host.
 std::vector<std::string> OwnAddresses();
 
-// The cores that this process may run on.
+// The number of cores that this process may run on.
 int CountCores();
 
 // The number of NVIDIA GPUs that the driver lists.
 int CountGpus();
 
-// A core: the system's numbers of its hardware threads.
+// A core, as the list of the system's numbers of its hardware threads.
 using Core = std::vector<int>;
 
 // The cores of a host that ranks may use, by memory node. Memory nodes without such cores are left out.
@@ -33,7 +33,8 @@ struct HostCores {
 absl::StatusOr<HostCores> ThisHostsCores();
 
 // Different ports of this host on which no program listens now; 0 if the system has none. Rank 0 will listen there a
-// moment later. Until then the system gives these ports to no connection, if it reserves any ports from connections.
+// moment later. Until then the system gives these ports to no connection, if there are ports that it never gives to
+// connections.
 std::vector<int> FindFreePorts(int count);
 
 // The path of this program; "rondarun" if the system does not tell.

@@ -50,7 +50,7 @@ struct Option {
   // Whether a second use replaces the first one, or adds to it.
   enum class Repetition { kReplaces, kAdds };
   // The form of the value:
-  //   kNoOption  any word but an option's name: an option without its value must not take the next option as its value
+  //   kNoOption  any word but an option's name, so that a missing value is not taken from the next option
   //   kAnyWords  words for another program
   //   kOptional  given as --option=VALUE, or not at all
   //   kTwo       two words with a blank between them
@@ -72,7 +72,8 @@ Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect)
 // Forms of values. If a value is wrong, the Parse functions return INVALID_ARGUMENT that quotes the value and shows the
 // form.
 
-// INVALID_ARGUMENT that quotes the value and names the right values: `expected` continues "-np takes ".
+// Returns INVALID_ARGUMENT that quotes the value and names the right values. `expected` completes a sentence that
+// begins "-np takes ".
 absl::Status BadValue(const OptionUse& use, absl::string_view expected);
 
 // A number from `min` to `max`.

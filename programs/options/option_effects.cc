@@ -82,7 +82,8 @@ absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Open MPI's list of hosts, or Paddle's address of this host. Options for nodes go together only with the address.
+// Open MPI's list of hosts, or Paddle's address of this host. Options for nodes can be combined with the address, but
+// not with the list.
 absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft) {
   const bool is_ipv6 = std::count(use.value.begin(), use.value.end(), ':') > 1 && use.value.front() != '[';
   const bool is_list =

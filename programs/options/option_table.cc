@@ -337,7 +337,7 @@ Options Questions(CommandLineDraft* draft) {
 // for the default; or they are refused.
 struct ForeignOptions {
   Kind kind;
-  absl::string_view reason;              // empty: they ask for the default
+  absl::string_view reason;              // empty: the options ask for the default
   std::vector<absl::string_view> specs;  // as MakeOption's
   std::optional<NumberForm> form = {};   // of the value, if a wrong one is still an error
   absl::string_view only_value = {};     // the accepted values, separated by "|"; empty: any

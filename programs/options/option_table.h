@@ -39,12 +39,12 @@ struct ElasticWords {
 // torchrun's and Paddle's options about nodes, as the user gave them.
 struct NodeWords {
   std::optional<int> nodes;
-  std::optional<int> max_nodes;  // more than `nodes`, which is then the fewest: nodes come and go
+  std::optional<int> max_nodes;  // more than `nodes`, which is then the minimum: nodes come and go
   std::optional<int> node_rank;
   std::optional<int> ranks_per_node;
   std::optional<std::string> master_address;
   std::optional<int> master_port;
-  bool has_endpoint = false;           // both were given as one option, and the nodes can be numbered
+  bool has_endpoint = false;           // address and port were given as one option; needs no node_rank
   std::vector<std::string> addresses;  // of all nodes, in the order of their ranks
   bool standalone = false;
 };
@@ -100,7 +100,7 @@ absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 // The reason why an address of this host has no effect.
 inline constexpr absl::string_view kOwnAddress = "--network-interfaces says which address a host uses";
 
-// The reason why hosts for this rondarun exclude options for nodes.
+// The reason why options for the hosts of this rondarun exclude options for nodes.
 inline constexpr absl::string_view kHostsOrNodes =
     "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
     "--nnodes and --nproc-per-node on every node";
@@ -110,7 +110,7 @@ bool SoundsSecret(absl::string_view name);
 // Adds the words of the option's value, split as a shell does, to `list`.
 OptionEffect AddWords(std::vector<std::string>* list);
 
-// Notes that the option has no effect: `reason` continues "--x has no effect: ".
+// Notes that the option has no effect. `reason` completes a text that begins "--x has no effect: ".
 OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft);
 
 // The text of an environment variable for an option's value.
@@ -126,9 +126,9 @@ VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl
 // The first name of the option that reads further options from a file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
-// All options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help, the
-// keys of configuration files, errors about unknown names, and the test of the manual derive from this table. So a new
-// option needs a row here, a line of docs/rondarun.md and, if its effect is new, a function (below).
+// Returns all options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help,
+// the keys of configuration files, errors about unknown names, and the test of the manual derive from this table. So a
+// new option needs a row here, a line of docs/rondarun.md and, if its effect is new, a function (below).
 //
 // The options write to `draft`, which must outlive their use.
 OptionTable RondarunOptions(CommandLineDraft* draft);

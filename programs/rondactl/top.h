@@ -11,12 +11,12 @@ namespace ronda {
 
 enum class TopTables { kMany, kOne };
 
-// Shows the ranks of `job`, with those at the top that cost the others most. On a terminal it shows a new screen every
-// second, until q, Ctrl-C or the end of the job. Elsewhere it prints a table every second, until the end of the job.
-// kOne: prints one table after one second.
+// Shows the ranks of `job`. The ranks that cost the others most are at the top. On a terminal it shows a new screen
+// every second, until q, Ctrl-C or the end of the job. Elsewhere it prints a table every second, until the end of the
+// job. kOne: prints one table after one second.
 //
-// Blocks the signals that end it; for a process with one thread.
-// Errors: the system's.
+// Blocks the signals that end it. REQUIRES: the process has one thread.
+// Errors: the operating system's errors.
 absl::Status ShowTop(const std::string& job, TopTables tables);
 
 }  // namespace ronda

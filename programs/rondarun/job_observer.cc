@@ -62,14 +62,15 @@ void JobObserver::Record(const JobSnapshot& epoch) {
   alarms_.erase(epoch.job);
 }
 
-// The epochs that were shorter than the time between two searches for ranks.
+// Takes the epochs that the searches for ranks have missed, because they were shorter than the time between two
+// searches.
 void JobObserver::TakeUnseenEpochs() {
   std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
   for (const std::string& words : file_->Read()) {
     auto rank = RankReader::OfFinalWords(words);
     if (!rank.ok()) continue;
     const RankIdentity& identity = (*rank)->identity();
-    // A program that has joined the job again has left later words.
+    // If a program has joined the job again, its later words replace the earlier ones.
     if (!taken_.contains(identity.job)) epochs[identity.job][identity.topology.rank] = *std::move(rank);
   }
   for (auto& [name, by_rank] : epochs) {

@@ -18,12 +18,12 @@
 namespace ronda {
 
 // Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. It tells the user when
-// a rank holds the others up, and prints a table at the end. Of an ended epoch it keeps only a JobHistory.
+// a rank holds the others up, and prints a table at the end. It keeps only a JobHistory of the epochs that have ended.
 //
 // Thread-compatible.
 class JobObserver {
  public:
-  // If `job` is empty, its name is unknown: its ranks are those that this process and its children have started. The
+  // `job` is the job's name; empty: unknown. In that case the job's ranks are the descendants of this process. The
   // ranks have inherited `file`. `listener` and `file` must outlive this object.
   JobObserver(const std::string& job, JobListener* listener, const SummaryFile* file);
 
@@ -43,7 +43,7 @@ class JobObserver {
   WatchedJobs jobs_;
   std::map<std::string, StragglerAlarm> alarms_;  // by job and epoch
   std::map<std::string, JobHistory> histories_;   // by job: of the earlier epochs
-  std::set<std::string> taken_;                   // names of these epochs
+  std::set<std::string> taken_;                   // names of the earlier epochs
   FlightTime next_judgement_;
 };
 

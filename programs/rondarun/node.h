@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes that come by themselves: those of an elastic job (`rondarun --nnodes MIN:MAX`), and those that are numbered by
-// arrival (node_numbers.h).
+// Nodes that come by themselves: the nodes of an elastic job (`rondarun --nnodes MIN:MAX`), and nodes that are numbered
+// by arrival (node_numbers.h).
 #ifndef RONDA_PROGRAMS_RONDARUN_NODE_H_
 #define RONDA_PROGRAMS_RONDARUN_NODE_H_
 
@@ -14,8 +14,8 @@
 
 namespace ronda {
 
-// Decides whether this rondarun leads the job: it does if it is on the host where nodes meet, and is the first one
-// there. If it leads, returns the list of the nodes; otherwise nullptr.
+// Decides whether this rondarun leads the job. It leads if it is the first rondarun on the host where nodes meet.
+// Returns the list of the nodes if this rondarun leads; nullptr if it does not.
 // Errors: FAILED_PRECONDITION if other hosts can reach the address and there is no secret, or if this process cannot
 // listen at the address; INVALID_ARGUMENT if nodes cannot meet at that address.
 // REQUIRES: options.elastic->nodes.
@@ -23,7 +23,7 @@ absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options
 
 // Joins the leader. Tries until the leader accepts this node, or refuses it for good, or the timeout is over. Reports
 // on stderr what it waits for.
-// Errors: DEADLINE_EXCEEDED with the reason of the last attempt; errors of JoinLeader that a later attempt cannot
+// Errors: DEADLINE_EXCEEDED with the reason of the last attempt; the errors of JoinLeader that a later attempt cannot
 // avoid.
 // REQUIRES: options.elastic->nodes.
 absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options);

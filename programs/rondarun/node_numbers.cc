@@ -90,7 +90,7 @@ absl::Status GatherNodes(const LaunchOptions& coming, NodeList* list) {
 absl::Status NumberOthers(const LaunchOptions& coming, NodeList* list) {
   Hosts hosts;
   list->Begin({.on_hosts = [&](const Hosts& now) { hosts = now; },
-               .on_shortage = [](const std::string&) {},  // slots are not what is waited for
+               .on_shortage = [](const std::string&) {},  // these nodes do not wait for slots
                .say = PrintError});
   absl::Status status = GatherNodes(coming, list);
   if (status.ok()) status = CheckRanks(hosts);

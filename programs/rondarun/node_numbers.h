@@ -9,13 +9,13 @@
 namespace ronda {
 
 // Returns the number of this node, once all nodes of its group have connected to the master's address. The first
-// rondarun that can listen there, on the host that has the address, is node 0. It numbers the others in the order in
-// which they come, and reports each one on standard error.
+// rondarun that can listen there, on the host that has the address, is node 0. It numbers the other nodes in the order
+// in which they come, and reports each node on standard error.
 //
 // REQUIRES: options.nodes, numbered by arrival.
 // Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes without that option.
-// FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 leaves before the numbering.
-// Those of JoinJob.
+// FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 leaves before the numbering. The
+// errors of JoinJob.
 absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
 
 }  // namespace ronda

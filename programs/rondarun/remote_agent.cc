@@ -127,7 +127,7 @@ class Agent {
   // Reads the launcher's next messages into `order_`. Returns false at the end.
   bool ReadMore();
 
-  // Waits for the order. If the end comes first, returns that.
+  // Waits for the order. If the end of the agent comes first, returns the end.
   absl::StatusOr<std::optional<AgentEnd>> AwaitOrder();
   std::optional<AgentEnd> EndSoFar();
 
@@ -311,7 +311,7 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   std::optional<int> ended_by = supervisor->ended_by();
   // If the output has no reader, the leader is gone. SIGPIPE may show this before the end of the input does.
   if (options_.own != nullptr && ended_by == SIGPIPE) ended_by.reset();
-  // A node that leaves the job by itself may run on a machine that has other nodes of the job.
+  // If a node leaves the job by itself, other nodes of the job may still run on the same machine.
   const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();

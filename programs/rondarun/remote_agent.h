@@ -17,8 +17,8 @@ namespace ronda {
 struct AgentOptions {
   std::vector<std::string> network_interfaces;  // on which this host is to be reached; empty: any
   absl::Duration grace_period = absl::Seconds(5);
-  // Of a node of an elastic job: its members run this command, with this host's variables, instead of the launcher's.
-  // Not owned; nullptr: the members use the launcher's.
+  // For a node of an elastic job: its members run the command in `own`, with this host's variables, instead of the
+  // launcher's command. Not owned; nullptr: the members run the launcher's command.
   const LaunchOptions* own = nullptr;
 };
 
@@ -38,7 +38,7 @@ struct AgentEnd {
 // Looks after the ranks of this host for a rondarun on another host. That launcher sends its orders to this process'
 // stdin (agent.h), and reads reports about the ranks from its stdout. When stdin ends, the ranks are killed. The
 // process must be single-threaded.
-// Errors: the system's.
+// Errors: the operating system's errors.
 absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options);
 
 }  // namespace ronda

@@ -36,8 +36,8 @@ const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
   return situation.facts[static_cast<size_t>(rank)];
 }
 
-// The first version of NCCL that compares the devices of ranks by their UUIDs, which the parts of a GPU (MIG) have,
-// too. Earlier ones compare the PCI bus, which all parts share.
+// The first version of NCCL that compares the devices of ranks by their UUIDs. The parts of a GPU (MIG) have UUIDs of
+// their own. Earlier versions compare the PCI bus, which all parts share.
 constexpr char kTellsPartsApart[] = "2.30.7";
 
 std::vector<int> NumbersOf(absl::string_view version) {
@@ -48,9 +48,9 @@ std::vector<int> NumbersOf(absl::string_view version) {
   return numbers;
 }
 
-// Why NCCL cannot connect two ranks, whose devices are one; empty: all have different ones. They are one according to
-// NCCL, or in reality: in containers, for example, whose names differ, NCCL would accept them, and its kernels would
-// wait for each other.
+// Returns why NCCL cannot connect two ranks that have the same device; empty if all devices differ. Two ranks have the
+// same device according to NCCL, or in reality. For example, NCCL would accept two ranks with one device in containers
+// with different names, and its kernels would wait for each other.
 std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
   const auto object = [](RankId rank, RankId other, absl::string_view what) {
     return absl::StrCat("ranks ", rank, " and ", other, " ", what);
@@ -75,7 +75,7 @@ std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<cons
   return "";
 }
 
-// Why the ranks cannot use NCCL together; empty if they can.
+// Returns why the ranks cannot use NCCL together; empty if they can.
 std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
   if (std::string objection = ObjectionToDevices(situation, ranks); !objection.empty()) return objection;
   const RankId first = ranks.front();
@@ -89,7 +89,7 @@ std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const R
   return "";
 }
 
-// Why two levels are impossible; empty if they are possible.
+// Returns why two levels are impossible; empty if they are possible.
 std::string ObjectionToLevels(const DeviceSituation& situation) {
   if (situation.hosts == nullptr) {
     return "the ranks are on one host, or RONDA_BACKEND is not hierarchical";
@@ -97,7 +97,7 @@ std::string ObjectionToLevels(const DeviceSituation& situation) {
   return SizesOf(*situation.hosts).most > 1 ? "" : "no host has more than one rank";
 }
 
-// Why the ranks of some host cannot use NCCL together; empty if those of every host can.
+// Returns why the ranks of some host cannot use NCCL together; empty if the ranks of every host can.
 std::string ObjectionToNcclOnHosts(const DeviceSituation& situation) {
   for (const std::vector<RankId>& host : situation.hosts->hosts) {
     std::string objection = ObjectionToNccl(situation, host);
@@ -178,7 +178,7 @@ absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const Devic
   return NcclDirect::Connect(request, std::move(library), order);
 }
 
-// Through pinned memory and the hosts' communicator.
+// Rates the way through pinned memory and the hosts' communicator.
 absl::StatusOr<std::string> RateStaged(const DeviceSituation&) { return "through pinned memory of the host"; }
 
 absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader&) {
@@ -191,7 +191,7 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
   return DeviceTransport{.communicator = std::move(communicator)};
 }
 
-// NCCL on each host; across hosts like staged, or NCCL.
+// Rate NCCL on each host, with the staged way or NCCL across hosts.
 absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation) {
   std::string objection = ObjectionToLevels(situation);
   if (objection.empty()) objection = ObjectionToNcclOnHosts(situation);
@@ -230,7 +230,7 @@ constexpr DeviceBackend kDeviceBackends[] = {
      .score = 100,
      .rate = RateStaged,
      .connect = ConnectStaged},
-    // NCCL itself knows which ranks share a host: two levels over it are for users who have measured a gain.
+    // NCCL itself knows which ranks share a host. So two levels over NCCL are for users who have measured a gain.
     {.name = "hierarchical-nccl",
      .help = "NCCL on each host, and NCCL between hosts",
      .score = 50,
@@ -251,7 +251,8 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, order);
   }
-  // Like NCCL: the host's name alone is not enough, because machines may have the same name.
+  // The host is identified as NCCL does it. The host's name alone is not enough, because machines may have the same
+  // name.
   return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
                                           Identity::kUuid, order);
 }
@@ -259,7 +260,7 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
 std::string DeviceBackends::Facts(const Device& device) {
   DeviceFacts facts = {.host = host_, .wanted = wanted_, .order = order_ == SumOrder::kOfRanks ? "ranks" : ""};
   ronda_cuda_device description = {};
-  // A rank whose device cannot be located is treated as sharing it with no other.
+  // A rank whose device cannot be located is treated as sharing the device with no other rank.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;

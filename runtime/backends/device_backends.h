@@ -23,23 +23,23 @@ namespace ronda {
 
 // The facts about its device that a rank sends to the others, for the choice of a backend.
 struct DeviceFacts {
-  std::string host;         // by the name that NCCL gives it
-  std::string pci_bus;      // before 2.30.7, NCCL refuses two ranks with the same one on the same host
-  std::string uuid;         // of the device or its part, the same in every container; empty: not to be compared
-  std::string nccl;         // the version of NCCL; empty: none can be used
-  std::string why_no_nccl;  // the reason, if none can be used
+  std::string host;         // the name that NCCL gives the host
+  std::string pci_bus;      // before 2.30.7, NCCL refuses two ranks of a host with the same PCI bus
+  std::string uuid;         // of the device or its part, equal in all containers; empty: not compared
+  std::string nccl;         // the version of NCCL; empty: no NCCL can be used
+  std::string why_no_nccl;  // the reason, if no NCCL can be used
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies
   std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
 
-// One line of at most `longest` characters: the reason is shortened if necessary.
+// Returns one line of at most `longest` characters. It shortens `why_no_nccl` if necessary.
 std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` is not from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// The order of sums that the first of some ranks has requested. `facts` are those of the ranks.
+// Returns the order of sums that the first of some ranks has requested. `facts` are the facts of these ranks.
 // Errors: as DecodeDeviceFacts.
 absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts);
 
@@ -49,23 +49,24 @@ struct DeviceSituation {
   const HostMap* hosts = nullptr;       // the levels of the hosts' communicator; nullptr: it has one level
 };
 
-// The CUDA devices of this machine, and the backends between those of all ranks.
+// The CUDA devices of this machine, and the backends that connect the devices of all ranks.
 //
 // Thread-safe: the ranks of a process may share it.
 class DeviceBackends : public DeviceSupport {
  public:
-  // The functions that load its libraries; tests pass their own.
+  // The functions that load the libraries. Tests pass their own functions.
   struct Libraries {
     std::function<absl::StatusOr<const ronda_cuda_plugin*>()> cuda;
     NcclLoader nccl;
   };
 
   // How to find ranks that share a device. kUuid: by the device's UUID, even if NCCL takes the ranks to be on different
-  // hosts, and by its PCI bus. kPlace: only by the host on which NCCL takes them to be, and the PCI bus there. A user
-  // can make NCCL treat them as ranks on several hosts (NCCL_HOSTID), and may then let them share a device.
+  // hosts, and by the device's PCI bus. kPlace: only by the host on which NCCL takes the ranks to be, and the PCI bus
+  // there. A user can make NCCL treat ranks of one host as ranks on several hosts (NCCL_HOSTID). These ranks may then
+  // share a device.
   enum class Identity : uint8_t { kUuid, kPlace };
 
-  // `hostname` is this machine's. Loads nothing yet.
+  // `hostname` is the name of this machine. Loads no library yet.
   static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, const std::string& hostname);
 
   // `host` is the name that NCCL gives this host.

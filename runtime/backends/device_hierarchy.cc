@@ -17,7 +17,8 @@
 namespace ronda {
 namespace {
 
-// A rank's NCCL communicators. They depend on each other: the failure of one ends all. They are not owned.
+// A rank's NCCL communicators. They depend on each other, so the failure of one communicator ends all. They are not
+// owned.
 class NcclLevels {
  public:
   void Add(NcclCommunicator* communicator) { all_.push_back(communicator); }
@@ -38,7 +39,8 @@ class NcclLevels {
   std::vector<NcclCommunicator*> all_;
 };
 
-// Before it frees anything, it ends the work under way, which may never end by itself; NcclCommunicator does the same.
+// A HierarchicalCommunicator whose destructor first ends the work under way, which may never end by itself, and only
+// then frees anything. NcclCommunicator does the same.
 class DeviceHierarchy final : public HierarchicalCommunicator {
  public:
   DeviceHierarchy(Options options, NcclLevels nccl, std::function<absl::Status()> job_failure)
@@ -89,7 +91,7 @@ class Connecting {
   }
 
  private:
-  // A stream, and the marks of its work, which may be nullptr.
+  // A stream, and the marks of the stream's work. The marks may be nullptr.
   struct Stream {
     StreamHandle handle = nullptr;
     StreamMarks* marks = nullptr;
@@ -107,7 +109,8 @@ class Connecting {
     return IsNcclAcross() ? Nccl(host, std::move(ranks), stream) : Staged(host, stream);
   }
 
-  // An NCCL communicator between the ranks of `host`; `ranks` are their numbers in the job; empty: all ranks.
+  // Makes an NCCL communicator between the ranks of `host`. `ranks` are their numbers in the job; empty: `host` has all
+  // ranks.
   absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, std::vector<RankId> ranks,
                                                      const Stream& stream) {
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,

@@ -25,8 +25,8 @@ namespace {
 using MessageEnds = std::vector<std::unique_ptr<PointToPoint>>;
 using MpiUse = MpiEnvironment::Use;
 
-// The tags of message groups. Groups of ranks with one local rank have the tags after these, in the order of the local
-// rank.
+// The tags of message groups. A group of all ranks with the same local rank has one of the following tags, in the order
+// of the local rank.
 constexpr int kFlatTag = 0;
 constexpr int kControlTag = 1;
 constexpr int kFirstAcrossTag = 2;
@@ -41,7 +41,7 @@ absl::Status CheckMpi(const FoundJob& job) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
   // A launcher's variables may be set without an MPI, as under srun. The ranks have compared their MPIs, and these
-  // agree.
+  // agree, so this rank's answer holds for all ranks.
   RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions(job.config.job)).status());
   const bool is_asked_for = job.settings.mpi == MpiUse::kAlways || AsksForMessages(job.settings.backend);
   if (job.hosts.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
@@ -78,7 +78,7 @@ TcpMeshOptions MeshOptions(const FoundJob& job) {
           .timeout = job.config.tunables.start_timeout};
 }
 
-// Where `rank` listens.
+// Returns the address at which `rank` listens.
 absl::StatusOr<Endpoint> EndpointOf(const FoundJob& job, RankId rank) {
   const Member& member = job.rendezvous.member_list.members[static_cast<size_t>(rank)];
   RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(member.tcp_address, member.tcp_port));
@@ -122,7 +122,7 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
   return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
-// Even ranks on one host exchange messages over the backend's carrier; control messages go through memory.
+// Connects ranks on one host that exchange data over the backend's carrier. Their control messages go through memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
                          ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology)));
@@ -130,7 +130,7 @@ absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, 
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
   if (!messages.ok()) {
-    // Otherwise the other ranks would wait for this one without knowing why it does not come.
+    // Without this call the other ranks would wait for this rank, and not know why it does not come.
     world->Fail(messages.status());
     return messages.status();
   }
@@ -241,8 +241,8 @@ absl::Status HostsConnector::ConnectMpiControl() {
   return absl::OkStatus();
 }
 
-// A group of all ranks; and, in two levels, a group of the ranks with this rank's local rank, if every host has such a
-// rank.
+// Returns a group of all ranks. In two levels it adds a group of the ranks with this rank's local rank, if every host
+// has such a rank.
 std::vector<MessageGroup> HostsConnector::Groups() const {
   std::vector<MessageGroup> groups = {{.tag = kFlatTag, .ranks = RanksOf(job_.peers)}};
   if (levels_ == Levels::kTwo && self_.local_rank < SizesOf(job_.hosts).least) {
@@ -285,14 +285,14 @@ void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<Messa
 absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
-  // Control messages over TCP come first, because they report ranks that cannot go on. MPI would wait for them for
-  // ever.
+  // Control messages over TCP come first, because they report ranks that cannot go on. MPI would wait for such ranks
+  // for ever.
   if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectTcpControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
   if (!ends.ok()) {
-    // Otherwise the other ranks would take the end of the control plane for this rank's departure, and wait for this
-    // rank.
+    // Without this call the other ranks would take the end of the control plane for this rank's departure, and wait for
+    // this rank.
     if (control_ != nullptr) control_->Fail(ends.status());
     return ends.status();
   }
@@ -310,7 +310,7 @@ constexpr Carrier kMpiCarrier = {
 constexpr Carrier kTcpCarrier = {
     .name = "tcp", .title = "TCP", .needs = Carrier::Needs::kAddress, .check = CheckTcp, .connect = ConnectTcpGroups};
 
-// Shared memory, for ranks on one host.
+// Rates shared memory, for ranks on one host.
 absl::StatusOr<std::string> RateShm(const HostBackend&, const HostSituation& situation) {
   if (situation.hosts == 1) return "all ranks share a host's memory";
   return absl::FailedPreconditionError(absl::StrCat("the ranks are on ", situation.hosts, " hosts"));
@@ -320,7 +320,7 @@ absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
   return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology));
 }
 
-// Shared memory on each host and the backend's carrier between hosts.
+// Rates shared memory on each host with the backend's carrier between hosts.
 absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation) {
   if (situation.hosts == 1) return absl::FailedPreconditionError("all ranks are on one host");
   if (situation.most_ranks_on_a_host == 1) return absl::FailedPreconditionError("no two ranks share a host");
@@ -332,7 +332,7 @@ absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob&
   return HostsConnector(backend, HostsConnector::Levels::kTwo, job).Run();
 }
 
-// The backend's carrier between all ranks.
+// Rates the backend's carrier between all ranks.
 absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostSituation& situation) {
   RONDA_RETURN_IF_ERROR(CheckCarrier(backend, situation));
   return absl::StrCat(backend.carrier->title, " between all ranks");
@@ -343,7 +343,7 @@ absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& 
   return HostsConnector(backend, HostsConnector::Levels::kFlat, job).Run();
 }
 
-// Two levels come before one level. MPI, which supports more networks, comes before TCP.
+// Two levels have higher scores than one level. MPI, which supports more networks, has higher scores than TCP.
 constexpr HostBackend kHostBackends[] = {
     {.name = "shm",
      .help = "ranks on one host, through shared memory",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. It also
-// connects the control plane that belongs to each.
+// How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. This file
+// also connects the control plane that belongs to each way.
 #ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 #define RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 
@@ -32,14 +32,14 @@ struct FoundJob {
   std::shared_ptr<MpiSession> mpi;  // nullptr: MPI has not been started
 };
 
-// The errors of HostBackend::connect are those of ShmWorld::Connect, ConnectMessageControlPlane, and of the carrier.
+// HostBackend::connect returns the errors of ShmWorld::Connect, of ConnectMessageControlPlane and of the carrier.
 // Across hosts the control plane knows the job's first failure. It passes the failure to ranks that wait in shared
-// memory, and a rank that departs from the job also departs there.
+// memory. A rank that departs from the job also departs from the shared memory.
 
-// The settings for connecting in the shared memory of one host.
+// Returns the settings for connecting in the shared memory of one host.
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);
 
-// The MPI that belongs to the launcher of this process.
+// Returns the options for starting the MPI that belongs to the launcher of this process.
 MpiSession::Options MpiOptions(const JobEnvironment& job);
 
 }  // namespace ronda

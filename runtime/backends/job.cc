@@ -21,12 +21,12 @@ namespace {
 
 using MpiUse = MpiEnvironment::Use;
 
-// Decides how a rank leaves MPI: through MPI_Finalize, where all ranks wait for each other again; or, if the job has
-// failed, not at all, because MPI_Finalize would wait for dead ranks. A Transport destroys its departure before
-// everything that uses MPI.
+// Decides how a rank leaves MPI. Usually the rank calls MPI_Finalize, in which all ranks wait for each other again. If
+// the job has failed, the rank does not call MPI_Finalize, because it would wait for dead ranks. A Transport destroys
+// its departure before everything that uses MPI.
 class MpiDeparture {
  public:
-  // `control` outlives it.
+  // `control` must outlive this object.
   MpiDeparture(std::shared_ptr<MpiSession> session, const ControlPlane* control)
       : session_(std::move(session)), control_(control) {}
 
@@ -72,7 +72,7 @@ absl::StatusOr<ConnectedJob> JoinInMemory(const Config& config) {
   return ConnectedJob{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
-// Joins a job: through the rendezvous at rank 0, and then with the backend that fits the hosts of the ranks.
+// Joins a job through the rendezvous at rank 0, and then connects the backend that fits the hosts of the ranks.
 class Joining {
  public:
   explicit Joining(const Config& config) : job_{.config = config} {}
@@ -104,7 +104,7 @@ absl::Status Joining::StartMpi() {
       ": start the job with this MPI's own mpirun (srun needs --mpi=pmix or --mpi=pmi2), and leave ranks as it says"));
 }
 
-// The MPI that this rank would use across hosts.
+// Returns the MPI that this rank would use across hosts.
 std::string Joining::MpiLibrary() const {
   const JobEnvironment& job = job_.config.job;
   if (!job.mpi.IsUsable() || job.local_size == job.size) return "";

@@ -10,24 +10,26 @@
 
 namespace ronda {
 
-// One rank's place in a job, and its connection to the other ranks.
+// One rank's topology in a job, and its connection to the other ranks.
 struct ConnectedJob {
   Topology topology;
   Transport transport;
 };
 
-// Finds the other ranks according to `config.job`, and connects to them. Blocks until all have come; each step takes at
-// most `config.tunables.start_timeout`.
+// Finds the other ranks according to `config.job`, and connects to them. Blocks until all ranks have come. Each step
+// takes at most `config.tunables.start_timeout`.
 //  - A job of one rank connects to nothing.
-//  - With a job id, on one host, the ranks find each other in the shared memory of that name.
-//  - Otherwise they find each other at rank 0, whose address comes from the environment or through MPI. There they
-//    learn which of them share a host. On one host they then use shared memory, across hosts MPI (data) and TCP
-//    (control). RONDA_BACKEND and RONDA_MPI of rank 0 can change that.
-//  - With RONDA_CONTROL=mpi they find each other by messages of MPI, and control messages go over MPI across hosts.
-// Only the calls of MPI itself (MPI_Init, making communicators) have no deadline: there the launcher watches.
+//  - With a job id, on one host, the ranks find each other in the shared memory that is named by the id.
+//  - In all other jobs the ranks find each other at rank 0, whose address comes from the environment or through MPI.
+//    There they learn which of them share a host. On one host they then use shared memory, across hosts MPI (data) and
+//    TCP (control). RONDA_BACKEND and RONDA_MPI of rank 0 can change this choice.
+//  - With RONDA_CONTROL=mpi the ranks find each other by messages of MPI. Control messages then go over MPI across
+//    hosts.
+// Only the calls of MPI itself (MPI_Init, making communicators) have no deadline, because the launcher watches the
+// ranks during these calls.
 //
-// Errors: FAILED_PRECONDITION if no backend can carry the data; those of RendezvousServer, JoinRendezvous,
-// ShmWorld::Connect, MpiSession::Start and of the backend, which name the ranks that are missing or do not fit.
+// Errors: FAILED_PRECONDITION if no backend can carry the data; the errors of RendezvousServer, JoinRendezvous,
+// ShmWorld::Connect, MpiSession::Start and of the backend. These name the ranks that are missing or do not fit.
 absl::StatusOr<ConnectedJob> ConnectJob(const Config& config);
 
 }  // namespace ronda

@@ -29,7 +29,8 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"error", LogLevel::kError},
                                                                  {"off", LogLevel::kOff}};
 
-// A default gives way to a value that was set; two values that were set must agree.
+// If RONDA_STALL_WARNING is unset, its default is lowered to the deadline if necessary. If it is set, it must not be
+// longer than the deadline.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",
@@ -113,7 +114,7 @@ absl::StatusOr<NetworkSettings> ReadNetwork(const EnvironmentVariables& variable
       {.min = absl::Milliseconds(20), .expectation = "a duration of 20ms or more such as 10s, or inf for none"},
       &network.heartbeat_timeout));
   if (2 * network.heartbeat <= network.heartbeat_timeout) return network;
-  // Otherwise a slightly late sign of life would end the job.
+  // With a shorter timeout a slightly late sign of life would end the job.
   return absl::InvalidArgumentError(
       absl::StrCat("RONDA_HEARTBEAT_TIMEOUT is ", absl::FormatDuration(network.heartbeat_timeout),
                    ": should be at least twice RONDA_HEARTBEAT, which is ", absl::FormatDuration(network.heartbeat)));
@@ -132,7 +133,7 @@ absl::Status ReadLogLevel(const EnvironmentVariables& variables, LogLevel* level
 
 absl::Status ReadControl(const EnvironmentVariables& variables, NetworkSettings::Control* control) {
   const std::string text = variables.Get("RONDA_CONTROL").value_or("auto");
-  // "grpc" is from earlier versions.
+  // Earlier versions used the value "grpc", so it is still accepted.
   if (text != "auto" && text != "tcp" && text != "grpc" && text != "mpi") {
     return InvalidVariable("RONDA_CONTROL", text, "auto, tcp or mpi");
   }
@@ -171,7 +172,7 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   RONDA_RETURN_IF_ERROR(variables.ReadText("CUDA_HOME", "the folder of a CUDA toolkit", &devices->cuda_home));
   // The folder of a virtual environment, or of Conda's.
   devices->python = variables.Get("VIRTUAL_ENV").value_or(variables.Get("CONDA_PREFIX").value_or(""));
-  // NCCL's variable: ranks that it takes to be on several hosts may share a device.
+  // This variable is NCCL's. Ranks that NCCL takes to be on several hosts may share a device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
   std::optional<bool> reproducible;
   RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_REPRODUCIBLE", &reproducible));

@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// The variable with which a user chooses, and what is carried, for messages.
+// The variable with which a user chooses a backend, and what the backend carries, for messages.
 struct Choice {
   absl::string_view variable;
   absl::string_view cargo;
@@ -49,7 +49,7 @@ absl::StatusOr<absl::string_view> Choose(absl::Span<const BackendRating> ratings
       absl::StrCat(setting, " cannot carry this job's ", choice.cargo, ": ", absl::StrJoin(reasons, "; ")));
 }
 
-// nullptr if none has this name.
+// Returns nullptr if no backend has this name.
 template <typename Backend>
 const Backend* Find(absl::Span<const Backend> backends, absl::string_view name) {
   const auto found = absl::c_find_if(backends, [&](const Backend& one) { return one.name == name; });

@@ -34,15 +34,15 @@ struct MessageGroup {
 
 // A way to exchange messages between ranks, on which backends can be built.
 struct Carrier {
-  absl::string_view name;   // also of the flat backend over it: "mpi"
+  absl::string_view name;   // also the name of the flat backend over it: "mpi"
   absl::string_view title;  // in sentences: "MPI"
   // The precondition of connecting: MPI's launcher has started the ranks, or the ranks know the address of rank 0.
   enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
 
-  // OK if the ranks of `job` can use it, else the reason why not.
+  // Returns OK if the ranks of `job` can use this carrier, else the reason why not.
   absl::Status (*check)(const FoundJob& job);
 
-  // Connects this rank to the others of each group. While it waits for them, it calls `job_failure`.
+  // Connects this rank to the others of each group. While it waits for the other ranks, it calls `job_failure`.
   absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
@@ -59,7 +59,7 @@ struct HostBackend {
   absl::string_view name;            // its value in RONDA_BACKEND
   absl::string_view family;          // another value: the best backend of this family; empty: none
   absl::string_view help;            // "ranks on one host, through shared memory"
-  int score = 0;                     // the highest of the possible backends wins; above 0
+  int score = 0;                     // the possible backend with the highest score wins; above 0
   const Carrier* carrier = nullptr;  // nullptr: everything goes through shared memory
 
   // Returns why this backend is suitable, or an error that says why it is not.
@@ -75,10 +75,10 @@ struct DeviceBackend {
   absl::string_view help;
   int score = 0;
 
-  // As in HostBackend.
+  // `rate` and `connect` do the same as in HostBackend.
   absl::StatusOr<std::string> (*rate)(const DeviceSituation& situation);
   absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
-  // nullptr: it has no direct calls.
+  // nullptr: the backend has no direct calls.
   absl::StatusOr<std::unique_ptr<DirectTransport>> (*connect_directly)(const DeviceSupport::DirectRequest& request,
                                                                        const NcclLoader& nccl) = nullptr;
 };
@@ -94,11 +94,12 @@ const DeviceBackend* FindDeviceBackend(absl::string_view name);
 std::vector<absl::string_view> HostBackendNames();
 std::vector<absl::string_view> DeviceBackendNames();
 
-// The backends that RONDA_BACKEND=`value` can mean: one, a family, none if the value does not exist; all if it is
-// empty.
+// Returns the backends that RONDA_BACKEND=`value` can mean: one backend or a family of backends. Returns none if no
+// backend or family has this name, and all if `value` is empty.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// Whether some backend that RONDA_BACKEND=`value` can mean works over a carrier with these needs; and whether all do.
+// MayNeed returns whether some backend that RONDA_BACKEND=`value` can mean works over a carrier with these needs.
+// AlwaysNeeds returns whether all of these backends do.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 
@@ -114,7 +115,7 @@ struct BackendRating {
 std::vector<BackendRating> RateHostBackends(const HostSituation& situation);
 std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation);
 
-// The name of the best backend or, if `wanted` is not empty, of the best one with that name or family.
+// Returns the name of the best backend. If `wanted` is not empty, only backends with that name or family count.
 // Errors: FAILED_PRECONDITION that says why the wanted backend, or each backend, cannot carry the job's tensors.
 absl::StatusOr<absl::string_view> ChooseHostBackend(absl::Span<const BackendRating> ratings, absl::string_view wanted);
 absl::StatusOr<absl::string_view> ChooseDeviceBackend(absl::Span<const BackendRating> ratings,

@@ -8,7 +8,8 @@
 
 namespace ronda {
 
-// A number of bytes for people: "4 B", "1.5 KiB", "64 MiB"; at most four significant digits below 1,024 TiB.
+// Returns a number of bytes as text for people, for example "4 B", "1.5 KiB" or "64 MiB". Below 1,024 TiB the text has
+// at most four significant digits.
 std::string BytesText(uint64_t bytes);
 
 }  // namespace ronda

@@ -51,8 +51,9 @@ class ClockOf : public Clock {
 inline Clock* Clock::Real() { return clock_internal::ClockOf<SteadyNow>::Get(); }
 inline Clock* Clock::Calendar() { return clock_internal::ClockOf<CalendarNow>::Get(); }
 
-// Ticks at a constant rate since some moment in the past. A read takes a few cycles: it is the processor's own counter,
-// if it has one. The length of a tick follows from two reads of both this and another clock.
+// Ticks at a constant rate since some moment in the past. If the processor has a counter of its own, this function
+// reads that counter, in a few cycles. The length of a tick follows from two reads of both this counter and another
+// clock.
 inline uint64_t CheapTicks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();

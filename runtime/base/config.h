@@ -38,7 +38,8 @@ inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
   return absl::StrCat(job_id, "@", epoch);
 }
 
-// The job and its epoch from such a name. A name of another form is a job's id, in epoch 0.
+// A job and its epoch, as SplitName finds them in a name from NameInEpoch. A name of another form is a job's id, in
+// epoch 0.
 struct JobInEpoch {
   std::string job_id;
   int64_t epoch = 0;
@@ -52,11 +53,11 @@ inline JobInEpoch SplitName(absl::string_view name) {
                    : JobInEpoch{.job_id = std::string(name)};
 }
 
-// How MPI gets into a job.
+// Whether and how a job uses MPI.
 struct MpiEnvironment {
   // The MPI whose launcher has started this process, and whose MPI_Init finds the other ranks.
   enum class Launcher { kNone, kOpenMpi, kMpich } launcher = Launcher::kNone;
-  // kAutomatic: if ranks are on several hosts, or cannot find each other without MPI.
+  // kAutomatic: MPI is used if ranks are on several hosts, or cannot find each other without MPI.
   enum class Use { kAutomatic, kNever, kAlways } use = Use::kAutomatic;
   std::string plugin;  // the plugin's path; empty: Ronda searches for it
 
@@ -76,28 +77,29 @@ struct JobEnvironment {
   std::string job_secret;      // from rondarun or the user; proves membership on control connections
   std::string master_address;  // where rank 0 listens; empty: the ranks find each other by job id or MPI
   int master_port = 0;
-  bool is_pod = false;  // of Kubernetes, which gives a pod its name some time after its start
+  bool is_pod = false;  // a pod of Kubernetes, which gets its name some time after its start
   MpiEnvironment mpi;
   std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
 
-  // According to the launcher; true if it does not say.
+  // Whether the launcher says that all ranks are on one host; true if the launcher does not say.
   bool IsOnOneHost() const { return local_size.value_or(size) == size && cross_size.value_or(1) == 1; }
 };
 
 // How the runtime behaves. Rank 0's values apply to the job, except start_timeout.
 struct Tunables {
-  absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
+  absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor waits for others, to be fused with them
   size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
   size_t min_bucket_bytes = size_t{1} << 20;  // a locked schedule's bucket of this size waits for no more tensors
   size_t chunk_bytes = 0;                     // size of collectives' chunks; 0: the backend chooses
   size_t cache_capacity = 1024;               // entries of the response cache; 0: no cache
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank is reported after this time
-  absl::Duration stall_deadline = absl::Minutes(10);  // and fails after this time; infinite: never
+  absl::Duration stall_deadline = absl::Minutes(10);  // a wait for another rank fails after it; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
-  // After this many steps in a row with the same tensors the schedule is locked: steps are not negotiated any more
-  // until a rank does something else; 0: all steps are negotiated.
+  // After this many steps in a row with the same tensors the schedule is locked. Steps are then not negotiated until a
+  // rank does something else. 0: all steps are negotiated.
   int lock_after = 4;
-  // Whether rank 0 looks for settings with which the job is faster (docs/autotune.md). It begins with those above.
+  // Whether rank 0 looks for settings with which the job is faster (docs/autotune.md). It begins with the settings
+  // above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
   std::string autotune_log;            // the file for the measurements of rank 0; empty: none
   int autotune_steps_per_sample = 10;  // steps measured under the same settings
@@ -107,10 +109,10 @@ struct Tunables {
 // How ranks on different hosts talk to each other.
 struct NetworkSettings {
   std::string plugin;                                    // the path of libronda_hosts.so; empty: the folder of plugins
-  std::vector<std::string> interfaces;                   // to listen on: the first that exists; empty: any usable
-  absl::Duration heartbeat = absl::Seconds(1);           // between signs of life
-  absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank is treated as lost; infinite: never
-  // How control messages travel, the same on all ranks: over TCP, or only as messages of MPI.
+  std::vector<std::string> interfaces;                   // listens on the first that exists; empty: any usable
+  absl::Duration heartbeat = absl::Seconds(1);           // the time between signs of life
+  absl::Duration heartbeat_timeout = absl::Seconds(10);  // a rank silent for so long is lost; infinite: never
+  // Whether control messages travel over TCP, or only as messages of MPI. All ranks have the same value.
   enum class Control { kTcp, kMpi } control = Control::kTcp;
 };
 
@@ -122,9 +124,9 @@ struct DeviceSettings {
   std::string python;        // the folder of the Python environment, where NCCL may be too; empty: none
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
-      backend;  // carries them between ranks: see AllDeviceBackends; empty: the best possible one. Rank 0's applies
-  // If streams wait for operations when the job fails, they do not go on, and the process ends after this time;
-  // infinite: it does not end. nullopt: the streams go on.
+      backend;  // carries tensors between ranks, see AllDeviceBackends; empty: the best possible one. Rank 0's applies
+  // If streams wait for operations when the job fails, the streams do not go on, and the process ends after this time.
+  // Infinite: the process does not end. nullopt: the streams go on.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;  // floating-point numbers are added in the order of the ranks. Rank 0's applies
 };

@@ -20,7 +20,7 @@
 namespace ronda {
 namespace {
 
-// Enough to recognise a value; more of a wrong value would only hide the message.
+// So much of a wrong value is enough to recognise it. More would only hide the message.
 constexpr size_t kShownValueLength = 80;
 
 struct ByteUnit {

@@ -26,8 +26,8 @@ EnvironmentReader ProcessEnvironment();
 // All variables of this process, "NAME=value".
 std::vector<std::string> ProcessVariables();
 
-// A message for each of `variables`, "NAME=value", that has Ronda's prefix but is none of its variables: it is probably
-// misspelt. The message names the most similar variable, and contains no values.
+// Returns a message for each of `variables` ("NAME=value") that has Ronda's prefix but is not one of Ronda's variables.
+// Such a variable is probably misspelt. The message names the most similar variable, and contains no values.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {
@@ -39,14 +39,15 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
-  // What a number without a unit means. kNothing: it is an error, where another program counts in another unit.
+  // What a number without a unit means. kNothing: such a number is an error, because another program would read it in
+  // another unit.
   enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };
 
 // Reads "1ms", "1.5h" or "inf", as absl::ParseDuration does, or a number of seconds without a unit.
 bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration);
 
-// The error of a variable with a bad value: "RONDA_RANK="x": should be ...".
+// Returns the error for a variable with a bad value, "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
 
 // Typed access to environment variables. If a variable is unset, Read* does not change its target, so the target's
@@ -74,7 +75,7 @@ class EnvironmentVariables {
   // A number of bytes, alone or followed by KiB, MiB or GiB.
   absl::Status ReadBytes(VariableName name, size_t* value) const;
 
-  // As ParseDurationOrSeconds.
+  // Reads a duration as ParseDurationOrSeconds does.
   absl::Status ReadDuration(VariableName name, const DurationRange& range, absl::Duration* value) const;
 
  private:

@@ -13,18 +13,20 @@
 
 namespace ronda {
 
-// The contents of a file. Errors: NOT_FOUND, "PATH: REASON"; also for a folder, and for a file of /proc whose process
-// has ended since it was opened. (A std::ifstream that is read through its buffer throws in both cases.)
+// Returns the contents of a file. Errors: NOT_FOUND, "PATH: REASON". A folder also gives this error, and so does a file
+// of /proc whose process has ended since the file was opened. (A std::ifstream that is read through its buffer throws
+// in these two cases.)
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".
 absl::Status WriteFile(const std::string& path, const std::string& text);
 
-// Whether this process may have a file of so many bytes (ulimit -f). Beyond the limit the system sends SIGXFSZ.
+// Whether the limit on file sizes (ulimit -f) lets this process write a file of so many bytes. Beyond the limit the
+// system sends SIGXFSZ.
 bool IsWithinFileLimit(size_t bytes);
 
-// The folders in which the ranks of a host look for the job's shared memory: /dev/shm, then the folders for temporary
-// files (TMPDIR and /tmp), for hosts where /dev/shm is missing, closed or full.
+// Returns the folders in which the ranks of a host look for the job's shared memory. The first is /dev/shm. The folders
+// for temporary files (TMPDIR and /tmp) follow, for hosts where /dev/shm is missing, closed or full.
 std::vector<std::string> ShmFolders();
 
 }  // namespace ronda

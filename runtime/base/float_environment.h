@@ -12,8 +12,8 @@
 namespace ronda {
 
 // Until this object is destroyed, the calling thread has the default floating-point environment: rounding to nearest,
-// denormals unchanged, no traps. Trainers change theirs (flush to zero, traps), but a trainer thread that reduces must
-// produce the same bits as all other ranks.
+// denormals unchanged, no traps. Trainers change the environment of their threads (flush to zero, traps). But a
+// trainer's thread that reduces must produce the same bits as all other ranks.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
@@ -29,7 +29,7 @@ class ScopedFloatEnvironment {
 
  private:
   static constexpr unsigned kFlags = 0x3f;      // exceptions since the last clear: not part of the environment
-  static constexpr unsigned kDefault = 0x1f80;  // of a new thread
+  static constexpr unsigned kDefault = 0x1f80;  // the state of a new thread
 
   static bool IsDefault(unsigned state) { return (state & ~kFlags) == kDefault; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Groups of ranks, and the wire form of ranks and cache ids: ascending numbers as (first, length) pairs.
+// Groups of ranks, and the wire form of ranks and cache ids, in which ascending numbers are (first, length) pairs.
 #ifndef RONDA_RUNTIME_BASE_GROUP_H_
 #define RONDA_RUNTIME_BASE_GROUP_H_
 
@@ -38,7 +38,8 @@ class Group {
 
   // nullopt if `rank` is not in the group.
   std::optional<int> PositionOf(RankId rank) const {
-    // Enough in a group of all ranks. A large job's negotiation calls this function once per tensor and rank.
+    // This check is enough in a group of all ranks. It is here because a large job's negotiation calls this function
+    // once per tensor and rank.
     if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;
@@ -97,8 +98,9 @@ std::vector<T> ToRuns(const std::vector<T>& values) {
   return writer.Take();
 }
 
-// nullopt if `runs` has an odd length, an empty run, a number that overflows or is negative, or more than `limit`
-// numbers in total: a few damaged bytes must not request all memory.
+// Decodes what ToRuns has encoded. Returns nullopt if `runs` has an odd length, an empty run, or a number that
+// overflows or is negative. Also returns nullopt for more than `limit` numbers in total, because a few damaged bytes
+// must not request all memory.
 template <typename T, typename Runs>
 std::optional<std::vector<T>> FromRuns(const Runs& runs, size_t limit) {
   std::vector<T> values;

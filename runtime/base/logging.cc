@@ -13,11 +13,11 @@
 namespace ronda {
 namespace {
 
-// The only exception to "no mutable globals": the process as a whole decides which messages it prints.
+// This is the only exception to "no mutable globals", because the process as a whole decides which messages it prints.
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {
-  // If standard error is gone, there is no place to report that.
+  // If standard error is gone, there is nowhere to report the failed write.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -18,7 +18,8 @@ void Log(LogLevel level, int rank, absl::string_view text);
 
 }  // namespace ronda
 
-// Reports a broken invariant of our own code (never bad input, never a peer's mistake) with its place, and aborts.
+// Reports a broken invariant of our own code, with the file and the line, and aborts. It is never used for bad input or
+// for a peer's mistake.
 #define RONDA_CHECK(condition)                                                        \
   do {                                                                                \
     if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__); \

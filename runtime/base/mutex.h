@@ -13,8 +13,9 @@
 
 namespace ronda {
 
-// std::mutex with annotations. Not absl::Mutex: the system's Abseil is built without -fsanitize=thread, so
-// ThreadSanitizer sees none of its synchronisation and would report races that do not exist.
+// A std::mutex with annotations. It is not an absl::Mutex, because the system's Abseil is built without
+// -fsanitize=thread. ThreadSanitizer would see none of Abseil's synchronisation, and would report races that do not
+// exist.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
@@ -51,7 +52,7 @@ class CondVar {
   // Returns after a notification or after `timeout`, whichever comes first.
   void WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (timeout == absl::InfiniteDuration()) return Wait(mu);
-    // Limited, because the standard library overflows when it adds a very long duration to its clock.
+    // The wait is limited, because the standard library overflows when it adds a very long duration to its clock.
     const absl::Duration capped = timeout < absl::Hours(1) ? timeout : absl::Hours(1);
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_for(lock, absl::ToChronoNanoseconds(capped));

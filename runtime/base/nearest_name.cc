@@ -12,7 +12,8 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters is another word. Very short or very long names resemble too many others.
+// A name with more wrong letters is another word. Very short or very long names are not compared, because they resemble
+// too many others.
 size_t MostWrongLetters(absl::string_view name) {
   constexpr size_t kLong = 9;
   return std::min(name.size() / 2, size_t{name.size() < kLong ? 2u : 3u});
@@ -21,7 +22,7 @@ size_t MostWrongLetters(absl::string_view name) {
 constexpr size_t kShortest = 3;
 constexpr size_t kLongest = 64;
 
-// Levenshtein's distance: letters to insert, to remove or to replace.
+// Returns Levenshtein's distance, which is the number of letters to insert, to remove or to replace.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});

@@ -9,9 +9,9 @@
 
 namespace ronda {
 
-// The name in `known` that a user probably meant by `wrong`: a name that begins with `wrong`, or else the one with the
-// fewest wrong letters: at most two, or three in a name of nine letters or more, and at most half of the letters. Empty
-// if no name is similar.
+// Returns the name in `known` that a user probably meant by `wrong`. Prefers a name that begins with `wrong`, or else
+// the name with the fewest wrong letters. At most two letters may be wrong, or three if `wrong` has nine letters or
+// more, but at most half of its letters. Returns an empty name if no name is similar.
 absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known);
 
 }  // namespace ronda

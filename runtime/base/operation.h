@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operations, the reductions and the wire formats: one table each, with all of their properties. The runtime, the
+// The tables of the operations, the reductions and the wire formats, with all of their properties. The runtime, the
 // client and the benchmarks derive everything that depends on the operation from these tables.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
@@ -38,9 +38,9 @@ enum class Side : uint8_t { kNone, kMembers, kRoot, kReceiver };
 // The meaning of a tensor's first dimension for the other ranks. All other dimensions are equal on every rank.
 enum class FirstDimension : uint8_t {
   kShared,    // the same on every rank
-  kGathered,  // each rank has its own, and all ranks learn all of them
-  kLocal,     // each rank has its own, and no other rank learns it
-  kOfRoot,    // the root's is used; those of the other ranks are ignored
+  kGathered,  // each rank has its own value, and all ranks learn all values
+  kLocal,     // each rank has its own value, and no other rank learns it
+  kOfRoot,    // the root's value is used; the other ranks' values are ignored
 };
 
 // The properties of an operation. Each default applies to most operations.
@@ -165,9 +165,9 @@ enum class Reduction : uint8_t {
 struct ReductionTraits {
   Reduction op;
   const char* name;
-  ReduceOp kernel;  // applied to the elements; Adasum's is the sum
+  ReduceOp kernel;  // applied to the elements; Adasum uses the sum
   enum class DTypes : uint8_t { kAll, kNotBool, kNotFloatingPoint, kFloatingPoint } dtypes = DTypes::kAll;
-  const char* instead = "";  // advice to a caller that requests it for another dtype
+  const char* instead = "";  // advice to a caller that requests the reduction for another dtype
   bool adds = false;         // error feedback corrects only the rounding of sums
 };
 
@@ -251,7 +251,8 @@ constexpr const char* Name(OpType op) { return TraitsOf(op).name; }
 constexpr const char* Name(Reduction reduction) { return TraitsOf(reduction).name; }
 constexpr const char* Name(WireFormat wire) { return TraitsOf(wire).name; }
 
-// These check a number that came from a client or a peer; nullopt if it is not one of the values.
+// The next three functions check a number that came from a client or a peer. They return nullopt if the number is not
+// one of the values.
 constexpr std::optional<OpType> OpTypeFromInt(int64_t value) {
   if (value < 0 || value >= kOpTypeCount) return std::nullopt;
   return static_cast<OpType>(value);

@@ -31,7 +31,8 @@ std::string NameRanks(const std::vector<RankId>& ranks) {
   return text;
 }
 
-// Printable ASCII, as other hosts and terminals show it: "h\xc3\xb6st" for a name with another letter.
+// Returns the name in printable ASCII, because other hosts and terminals must show it alike. Other bytes become
+// escapes, as in "h\xc3\xb6st".
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
@@ -51,7 +52,8 @@ std::string HostId() {
   stat("/dev/shm", &shm);
   struct stat pid_namespace = {};
   stat("/proc/self/ns/pid", &pid_namespace);
-  // A failed stat leaves zeros: then the ranks are treated as sharing, and connecting reports the error.
+  // A failed stat leaves zeros. Ranks for which it fails are treated as sharing memory, and connecting them then
+  // reports the error.
   return absl::StrCat(boot_id, "/", shm.st_dev, "/", pid_namespace.st_ino);
 }
 

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// The name of a rank in messages; with it a user finds the rank's process.
+// The name of a rank in messages. With this name a user finds the rank's process.
 struct Peer {
   RankId rank = 0;
   std::string host;
@@ -26,16 +26,17 @@ inline std::string ToString(const Peer& peer) {
   return absl::StrCat("rank ", peer.rank, " (host ", peer.host, ", pid ", peer.pid, ")");
 }
 
-// `failure` for the other ranks: its text starts with the rank.
+// Returns `failure` as the other ranks report it: the text starts with the rank that has failed.
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// "rank 3", "ranks 1, 3"; for many ranks only the first, "ranks 1, 2, 3 and 40 more": enough to see the pattern.
+// Returns "rank 3" or "ranks 1, 3". For many ranks it names only the first ones, "ranks 1, 2, 3 and 40 more", because
+// these are enough to see the pattern.
 std::string NameRanks(const std::vector<RankId>& ranks);
 
-// The place of a rank in the job. Ranks on one host form the local group; ranks with the same local rank on different
-// hosts form the cross group.
+// The numbers of a rank in the job and in two groups of it. Ranks on one host form the local group; ranks with the same
+// local rank on different hosts form the cross group.
 struct Topology {
   RankId rank = 0;
   int size = 1;
@@ -49,12 +50,13 @@ struct Topology {
 // The name of this host, for messages; "localhost" if it has none.
 std::string HostName();
 
-// The id of the running kernel, which containers share. Every start of the machine has a new id. Empty if it is not
-// known.
+// Returns the id of the running kernel, which containers share. Every start of the machine has a new id. The result is
+// empty if the id is not known.
 std::string BootId();
 
-// Equal for two processes if they can share memory and see each other's pids. It consists of the running kernel, its
-// /dev/shm and the pid namespace. Containers of one machine that share neither are treated as different hosts.
+// Returns an id that is equal for two processes if they can share memory and see each other's pids. The id consists of
+// the running kernel, its /dev/shm and the pid namespace. Containers of one machine that share neither /dev/shm nor the
+// pid namespace are treated as different hosts.
 std::string HostId();
 
 }  // namespace ronda

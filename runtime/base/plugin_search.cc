@@ -23,13 +23,13 @@ std::string OwnProgram() {
   return std::string(path, length > 0 ? static_cast<size_t>(length) : 0);
 }
 
-// The shared library that contains this function, or the program.
+// Returns the path of the shared library or program that contains this function.
 std::string OwnFile() {
   Dl_info info;
   link_map* map = nullptr;
   const bool is_found =
       dladdr1(reinterpret_cast<void*>(&OwnFile), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
-  // In the map the program's own name is empty.
+  // The link map has an empty name for the program itself.
   return is_found && map->l_name[0] != '\0' ? map->l_name : OwnProgram();
 }
 

@@ -15,18 +15,19 @@ namespace ronda {
 struct PluginDescription {
   absl::string_view kind;      // "MPI plugin"
   absl::string_view file;      // "libronda_mpi.so"
-  absl::string_view variable;  // that contains its path: "RONDA_MPI_PLUGIN"
+  absl::string_view variable;  // the variable for its path, "RONDA_MPI_PLUGIN"
   absl::string_view needs;     // "Debian's libopenmpi3 and openmpi-bin"
-  const char* symbol;          // its only symbol: a function that returns a table, which begins with a uint32_t
-  uint32_t version;            // the required value of that uint32_t
-  enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: all libraries see its dependencies
+  const char* symbol;          // a function that returns a table with a uint32_t first
+  uint32_t version;            // the required value of the uint32_t
+  enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: all libraries see the plugin's
 };
 
-// Loads a plugin permanently and returns its table. Loads it from `path`. If `path` is empty, it searches the folder of
-// the library or program that contains this code, then ../lib of that folder, then the loader's search path.
+// Loads a plugin permanently and returns its table. It loads the plugin from `path`. If `path` is empty, it searches
+// the folder of the library or program that contains this code. Then it searches ../lib of that folder, and then the
+// loader's search path.
 //
-// Errors: NOT_FOUND that names the paths tried and the remedy; FAILED_PRECONDITION if it has another version, or is no
-// such plugin.
+// Errors: NOT_FOUND that names the paths tried and the remedy; FAILED_PRECONDITION if the file has another version, or
+// is not this plugin.
 absl::StatusOr<const void*> LoadPlugin(const PluginDescription& plugin, const std::string& path);
 
 }  // namespace ronda

@@ -14,8 +14,9 @@ namespace ronda {
 // Waits until one of `descriptors` is ready, for `longest` at most. Returns how many are ready: 0 after that time, or
 // when a signal has interrupted the wait. Ignores negative descriptors.
 //
-// The caller must not go on after an error: its loop would turn without a pause, and see nothing.
-// Errors: FAILED_PRECONDITION if the system refuses the call; the system's. Then no descriptor is ready.
+// The caller must not go on after an error, because its loop would run without a pause, and see nothing.
+// Errors: FAILED_PRECONDITION if the system refuses the call; other errors of the system. After an error no descriptor
+// is ready.
 absl::StatusOr<int> PollDescriptors(absl::Span<pollfd> descriptors, absl::Duration longest);
 
 }  // namespace ronda

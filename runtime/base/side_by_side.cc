@@ -51,7 +51,7 @@ class SideBySide::State {
   }
 
  private:
-  std::vector<std::function<void()>> calls_;  // each used by one thread
+  std::vector<std::function<void()>> calls_;  // each call is used by one thread
   Mutex mu_;
   CondVar returned_;
   size_t under_way_ ABSL_GUARDED_BY(mu_);

@@ -24,7 +24,7 @@ bool IsNumber(absl::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isdigit(c) != 0; });
 }
 
-// Appends the numbers of "7" or "01-03". Those of a range have the width of its first number.
+// Appends the numbers of "7" or "01-03". The numbers of a range have the width of the range's first number.
 bool AppendRange(absl::string_view range, Names* numbers) {
   const std::vector<absl::string_view> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
   uint32_t first = 0, last = 0;
@@ -38,7 +38,7 @@ bool AppendRange(absl::string_view range, Names* numbers) {
   return true;
 }
 
-// The numbers between two brackets.
+// Returns the numbers between two brackets.
 std::optional<Names> ParseRanges(absl::string_view ranges) {
   Names numbers;
   for (const absl::string_view range : absl::StrSplit(ranges, ',')) {
@@ -47,7 +47,7 @@ std::optional<Names> ParseRanges(absl::string_view ranges) {
   return numbers;
 }
 
-// Each of `names` with each of `endings`, or nullopt if those are too many.
+// Returns each of `names` with each of `endings`, or nullopt if these are too many names.
 std::optional<Names> Combine(const Names& names, const Names& endings) {
   if (names.size() * endings.size() > kMaxHosts) return std::nullopt;
   Names combined;
@@ -57,7 +57,7 @@ std::optional<Names> Combine(const Names& names, const Names& endings) {
   return combined;
 }
 
-// Reads one item of the list up to its comma, and removes that from `list`.
+// Reads one item of the list, which ends before a comma. Removes the item, but not the comma, from `list`.
 std::optional<Names> PopItem(absl::string_view* list) {
   std::optional<Names> names = Names{""};
   while (!list->empty() && list->front() != ',') {

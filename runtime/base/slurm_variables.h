@@ -13,17 +13,19 @@
 
 namespace ronda {
 
-// {"n01", "n02", "n03", "n7", "m2"} of "n[01-03,7],m2". A name can have several numbers: "rack[1-2]n[01-03]a" is six
-// hosts. nullopt if that is no list, or one of more than 1048576 hosts.
+// Returns {"n01", "n02", "n03", "n7", "m2"} for "n[01-03,7],m2". A name can have several numbers, so
+// "rack[1-2]n[01-03]a" is six hosts. Returns nullopt if `list` is not a list of hosts, or has more than 1048576 hosts.
 std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list);
 
-// {2, 2, 2, 1} of "2(x3),1"; nullopt if that is no list, or one of more than 1048576 hosts.
+// Returns {2, 2, 2, 1} for "2(x3),1". Returns nullopt if `list` is not a list of counts, or has more than 1048576
+// hosts.
 std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
-// From here on the values of SLURM_STEP_ID are not of srun: batch scripts, interactive shells.
+// Values of SLURM_STEP_ID from this number on do not belong to srun, but for example to batch scripts and interactive
+// shells.
 inline constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
-// Whether a process with this SLURM_STEP_ID is a task of srun. A value that is no number counts as such.
+// Whether a process with this SLURM_STEP_ID is a task of srun. A value that is not a number counts as a task of srun.
 bool IsStepOfSrun(absl::string_view step_id);
 
 }  // namespace ronda

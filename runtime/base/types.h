@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The basic types of the runtime: ranks, shapes, process sets, memories and wait limits; operations are in operation.h.
+// The basic types of the runtime: ranks, shapes, process sets, memories and wait limits. Operations are in operation.h.
 #ifndef RONDA_RUNTIME_BASE_TYPES_H_
 #define RONDA_RUNTIME_BASE_TYPES_H_
 
@@ -53,7 +53,8 @@ constexpr std::optional<Memory> MemoryFromInt(int64_t value) {
   return static_cast<Memory>(value);
 }
 
-// How long an operation may wait for a rank before that is reported, and before it fails. Infinite: for ever.
+// How long an operation may wait for a rank before the wait is reported, and before the operation fails. Infinite: for
+// ever.
 struct WaitLimits {
   absl::Duration warning = absl::Seconds(60);
   absl::Duration deadline = absl::Minutes(10);
@@ -61,8 +62,9 @@ struct WaitLimits {
   friend bool operator==(const WaitLimits&, const WaitLimits&) = default;
 };
 
-// How long a rank waits for the coordinator, which itself fails a stalled tensor at the deadline. If the answer is late
-// by this margin, the other ranks conclude that the coordinator does not run.
+// How long a rank waits for the coordinator's answer. The coordinator itself fails a stalled tensor at the deadline,
+// and this time is longer by a margin. If it passes without an answer, the rank concludes that the coordinator does not
+// run.
 inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
   return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
 }

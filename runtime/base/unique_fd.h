@@ -24,7 +24,7 @@ class UniqueFd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
-  // The descriptor, which the caller closes from now on.
+  // Returns the descriptor. From now on the caller must close it.
   int Release() { return std::exchange(fd_, -1); }
 
   void Reset(int fd = -1) {

@@ -13,7 +13,7 @@ namespace ronda {
 
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
-// All variables with that prefix that the library, its plugins, rondarun, ronda-bench, the Python package and the
+// All variables with this prefix that the library, its plugins, rondarun, ronda-bench, the Python package and the
 // examples read or set. A VariableName with any other name does not compile, so the table has every variable that is
 // read.
 inline constexpr absl::string_view kVariables[] = {
@@ -71,7 +71,7 @@ constexpr bool IsKnownVariable(absl::string_view name) {
          std::find(std::begin(kVariables), std::end(kVariables), name) != std::end(kVariables);
 }
 
-// The name of an environment variable that this code knows: a literal.
+// The name of an environment variable in kVariables. It is always a literal.
 class VariableName {
  public:
   constexpr VariableName() = default;  // names none

@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// 0: no pipe.
+// Returns 0 if `fd` is not a pipe.
 ino_t InodeOf(int fd) {
   struct stat info = {};
   return fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode) ? info.st_ino : 0;
@@ -39,7 +39,7 @@ WakePipe::~WakePipe() {
   }
 }
 
-// Both ends of a pipe have one inode.
+// Both ends of a pipe have the same inode.
 bool WakePipe::IsIntact() const { return InodeOf(reader_.get()) == inode_ && InodeOf(writer_.get()) == inode_; }
 
 void WakePipe::Wake() const {

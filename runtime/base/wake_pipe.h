@@ -12,8 +12,9 @@
 
 namespace ronda {
 
-// Ends the poll() of a thread. A program may close descriptors that it did not open (closefrom), and then open files
-// that get the same numbers. The pipe notices that, and neither writes to such a file nor closes it.
+// A pipe with which a thread ends the poll() of another thread. A program may close descriptors that it did not open
+// (closefrom), and then open files that get the same numbers. The pipe notices this, and neither writes to such a file
+// nor closes it.
 //
 // Thread-compatible, except Wake and IsIntact, which are thread-safe.
 class WakePipe {
@@ -24,7 +25,7 @@ class WakePipe {
   WakePipe& operator=(WakePipe&& other) = delete;
   ~WakePipe();
 
-  // For poll(): readable from Wake until Clear.
+  // Returns the descriptor for poll(), which is readable from Wake until Clear.
   int reader() const { return reader_.get(); }
   void Wake() const;
   void Clear() const;

@@ -81,12 +81,12 @@ class AdasumRun {
   const DType wire_;   // the type of elements on the wire
   const DType dtype_;  // the type in which elements are combined
   const AdasumLayout layout_;
-  std::vector<size_t> shard_bytes_;  // of each member's shards on the wire
-  size_t own_elements_ = 0;          // of this rank's shards
+  std::vector<size_t> shard_bytes_;  // bytes of each member's shards on the wire
+  size_t own_elements_ = 0;          // elements of this rank's shards
 
-  // In the memory of `ops_`.
-  std::byte* whole_ = nullptr;     // all members' shards on the wire: what is sent, then the result
-  std::byte* shards_ = nullptr;    // this rank's shards on the wire: of all members, then the result
+  // These point into the memory of `ops_`.
+  std::byte* whole_ = nullptr;     // all members' shards on the wire: first what is sent, then the result
+  std::byte* shards_ = nullptr;    // this rank's shards on the wire: first all members', then the result
   std::byte* partials_ = nullptr;  // this rank's shards of all members
   double* dots_ = nullptr;         // by pair and tensor
 
@@ -163,7 +163,7 @@ absl::Status AdasumRun::CombineAll() {
   while (left_.size() > 1) {
     const size_t pairs = left_.size() / 2;
     RONDA_RETURN_IF_ERROR(CombinePairs(pairs));
-    // The first of each pair goes on. If the number is odd, the last one also goes on.
+    // The first member of each pair goes on. If the number of members is odd, the last member also goes on.
     for (size_t pair = 0; pair < pairs; ++pair) left_[pair] = left_[2 * pair];
     if (left_.size() % 2 == 1) left_[pairs] = left_.back();
     left_.resize(left_.size() - pairs);

@@ -16,9 +16,9 @@
 
 namespace ronda {
 
-// The memory and the arithmetic of an Adasum: the host's or a device's. The calls take the kernels' descriptions
-// (kernels/cuda/calls.h). They take effect in order, also with respect to the communicator's calls; on a device they
-// may return before that.
+// The memory and the arithmetic of an Adasum, on the host or on a device. The calls take the kernels' descriptions
+// (kernels/cuda/calls.h). The calls take effect in order, also with respect to the communicator's calls. On a device a
+// call may return before it has taken effect.
 //
 // Thread-compatible.
 class AdasumOps {
@@ -31,8 +31,8 @@ class AdasumOps {
     absl::string_view label;  // the name of the Adasum, for messages
   };
   // Returns `bytes` bytes of uninitialised memory, aligned to 16 and valid until Release. Also allocates all memory
-  // that the later calls need, because an allocation may wait for the device, and so for other ranks' part in this
-  // Adasum.
+  // that the later calls need, because a later allocation might wait for the device, and so for other ranks' part in
+  // this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
@@ -48,7 +48,7 @@ class AdasumOps {
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };
 
-// The host's operations: kernels/cpu. Each call is complete when it returns.
+// The operations on the host, with the kernels of kernels/cpu. Each call is complete when it returns.
 //
 // Thread-compatible.
 class HostAdasumOps : public AdasumOps {
@@ -65,8 +65,9 @@ class HostAdasumOps : public AdasumOps {
 };
 
 // How the tensors of an Adasum are cut into shards, one per member and tensor, and where the shards are in a buffer.
-// First come the shards of the first member, tensor by tensor, then those of the second, and so on. Each shard begins
-// at a multiple of 16 bytes, on the wire and in any wider type, because this suits the kernels of devices best.
+// First come the first member's shards, tensor by tensor, then the second member's shards, and so on. Each shard begins
+// at a multiple of 16 bytes, on the wire and in any wider type, because such addresses suit the kernels of devices
+// best.
 //
 // A value; the segments must outlive it.
 class AdasumLayout {
@@ -115,27 +116,28 @@ class AdasumLayout {
   const size_t unit_;  // elements
 };
 
-// Replaces each segment by the Adasum of the members' contributions: gradients that agree are averaged, and orthogonal
-// ones are added. So the step has the right size for any number of ranks. (S. Maleki et al., "Scaling Distributed
-// Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two gradients.)
+// Replaces each segment by the Adasum of the members' contributions. Gradients that agree are averaged, and orthogonal
+// gradients are added. So a training step has the right size for any number of ranks. (S. Maleki et al., "Scaling
+// Distributed Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two
+// gradients.)
 //
 // More gradients are combined pairwise in a binary tree over the members, in the order of the group: (0, 1), (2, 3),
-// and so on. If the number is odd, the last one moves to the next level unchanged. Each tensor is cut into one shard
-// per member. An Alltoall gives each member all contributions to its shard. On every level of the tree one Reduce adds
-// up the dot products of all shards, pairs and tensors. An Allgather distributes the result. Contributions are scaled
-// and rounded to the wire's format, combined in fp32 (float64: in fp64), scaled, rounded once to the wire's format, and
-// widened.
+// and so on. If a level has an odd number of gradients, the last one moves to the next level unchanged. Each tensor is
+// cut into one shard per member. An Alltoall gives each member all contributions to its shard. On every level of the
+// tree one Reduce adds up the dot products of all shards, pairs and tensors. An Allgather distributes the result.
+// Contributions are scaled and rounded to the wire's format, combined in fp32 (float64: in fp64), scaled, rounded once
+// to the wire's format, and widened.
 //
 // All ranks get the same bits. For tensors of the host, every backend gives the same bits, and they do not depend on
 // the other tensors of the call. On devices the dot products are added up in another order, and NCCL's sums depend on
-// addresses: the results there are close to the host's.
+// addresses. So results on devices are only close to the host's results.
 //
 // Every rank of the job calls this, as it does the communicator's operations. `call.op` is ignored, and there must be
 // no ballot. `ops` works where the communicator's buffers are; ranks outside the group do not use it. On a device this
 // function does not wait for the device. It needs memory for three copies of the tensors.
 //
-// Errors: those of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for 8-bit
-// wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.
+// Errors: the errors of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for
+// 8-bit wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.
 absl::Status Adasum(Communicator* communicator, AdasumOps* ops, const ReduceCall& call);
 
 }  // namespace ronda

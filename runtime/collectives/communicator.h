@@ -27,9 +27,10 @@ struct CallInfo {
   absl::string_view label;         // names the call in messages: "conv1/weight and 9 more"
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
-  WaitLimits limits;               // of each wait for another rank's progress
-  // Not null: the ranks vote. Only for Barrier, and for a Reduce with which the vote may go (VoteGoesWithData), of all
-  // ranks of the job. A backend that cannot send the votes with the data of a Reduce sends them first.
+  WaitLimits limits;               // apply to each wait for another rank's progress
+  // If this is not null, the ranks vote. Only a Barrier or a Reduce of all ranks of the job may have a vote, and only a
+  // Reduce that can carry the vote (VoteGoesWithData). A backend that cannot send the votes with the data of a Reduce
+  // sends them first.
   Ballot* ballot = nullptr;
 };
 
@@ -38,7 +39,7 @@ inline bool IsVetoed(const CallInfo& info) {
   return info.ballot != nullptr && info.ballot->result == Ballot::Result::kVetoed;
 }
 
-// The ranks that take part in a call, as one of them sees it: the call's group, or all ranks of the job.
+// The ranks that take part in a call, as one rank sees them. They are the call's group, or all ranks of the job.
 //
 // A value that needs no allocation; the group must outlive it.
 class Members {
@@ -72,8 +73,8 @@ struct Segment {
   // The parts of different ranks do not overlap and may be empty. `output` then does not overlap `input`.
   size_t part_begin = 0;
   size_t part_count = 0;
-  // For error feedback: `count` elements with the sum of all earlier rounding errors of this tensor's contributions; or
-  // nullptr.
+  // For error feedback, `count` elements with the sum of all earlier rounding errors of this tensor's contributions.
+  // nullptr: no error feedback.
   float* residual = nullptr;
 };
 
@@ -90,14 +91,14 @@ struct ReduceCall {
   DType dtype = DType::kFloat32;
   WireFormat wire = WireFormat::kNone;
   ReduceOp op = ReduceOp::kSum;
-  kernels::Scale prescale;   // of the input, before it is rounded to the wire's format
-  kernels::Scale postscale;  // of the reduced value, before it is rounded to the wire's format
+  kernels::Scale prescale;   // of the input, before the input is rounded to the wire's format
+  kernels::Scale postscale;  // of the result, before the result is rounded to the wire's format
   enum class Delivery : uint8_t {
     kAll,   // all ranks receive the whole result: an allreduce
     kParts  // each rank receives the part that its segments name: reduce, reducescatter
   } delivery = Delivery::kAll;
-  // With kParts: the part of a segment that the member at `position` of the group receives. Some backends save bytes if
-  // all members know it. nullptr: a rank knows only its own parts.
+  // With kParts, returns the part of a segment that the member at `position` of the group receives. Some backends save
+  // bytes if all members know all parts. nullptr: a rank knows only its own parts.
   using PartOf = absl::FunctionRef<PartRange(size_t segment, int position)>;
   const PartOf* part_of = nullptr;
 };
@@ -115,7 +116,7 @@ struct AllgatherCall {
   const void* input = nullptr;              // bytes_per_rank[own position] bytes
   void* output = nullptr;                   // sum of bytes_per_rank bytes; does not overlap `input`
   absl::Span<const size_t> bytes_per_rank;  // one entry per member, the same on every rank of the job
-  std::optional<int> receiver;              // the position of the only member that receives; nullopt: all do
+  std::optional<int> receiver;              // the position of the only member that receives; nullopt: all receive
 };
 
 // Every member sends one piece of its input to every member. The pieces lie one after the other in the order of the
@@ -134,13 +135,13 @@ struct Tuning {
 
 // Moves and reduces tensors between the ranks of a job.
 //
-// Every rank makes the same sequence of calls with matching arguments; the negotiation guarantees that. Equal inputs
+// Every rank makes the same sequence of calls with matching arguments. The negotiation guarantees this. Equal inputs
 // give bit-identical results on all ranks and on every flat backend. The contributions are rounded to the wire's format
 // and reduced in the order of the group (16-bit and 8-bit formats in fp32). The result is scaled, rounded once to the
-// wire's format, and widened. A backend that works in two levels (hierarchical) first does this for the ranks of each
-// host without the last scaling, and then for the hosts' results.
+// wire's format, and widened. A backend that works in two levels (hierarchical) first reduces in this way on each host,
+// without the last scaling. Then it reduces the hosts' results in the same way.
 //
-// Thread-compatible: only the background thread or the progress thread calls it, one at a time.
+// Thread-compatible. Only the background thread and the progress thread call it, one at a time.
 //
 // A call blocks until this rank's output is complete and its input may be changed. Errors: the job's first failure (a
 // blocked call notices a dead peer); DEADLINE_EXCEEDED that names the late rank, the label, the progress of the
@@ -148,10 +149,10 @@ struct Tuning {
 // outputs are undefined and the communicator must not be used again.
 //
 // The communicator of a device (buffers in Memory::kCuda) does not block. A call returns once its work is on the
-// communicator's stream, behind all earlier work. The outputs are complete, and the inputs may be changed, when the
-// device has done that work. Arrays that are not buffers, such as sizes, are read before the call returns. Its calls
-// have no ballot: the ranks vote over the host's communicator before they make a call. Errors on the device are found
-// by the thread that watches the stream.
+// communicator's stream, behind all earlier work. When the device has done the call's work, the outputs are complete,
+// and the inputs may be changed. Arrays that are not buffers, such as sizes, are read before the call returns. Calls on
+// a device have no ballot, because the ranks vote over the host's communicator before they make a call. Errors on the
+// device are found by the thread that watches the stream.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -63,13 +63,13 @@ inline bool IsInRankOrder(const HostMap& map) {
   return true;
 }
 
-// The two levels of a communicator that spans hosts, for other code that works in two levels. They are used like the
-// communicator itself: by the same thread, between the communicator's calls.
+// The two levels of a communicator that spans hosts, for other code that works in two levels. The thread that uses the
+// communicator may use the levels between the communicator's calls.
 //
 // Owns nothing.
 struct HostLevels {
   HostMap hosts;
-  Communicator* local = nullptr;   // of this host's ranks, by local rank
+  Communicator* local = nullptr;   // connects this host's ranks, by local rank
   Communicator* across = nullptr;  // of the ranks with this local rank, by host; nullptr: some
                                    // host has no such rank
 };

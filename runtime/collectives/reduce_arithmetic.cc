@@ -159,7 +159,8 @@ ReduceArithmetic::Part ReduceArithmetic::NextGranules(const Run& run, Part wante
   const size_t granule = layout_.granule_elements;
   const size_t run_end = run.begin + run.count;
   const size_t begin = wanted.begin / granule * granule;
-  // Takes several granules at once if the part contains all of them, otherwise the one granule that the part cuts.
+  // Takes several granules at once if the part contains all of them. Otherwise takes only the granule that the part
+  // cuts.
   const size_t whole_end = wanted.end == run_end ? run_end : wanted.end / granule * granule;
   if (begin == wanted.begin && whole_end > begin) return {.begin = begin, .end = whole_end};
   return {.begin = begin, .end = std::min(run_end, begin + granule)};

@@ -27,15 +27,15 @@ void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources);
 // are the members' contributions to the same granules. To *deliver* is to write a result to the outputs. Positions and
 // numbers are in granules of the wire (reduce_layout.h) unless a comment says elements.
 //
-// Packing updates the segments' residuals, so each granule must be packed once. Otherwise immutable. The call must
-// outlive it.
+// Packing updates the segments' residuals, so each granule must be packed once. Apart from the residuals, nothing
+// changes after construction. The call must outlive this object.
 class ReduceArithmetic {
  public:
   using Run = LogicalBuffer::Run;
   // The addresses of the members' contributions, in the order of the group.
   using Sources = absl::Span<const void* const>;
 
-  // `memory`: as LogicalBuffer's.
+  // `memory` is passed on to the LogicalBuffer.
   ReduceArithmetic(const ReduceCall& call, LogicalBuffer::Memory* memory);
 
   const ReduceCall& call() const { return call_; }
@@ -54,7 +54,7 @@ class ReduceArithmetic {
   // True if the result travels in the format of the outputs. It can then be sent from the outputs and received into
   // them.
   bool DeliversWireItself() const { return layout_.dtype == call_.dtype && !layout_.fp8.has_value(); }
-  // The output of the run's result. REQUIRES: the call delivers all to all.
+  // Returns the address to which the run's result is delivered. REQUIRES: the call delivers all to all.
   void* OutputOf(const Run& run) const { return OutputAt(run.segment, run.begin); }
 
   // Writes the contribution of granules [begin, begin + n) to `wire`.
@@ -63,11 +63,12 @@ class ReduceArithmetic {
   // Reduces `count` elements, the first of which begins a granule, to granules.
   void ReduceToWire(Sources sources, size_t count, void* wire) const;
 
-  // Reduces `count` elements to elements: the values that the granules would hold. If a granule has several elements,
-  // `count` must not end inside a granule unless the segment ends there.
+  // Reduces `count` elements to the values that the granules would hold, as elements. If a granule has several
+  // elements, `count` must not end inside a granule unless the segment ends there.
   void ReduceToElements(Sources sources, size_t count, void* elements) const;
 
-  // Widens this rank's part of granules [begin, begin + n) of the result, which lie at `wire`, into the outputs. Exact.
+  // Widens this rank's part of granules [begin, begin + n) of the result, which lie at `wire`, into the outputs. The
+  // conversion is exact.
   void Unpack(size_t begin, size_t n, const void* wire) const;
 
   // Elements [begin, end) of a segment.
@@ -89,12 +90,12 @@ class ReduceArithmetic {
   void PackRun(const Run& run, void* wire) const;
   void ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const;
   void ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const;
-  // Calls visit(granules, piece, skipped) in order for the pieces of this rank's part of the run. `piece` are elements
-  // of the part, `granules` the elements of the granules that hold them, and `skipped` the bytes on the wire from the
-  // beginning of the run to these granules.
+  // Calls visit(granules, piece, skipped) in order for the pieces of this rank's part of the run. `piece` has elements
+  // of the part. `granules` has all elements of the granules that hold the piece. `skipped` is the number of bytes on
+  // the wire from the beginning of the run to these granules.
   template <typename Visit>
   void ForEachWantedPiece(const Run& run, const Visit& visit) const;
-  // The next granules to visit for `wanted`, as elements of the segment.
+  // Returns the next granules to visit for `wanted`, as elements of the segment.
   Part NextGranules(const Run& run, Part wanted) const;
   // Converts `count` elements of a result from the wire's format to the call's type.
   void Widen(const void* wire, size_t count, void* elements) const;

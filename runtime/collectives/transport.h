@@ -40,7 +40,7 @@ class StreamMarks {
   virtual ~StreamMarks() = default;
 
   // Labels all work that was put on the stream since the previous mark as `phase`. Costs nothing unless a timeline is
-  // written. If a mark cannot be made it is left out, without an error.
+  // written. A mark that cannot be made is left out, without an error.
   virtual void Mark(StreamPhase phase) = 0;
 };
 
@@ -57,80 +57,82 @@ struct DeviceTransport {
   // Returns the first error of the data path, for backends that know of such errors; otherwise nullptr. Any thread may
   // call it.
   std::function<absl::Status()> failure;
-  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold); no
-  // later call succeeds. nullptr: the backend needs no such help. Any thread may call it.
+  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold). No
+  // later call succeeds. nullptr: the backend does not need this function. Any thread may call it.
   std::function<void()> abort;
   // The longest time that the first call of a group may take to connect its ranks, whatever the call's own deadline.
-  // The backend ends it after that.
+  // After this time the backend ends the call.
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
-// A collective that a transport carries out in the order of the calls, without an agreement of the ranks.
+// A collective that a transport carries out in the order of the calls, without a negotiation between the ranks.
 struct DirectCall {
-  // Its ranks are those of the transport. An allreduce, a broadcast, an allgather of equal parts, or a reducescatter
-  // into equal parts.
+  // The ranks are the transport's ranks. The operation is an allreduce, a broadcast, an allgather of equal parts, or a
+  // reducescatter into equal parts.
   CallInfo info;
   const void* input = nullptr;
   void* output = nullptr;  // may equal the input of an allreduce or a broadcast
-  size_t count = 0;        // elements of this rank: of `input`; of `output` if it is a reducescatter
+  size_t count = 0;        // elements of this rank's `input`; for a reducescatter, of its `output`
   DType dtype = DType::kFloat32;
   ReduceOp reduction = ReduceOp::kSum;
-  kernels::Scale scale;  // of each rank's elements, before a sum
-  int root = 0;          // its position; of a broadcast
+  kernels::Scale scale;  // applied to each rank's elements, before a sum
+  int root = 0;          // the root's position; only for a broadcast
 };
 
-// Collectives between the devices of some ranks, which all make the same calls in the same order. Nobody checks that.
+// Collectives between the devices of some ranks. All of these ranks must make the same calls in the same order, and
+// nothing checks this.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class DirectTransport {
  public:
   virtual ~DirectTransport() = default;
 
-  // Whether it can reduce like this. The same on all of its ranks.
+  // Whether the transport can do such a reduction. The result is the same on all of its ranks.
   virtual bool Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const = 0;
 
   // Puts a call on the stream. The first call of a kind may wait for the other ranks; Abort ends that wait.
   // REQUIRES: Reduces(), if it is a reduction.
-  // Errors: the library's; then no later call succeeds.
+  // Errors: the library's errors. After an error no later call succeeds.
   virtual absl::Status Run(const DirectCall& call) = 0;
 
-  // The first error that is known; OK: none.
+  // Returns the first error that is known, or OK.
   virtual absl::Status failure() const = 0;
 
-  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold); no
+  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold). No
   // later call succeeds.
   virtual void Abort() = 0;
 };
 
-// The devices of this machine, and the backends that connect the devices of the ranks. It loads nothing before the
+// The devices of this machine, and the backends that connect the devices of the ranks. It loads no library before the
 // first tensor in the memory of a device.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
 
-  // The plugin of the devices; the first call loads it. Thread-safe. Errors: the reason why there is none.
+  // The plugin of the devices; the first call loads it. Thread-safe. Errors: the reason why there is no plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
-  // The facts about this rank's device from which all ranks choose a backend: at most kLongestFacts characters.
+  // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
+  // kLongestFacts characters.
   static constexpr size_t kLongestFacts = 320;
   virtual std::string Facts(const Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank makes the call at the same point in the sequence of calls, with the
-  // same `facts`: those of all ranks. Errors: the reason why this rank cannot be connected.
+  // same `facts`, which are the facts of all ranks. Errors: the reason why this rank cannot be connected.
   struct Request {
     RankId rank = 0;
     std::vector<std::string> facts;
     std::shared_ptr<Device> device;
-    StreamHandle stream = nullptr;       // carries all work of the communicator; outlives it
+    StreamHandle stream = nullptr;       // carries all work of the communicator; outlives the communicator
     Communicator* host = nullptr;        // of the same job; not owned, and used only in calls
-    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has no levels
+    const HostLevels* levels = nullptr;  // the levels of `host`; nullptr: `host` has no levels
     StreamMarks* marks = nullptr;        // of `stream`; outlives the communicator; may be nullptr
     std::function<absl::Status()> job_failure;
   };
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
 
   // Connects the devices of some ranks for direct calls. All of these ranks make the call, with the same `facts`.
-  // Returns nullptr, on all of them, if the backend that suits these ranks has no direct calls.
+  // If the backend that suits these ranks has no direct calls, the result is nullptr on all of them.
   // Errors: the reason why this rank cannot be connected.
   struct DirectRequest {
     CallInfo info;                // for messages, and with the limits of waits for the other ranks
@@ -146,17 +148,18 @@ class DeviceSupport {
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;
 };
 
-// One rank's connection to the rest of the job. The control plane and the communicator share their failure: after
-// ControlPlane::Fail, or a peer's death, the communicator's calls return it too.
+// One rank's connection to the rest of the job. The control plane and the communicator share the job's failure. After
+// ControlPlane::Fail, or a peer's death, the communicator's calls return this failure too.
 struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
-  std::shared_ptr<FlightBoard> flights;             // of all ranks; never nullptr
+  std::shared_ptr<FlightBoard> flights;             // the events of all ranks; never nullptr
   std::string job_id = {};                          // identifies the job for monitoring; may be empty
-  std::optional<HostLevels> levels = std::nullopt;  // the communicator's, which owns them; nullopt: it has none
+  std::optional<HostLevels> levels = std::nullopt;  // owned by the communicator; nullopt: the communicator has none
   // For tensors in the memory of devices; nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
-  // Destroyed first: prepares the departure of this rank from what the other members still use. May be nullptr.
+  // Destroyed first. Its destructor prepares this rank's departure from what the other members still use. May be
+  // nullptr.
   std::shared_ptr<const void> departure = nullptr;
 };
 

@@ -10,7 +10,7 @@
 namespace ronda {
 
 // How long a thread spins for a message before it sleeps. More spinning would have avoided a short sleep, but not a
-// long one: so the time grows with short sleeps and shrinks, down to nothing, with long ones.
+// long one. So short sleeps make the time longer, and long sleeps make it shorter, down to nothing.
 //
 // Thread-compatible.
 class SpinTime {
@@ -27,7 +27,7 @@ class SpinTime {
   }
 
  private:
-  // About the cost of going to sleep and waking up: longer spinning cannot gain much.
+  // Going to sleep and waking up costs about as much, so longer spinning cannot gain much.
   static constexpr absl::Duration kMost = absl::Microseconds(40);
   static constexpr absl::Duration kLeast = absl::Microseconds(2);
 

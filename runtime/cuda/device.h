@@ -25,14 +25,16 @@ namespace ronda {
 // The file name of the plugin.
 inline constexpr char kCudaPluginName[] = "libronda_cuda.so";
 
-// Loads the plugin for CUDA devices, and never unloads it: from `path` (RONDA_CUDA_PLUGIN) or, if that is empty, from
-// the folders of plugins (runtime/base/plugin_search.h). The plugin can be loaded even without a driver or a device.
+// Loads the plugin for CUDA devices, and never unloads it. It loads the plugin from `path` (RONDA_CUDA_PLUGIN). If
+// `path` is empty, it loads the plugin from the folders of plugins (runtime/base/plugin_search.h). The plugin can be
+// loaded even without a driver or a device.
 //
-// Errors: NOT_FOUND with the folders that were searched and advice; FAILED_PRECONDITION if it has another version.
+// Errors: NOT_FOUND with the folders that were searched and advice; FAILED_PRECONDITION if the plugin has another
+// version.
 absl::StatusOr<const ronda_cuda_plugin*> LoadCudaPlugin(const std::string& path);
 
-// The text of --check-build about the plugin's devices: "2 devices: NVIDIA H200, NVIDIA H200 (CUDA runtime 13.0, driver
-// 13.0)".
+// Returns the text of --check-build about the plugin's devices, for example "2 devices: NVIDIA H200, NVIDIA H200 (CUDA
+// runtime 13.0, driver 13.0)".
 // Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<std::string> DescribeDevices(const ronda_cuda_plugin& plugin);
 
@@ -70,7 +72,7 @@ class DeviceEvent {
 
   // Puts the point after all work that `stream` has so far.
   absl::Status Record(StreamHandle stream);
-  // Makes the work that is put on `stream` from now on wait for the point; the caller does not wait.
+  // Makes the work that is put on `stream` from now on wait for the point. The caller does not wait.
   absl::Status OrderBefore(StreamHandle stream) const;
   // Whether the device has passed the point.
   // Errors: INTERNAL if the device had an error before the point.
@@ -78,10 +80,10 @@ class DeviceEvent {
   // Blocks until the device has passed the point.
   // Errors: as done().
   absl::Status Wait() const;
-  // How long after `earlier` the device has passed this point. Exact to about half a microsecond; less exact from
-  // seconds on.
+  // Returns how long after `earlier` the device has passed this point. The result is exact to about half a microsecond,
+  // and less exact from seconds on.
   // REQUIRES: both are timed.
-  // Errors: INTERNAL, also if the device has not passed both.
+  // Errors: INTERNAL, also if the device has not passed both points.
   absl::StatusOr<absl::Duration> Since(const DeviceEvent& earlier) const;
 
  private:
@@ -93,8 +95,8 @@ class DeviceEvent {
   void* const handle_;
 };
 
-// While it lives, profilers show a span of the calling thread, and the work that the thread gives to the GPU meanwhile.
-// Ranges of a thread end in the reverse order of their beginning.
+// While a DeviceRange lives, profilers show a span of the calling thread, and the work that the thread gives to the GPU
+// meanwhile. Ranges of a thread end in the reverse order of their beginning.
 class DeviceRange {
  public:
   DeviceRange(const ronda_cuda_plugin& plugin, const std::string& name) : plugin_(plugin) {
@@ -121,7 +123,8 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Never frees the memory: the device may still use it, and freeing it would wait for a device that may never finish.
+  // Makes this object never free the memory. The device may still use the memory, and freeing it would wait for a
+  // device that may never finish.
   void Abandon() { data_ = nullptr; }
 
  private:
@@ -135,19 +138,19 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
-// How many devices this process may use; at least one.
+// Returns how many devices this process may use, at least one.
 // Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin);
 
 // One GPU that a rank uses, through the plugin (plugin.h).
 //
-// Thread-safe. Every function makes the device current in the calling thread only during the call: the trainer's
+// Thread-safe. Every function makes the device current in the calling thread only during the call, so the trainer's
 // current device stays unchanged. A caller with several calls can keep the device current meanwhile (Current).
 class Device {
  public:
-  // While it lives, the device is current in the calling thread, which must not run the trainer's code meanwhile. Calls
-  // in this time neither ask for the current device nor change it. Objects of one thread end in the reverse order of
-  // their beginning.
+  // While a Current lives, the device is current in the calling thread, which must not run the trainer's code
+  // meanwhile. The device's functions then neither ask for the current device nor change it. Current objects of one
+  // thread end in the reverse order of their beginning.
   class Current {
    public:
     explicit Current(Device* device);
@@ -164,8 +167,8 @@ class Device {
     int error_ = 0;
   };
 
-  // Makes the device current in the calling thread permanently: for a thread that Ronda started and that ends before
-  // the device.
+  // Makes the device current in the calling thread permanently. Only for a thread that Ronda started and that ends
+  // before the device.
   void Adopt();
 
   // Opens device number `ordinal` of this machine. `plugin` must outlive it.
@@ -188,23 +191,23 @@ class Device {
   // Errors: RESOURCE_EXHAUSTED with the size, the kind of memory and `purpose` ("the fusion buffer").
   absl::StatusOr<DeviceMemory> Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose);
 
-  // Uses an event again that has been given back; creates one only if none is left.
+  // Returns an event that was given back, or creates an event if none is left.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
-  // A caller has given up waiting for the device; logs `why`. After that nothing is given back to the device, because
-  // freeing memory also waits for it. Ronda's memory, and the work in which the device is stuck, stay there until the
-  // process ends.
+  // Call when a caller has given up waiting for the device; logs `why`. From then on nothing is given back to the
+  // device, because freeing memory also waits for the device. Ronda's memory, and the work in which the device is
+  // stuck, stay on the device until the process ends.
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
 
-  // The job has failed, and a stream of the trainer waits for its work. If that work were ended, the stream would go on
-  // with a wrong result. So the work is left as it is until the process ends, and the device is abandoned. Returns
-  // whether this is the first call.
+  // Call when the job has failed, and a stream of the trainer waits for the job's work. If this work were ended, the
+  // trainer's stream would go on with a wrong result. So Hold leaves the work as it is until the process ends, and
+  // abandons the device. Returns whether this is the first call.
   bool Hold(absl::string_view why);
   bool is_held() const { return is_held_.load(std::memory_order_acquire); }
 
-  // Errors: INTERNAL if the device has been abandoned. The text says which device and why, and that this process cannot
-  // use it again.
+  // Errors: INTERNAL if the device has been abandoned. The text names the device and the reason, and says that this
+  // process cannot use the device again.
   absl::Status CheckUsable() const;
 
   // Calls a function of the plugin or of another library that gives something back to the device, unless the device has

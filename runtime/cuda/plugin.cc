@@ -18,11 +18,11 @@ namespace {
 namespace cuda_kernels = ronda::kernels::cuda;
 
 // Functions of the driver API. They return facts that the CUDA runtime does not know, or knows only after it has
-// created a context on the current device, which takes hundreds of megabytes there.
+// created a context on the current device. A context takes hundreds of megabytes on the device.
 struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
-  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // for a part of a GPU: the part's; nullptr: an old driver
+  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // of the part, for a part of a GPU; nullptr: an old driver
 
   // nullptr if there is no driver.
   static const CudaDriver* Get();
@@ -51,16 +51,16 @@ const CudaDriver* CudaDriver::Get() {
   return driver;
 }
 
-// Clears a thread's last error. The runtime remembers it until it is read, and otherwise CUDA's own launches would
-// report it as theirs. This library has its own copy of the runtime, so the last errors of a trainer's copy stay
-// unchanged. Errors that have broken the context cannot be cleared, and both copies see them.
+// Clears a thread's last error. The runtime keeps the error until it is read. If it were not cleared, CUDA's own
+// launches would report it as their error. This library has its own copy of the runtime, so the last errors of a
+// trainer's copy stay unchanged. An error that has broken the context cannot be cleared, and both copies see it.
 int Result(int error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error;
 }
 
-// Makes calls that could disturb a graph that is being captured. They would break a trainer's capture from any thread,
-// unless the calling thread declares them to be unrelated.
+// Makes calls that could disturb a graph that is being captured. From any thread these calls would break a trainer's
+// capture, unless the calling thread declares them to be unrelated.
 template <typename Function>
 int BesideCaptures(const Function& function) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -97,7 +97,7 @@ int DeviceCount(int* count) {
   return error;
 }
 
-// Leaves it empty if the driver does not know it.
+// Fills in the device's UUID. Leaves it empty if the driver does not know it.
 void DescribeUuid(int device, ronda_cuda_device* description) {
   const CudaDriver* const driver = CudaDriver::Get();
   CUuuid uuid;
@@ -131,7 +131,7 @@ int RestoreDevice(int device) {
   const CudaDriver* const driver = CudaDriver::Get();
   unsigned int flags = 0;
   int is_active = 0;
-  // The driver and the runtime number the devices alike.
+  // The driver and the runtime use the same numbers for the devices.
   if (driver == nullptr || driver->context_state(device, &flags, &is_active) != CUDA_SUCCESS) {
     return cudaErrorInsufficientDriver;
   }
@@ -154,7 +154,7 @@ int DeviceOf(const void* pointer, int* device) {
   if (driver == nullptr) return cudaErrorInsufficientDriver;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   unsigned int type = 0;
-  // Fails for memory that CUDA does not know.
+  // The driver's call fails for memory that CUDA does not know.
   if (driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return cudaSuccess;
   if (type != CU_MEMORYTYPE_DEVICE) return cudaSuccess;
   const CUresult result = driver->pointer_attribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The interface of libronda_cuda.so: CUDA behind a table of functions. Only this library is linked with CUDA, so one
-// build of Ronda runs on machines with and without GPUs. It contains the CUDA runtime and the kernels (kernels/cuda),
-// statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).
+// The interface of libronda_cuda.so, which hides CUDA behind a table of functions. Only this library is linked with
+// CUDA, so one build of Ronda runs on machines with and without GPUs. It contains the CUDA runtime and the kernels
+// (kernels/cuda), statically. Tests use another library with this interface, whose device is the CPU
+// (tests/testing/fake_cuda).
 //
-// Functions that return int return 0, or an error code for error_text. Only synchronize_event and functions whose
-// comment mentions it block. Calls may come from any thread. They act on the device that use_device made current in
-// that thread. Streams and events are CUDA's (cudaStream_t, cudaEvent_t), so a trainer's stream can be passed.
+// Functions that return int return 0, or an error code for error_text. Only synchronize_event blocks, and the functions
+// whose comments say so. Calls may come from any thread. They act on the device that use_device made current in that
+// thread. Streams and events are CUDA's (cudaStream_t, cudaEvent_t), so a trainer's stream can be passed.
 #ifndef RONDA_RUNTIME_CUDA_PLUGIN_H_
 #define RONDA_RUNTIME_CUDA_PLUGIN_H_
 
@@ -17,13 +18,13 @@
 
 extern "C" {
 
-// Raised with every change of the table or of the structs in its arguments.
+// The version is raised with every change of the table or of the structs in its arguments.
 #define RONDA_CUDA_PLUGIN_VERSION 5
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
   char pci_bus[16];  // "0000:1b:00.0"
-  char uuid[40];  // "5c8a9b6e-..."; for a part of a GPU (MIG) that of the part, as in nvidia-smi -L; empty: not known
+  char uuid[40];     // "5c8a9b6e-..."; for a part of a GPU (MIG) the part's UUID, as in nvidia-smi -L; empty: not known
   int capability_major;
   int capability_minor;
   int multiprocessors;
@@ -40,10 +41,10 @@ struct ronda_cuda_plugin {
 
   // "CUDA runtime 13.0, driver 12.4"; may be called without a driver.
   const char* (*library)();
-  // At most `size` bytes, including a zero at the end.
+  // Writes at most `size` bytes to `text`, including a zero at the end.
   void (*error_text)(int error, char* text, size_t size);
 
-  // An error if there is no suitable driver; then *count is 0.
+  // Returns an error, and sets *count to 0, if there is no suitable driver.
   int (*device_count)(int* count);
   int (*describe)(int device, ronda_cuda_device* description);
   int (*use_device)(int device);       // in this thread
@@ -52,24 +53,26 @@ struct ronda_cuda_plugin {
   // device 0 is its current one. Really using device 0 would occupy memory there.)
   int (*restore_device)(int device);
   // Loads all kernels onto this thread's device; may block for the device. Must be called before the device has work
-  // that waits for other ranks. Otherwise CUDA would load a kernel at its first launch, and may wait for the device
-  // before that: for instance for a kernel of NCCL that waits for a rank, which waits for this launch.
+  // that waits for other ranks. Without this call CUDA would load each kernel at the kernel's first launch, and might
+  // first wait for the device. The device may run a kernel of NCCL that waits for a rank, and that rank may wait for
+  // this launch.
   int (*prepare_device)();
-  // Sets *device to the device whose memory `pointer` is in; -1: the host's memory (pinned or not).
+  // Sets *device to the device whose memory contains `pointer`. For the host's memory (pinned or not) it sets *device
+  // to -1.
   int (*device_of)(const void* pointer, int* device);
 
   // May block for the device.
   int (*allocate)(ronda_cuda_memory kind, size_t bytes, void** memory);
   int (*release)(ronda_cuda_memory kind, void* memory);
 
-  // With the highest priority that exists; does not wait for the default stream.
+  // Creates a stream with the highest priority that exists. Work on it does not wait for the default stream.
   int (*create_stream)(void** stream);
   int (*destroy_stream)(void* stream);
-  // Whether work submitted to the stream goes into a graph that is being captured; or, for the default stream, whether
-  // it would break the capture of a stream that waits for it.
+  // Sets *capturing to whether work that is put on the stream goes into a graph that is being captured. For the default
+  // stream, sets it to whether such work would break the capture of a stream that waits for the default stream.
   int (*is_capturing)(void* stream, int* capturing);
-  // A number that no other stream of the process ever has. Handles may be used again, and the default streams of all
-  // threads have the same handle. Fails while the stream is being captured.
+  // Sets *id to a number that no other stream of the process ever has. A handle does not suffice, because CUDA may use
+  // it again, and the default streams of all threads have the same handle. Fails while the stream is being captured.
   int (*stream_id)(void* stream, uint64_t* id);
 
   int (*create_event)(int timing, void** event);  // timing: not 0 if elapsed_ms will be used
@@ -80,7 +83,7 @@ struct ronda_cuda_plugin {
   int (*synchronize_event)(void* event);  // blocks
   int (*elapsed_ms)(void* begin, void* end, float* ms);
 
-  // All of these run in order on `stream`.
+  // The work of all functions below runs in order on `stream`.
   int (*copy)(void* dst, const void* src, size_t bytes, void* stream);  // between any memories, host memory pinned
   int (*fill_zero)(void* dst, size_t bytes, void* stream);
   int (*pack)(const ronda::kernels::cuda::PackCall* call, void* stream);

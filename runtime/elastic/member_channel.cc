@@ -32,7 +32,7 @@ absl::Status LauncherIsGone(const absl::Status& why) {
       "this member's launcher is gone, which alone decides about the members of the job (", why.message(), ")"));
 }
 
-// The next message; nullopt if none has arrived.
+// Returns the next message; nullopt if no message has arrived.
 absl::StatusOr<std::optional<LauncherMessage>> Receive(int fd) {
   absl::StatusOr<std::string> text = ReceiveMembershipMessage(fd);
   if (absl::IsUnavailable(text.status())) return LauncherIsGone(text.status());
@@ -79,7 +79,7 @@ absl::StatusOr<EpochPlace> MemberChannel::Join(const JoinRequest& join, absl::Du
       continue;
     }
     if (const auto* end = std::get_if<EndNotice>(&**message)) return end_ = NoPlace(*end);
-    // A change that was asked for earlier is this new epoch.
+    // If a change was requested earlier, this new epoch fulfills the request.
     auto* place = std::get_if<EpochPlace>(&**message);
     if (place != nullptr && place->epoch > join.last_epoch) return std::move(*place);
   }

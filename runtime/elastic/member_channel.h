@@ -17,15 +17,15 @@
 
 namespace ronda {
 
-// Sends a member's requests to its launcher, and receives the answers. DATA_LOSS means that the member has no place.
-// Either the launcher has said this or has gone, both of which are final, or its answer takes too long. No other status
-// of this class, or of a start of a job, has that code.
+// Sends a member's requests to its launcher, and receives the answers. DATA_LOSS means that the member has no place in
+// the job. The launcher has said so, or the launcher is gone, or its answer takes too long. The first two cases are
+// final. No other error of this class, or of the start of a job, has the code DATA_LOSS.
 //
 // Thread-compatible.
 class MemberChannel {
  public:
-  // The channel whose descriptor RONDA_MEMBERSHIP_FD names; null if the variable is not set. Programs that this process
-  // executes do not inherit the descriptor.
+  // Returns the channel whose descriptor is in RONDA_MEMBERSHIP_FD; null if the variable is not set. Programs that this
+  // process executes do not inherit the descriptor.
   // Errors: INVALID_ARGUMENT if the descriptor is no such socket.
   static absl::StatusOr<std::unique_ptr<MemberChannel>> Open(const EnvironmentReader& environment);
 
@@ -45,11 +45,11 @@ class MemberChannel {
   // Errors: DATA_LOSS.
   absl::Status Leave();
 
-  // The launcher's requests since the last Join(), in ascending order. kChange: the next epoch is to have other
-  // members. kEnd: this member is to end; Join() and the other calls return the reason.
+  // The launcher's requests, in ascending order. kChange: the next epoch will have other members. kEnd: this member
+  // must end, and Join() and the other calls return the reason.
   enum class Request { kNone, kChange, kEnd };
 
-  // The greatest request so far. Does not wait.
+  // Returns the greatest request since the last Join(). Does not wait.
   // Errors: DATA_LOSS if the launcher is gone; INVALID_ARGUMENT for a malformed message.
   absl::StatusOr<Request> Look();
 
@@ -61,7 +61,7 @@ class MemberChannel {
   const UniqueFd socket_;
   Request request_ = Request::kNone;
   bool is_leaving_ = false;
-  absl::Status end_;  // the end of the membership; OK: it goes on
+  absl::Status end_;  // why the membership has ended; OK: it goes on
 };
 
 }  // namespace ronda

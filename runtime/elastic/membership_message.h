@@ -69,12 +69,12 @@ struct EpochPlace {
   bool operator==(const EpochPlace& other) const;
 };
 
-// The members are to change: all of them leave the epoch at the end of the same step, and join again.
+// The set of members will change. All members leave the epoch at the end of the same step, and join again.
 struct ChangeNotice {
   bool operator==(const ChangeNotice&) const = default;
 };
 
-// The member has no place any more, and is to end.
+// The member has no place any more, and must end.
 struct EndNotice {
   std::string reason;  // in one line
 
@@ -94,7 +94,7 @@ absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
 // Errors: UNAVAILABLE if the other end is gone, or does not read.
 absl::Status SendMembershipMessage(int fd, absl::string_view text);
 
-// The next packet; empty if none has arrived.
+// Returns the next packet; empty if no packet has arrived.
 // Errors: UNAVAILABLE if the other end is gone; INVALID_ARGUMENT for a packet that is too long.
 absl::StatusOr<std::string> ReceiveMembershipMessage(int fd);
 

@@ -16,7 +16,7 @@ absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) 
   return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
-// The exception of the callback, which is the trainer's code, as a status; OK if the callback returned.
+// Runs the callback, which is the trainer's code. Returns its exception as a status; OK if the callback returned.
 absl::Status Invoke(const CallbackThread::Callback& callback) {
   try {
     callback.function(callback.status);

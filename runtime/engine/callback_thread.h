@@ -52,8 +52,8 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
 
   bool IsThisThread() const;
 
-  // Waits for the callbacks that have been posted, and ends the thread. On the callback thread itself it does not wait.
-  // The hooks are not called after it has returned.
+  // Waits for the callbacks that have been posted, and ends the thread. On the callback thread itself, Stop does not
+  // wait. The hooks are not called after Stop has returned.
   void Stop();
 
  private:
@@ -66,7 +66,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   enum class Left { kNone, kSome };
   Left Finish();
 
-  // The callback thread calls them; they are cleared after it has ended. So they need no lock.
+  // The callback thread calls the hooks, and they are cleared after the thread has ended. So the hooks need no lock.
   Hooks hooks_;
 
   mutable Mutex mu_;

@@ -15,8 +15,8 @@
 namespace ronda {
 namespace {
 
-// A program that waits and has neither submitted anything nor been answered for this long reports that to the
-// coordinator.
+// If a program waits, and has neither submitted anything nor been answered for this long, its rank reports to the
+// coordinator that the program waits.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
 
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
@@ -118,7 +118,7 @@ void CoordinationLoop::ApplySettings(const JobSettings& settings) {
 }
 
 absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
-  // Read before the queue is examined: so every submission that was accepted before the request is found.
+  // Read before the queue is examined, so that every submission that was accepted before the request is found.
   const bool shutting_down = parts_.shutdown_requested->load();
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
     HandOverFresh(now);
@@ -135,7 +135,8 @@ absl::Time CoordinationLoop::NextLookAtProgram() const {
   return parts_.queue->empty() ? absl::InfiniteFuture() : look_at_program_;
 }
 
-// A callback may submit something. A device may have work whose end another thread waits for.
+// While a callback runs or a device has work, the program does not count as waiting. The callback may submit something,
+// and another thread may wait for the end of the device's work.
 void CoordinationLoop::LookAtProgram(absl::Time now) {
   const bool waits = parts_.progress->waiting() > 0 && parts_.callbacks->idle() && parts_.devices->idle();
   reporter_.RecordProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
@@ -153,7 +154,7 @@ void CoordinationLoop::ShutDownIfDone(absl::Time now) {
   schedule_.VetoNext();
   if (departure_ == Departure::kReported) return;
   if (!parts_.queue->has_only_removals()) return Drain();
-  // In this order, because operations that a device completes have callbacks.
+  // The devices are checked first, because operations that a device completes have callbacks.
   if (!parts_.devices->idle() || !parts_.callbacks->idle()) return;
   reporter_.ShutDown();
   departure_ = Departure::kReported;

@@ -38,7 +38,7 @@ namespace ronda {
 // next bucket of the coordinator's response list or of the locked schedule. On rank 0 a step also makes the
 // coordinator's decisions. While a schedule is locked, the ranks send no control messages.
 //
-// An error of a step is the end of the job. GuardedSteps tells the other ranks.
+// An error of a step ends the job. GuardedSteps reports the error to the other ranks.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinationLoop {
@@ -69,7 +69,7 @@ class CoordinationLoop {
   absl::StatusOr<Progress> Step();
 
   // Takes submissions that are new at `now` to the locked schedule. Does nothing if the next step has more to do.
-  // kSome: they were flags, which travel with the votes on the next bucket.
+  // Returns kSome if all new submissions are flags, which travel with the votes on the next bucket.
   Progress OnSubmission(absl::Time now);
 
   // When to call Step again at the latest, even if nothing has been submitted and no message has come.
@@ -77,7 +77,8 @@ class CoordinationLoop {
 
  private:
   absl::Status ReportFresh(absl::Time now);
-  // Whether the program waits. The coordinator needs this to find ranks that wait for each other.
+  // When, and how, to check whether the program waits. The coordinator needs to know this to find ranks that wait for
+  // each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
   // Returns how many submissions it has handed over.

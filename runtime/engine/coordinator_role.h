@@ -34,28 +34,29 @@ namespace ronda {
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` tell the last activity of late ranks. `log` records which rank is ready for which tensor; it is not owned
-  // and may be nullptr.
+  // The flight recorders in `flights` tell the last activity of late ranks. `log` records which rank is ready for which
+  // tensor; it is not owned and may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
   // Call first: begins the files that the tunables request.
-  // Errors: the operating system's, with the path.
+  // Errors: the operating system's error, with the path.
   absl::Status Start();
 
   // Processes the reports that have arrived.
   // Errors: INVALID_ARGUMENT that names the rank, if a report is damaged.
   absl::Status Receive(const std::vector<ControlMessage>& reports, absl::Time now);
 
-  // Reports stalls that have lasted long enough: warnings go to the log, expired tensors fail.
+  // Reports stalls that have lasted long enough. Warnings go to the log, and tensors that have reached their deadline
+  // fail.
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
-  // Whether a schedule that the coordinator has sent is locked. This lasts until all ranks have unlocked it; meanwhile
-  // reports can wait.
+  // Whether a schedule that the coordinator has sent is locked. It stays locked until all ranks have unlocked it, and
+  // until then reports can wait.
   bool locked() const { return negotiator_.locked(); }
 
-  // The encoded list of all decisions since the last call; empty if nothing was decided. The first list is never empty:
-  // it carries the job's settings.
+  // Returns the encoded list of all decisions since the last call; empty if nothing was decided. The first list is
+  // never empty, because it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
   // The ranks have carried out one more round of the locked schedule.
@@ -95,8 +96,8 @@ class CoordinatorRole {
 // The limits in a job's tunables.
 WaitLimits LimitsOf(const Tunables& tunables);
 
-// Watches whether the coordinator answers this rank's reports. As long as it answers any of them, it is alive; then the
-// coordinator itself fails tensors that wait too long.
+// Watches whether the coordinator answers this rank's reports. While the coordinator answers any report, it is alive,
+// and the coordinator itself fails tensors that wait too long.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class AnswerWatch {

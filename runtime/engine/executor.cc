@@ -30,8 +30,8 @@ BucketRun Decided(const BucketRun& run) {
   return decided;
 }
 
-// If a rank does not come, the warning first leads to a negotiation, which finds that rank. The communicator gives up
-// only when rank 0 would have given up.
+// If a rank does not come to the vote, the warning first leads to a negotiation, which finds that rank. The
+// communicator gives up only when rank 0 would have given up.
 WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
@@ -64,7 +64,7 @@ uint64_t BytesOf(const BucketRun& run) {
   return bytes;
 }
 
-// A bucket without a vote was negotiated: a rank that had reported its tensors has been waiting since then.
+// A bucket without a vote was negotiated, so a rank has been waiting since it reported the bucket's tensors.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
   TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run)};
   if (run.info.ballot != nullptr) {
@@ -181,7 +181,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
   }
   DeviceLane& lane = *parts_.devices->lane();
   const Device::Current current(&lane.device());
-  // Named as in the timeline.
+  // The range has the same name as in the timeline.
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(lane.Begin(
       {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run), .limits = run.info.limits}, ready_.points()));

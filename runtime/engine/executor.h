@@ -57,10 +57,11 @@ class HostPlane : public DataPlane {
 // Carries out buckets: looks up the tensors, runs the collective, completes the handles. Reductions and Exchanges make
 // the calls of each operation. Joins and process sets move no data; the executor handles them itself.
 //
-// Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks make it when they come to the
-// first bucket with such tensors. Every rank executes every bucket, so that is the same point for all ranks. The
-// handles complete when the bucket has been given to the device; their DeviceCompletion reports the rest. What a device
-// has been given is final: if a bucket has a vote, the ranks vote before that, over the host's communicator.
+// Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks make the lane when they come
+// to the first bucket with such tensors. Every rank executes every bucket, so all ranks make the lane at the same
+// point. The handles complete when the bucket has been given to the device; their DeviceCompletion reports the rest.
+// Work that a device has been given cannot be taken back. So if a bucket has a vote, the ranks vote over the host's
+// communicator before they give the bucket to the device.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
@@ -83,13 +84,13 @@ class Executor {
 
   // Every rank executes every bucket, even a bucket of a process set that the rank is not in.
   //
-  // Errors: the communicator's; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no memory
-  // for a result. After an error the handles of the bucket are still in the queue, and the job cannot continue.
+  // Errors: the communicator's errors; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no
+  // memory for a result. After an error the handles of the bucket are still in the queue, and the job cannot continue.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Executes a bucket of all ranks if all ranks approve, and tells which flags have travelled with the votes. Otherwise
-  // nothing has happened, and the handles are still in the queue.
-  // Errors: the communicator's; RESOURCE_EXHAUSTED as for Execute.
+  // Executes a bucket of all ranks if all ranks approve, and tells which flags have travelled with the votes. If a rank
+  // vetoes, nothing has happened, and the handles are still in the queue.
+  // Errors: the communicator's errors; RESOURCE_EXHAUSTED as for Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
     // This rank's submissions, one per response. A rank that vetoes need not have submitted the tensors.
@@ -117,7 +118,8 @@ class Executor {
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
-  // kFailed: some rank has no device for the bucket's tensors, whose handles have got the reason.
+  // Returns kFailed if some rank has no device for the bucket's tensors. The handles of these tensors have then got the
+  // reason.
   absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
   // Makes the device's lane if the rank has none.
   absl::StatusOr<BucketOutcome> CarryOnDevice(const BucketRun& run);

@@ -45,11 +45,12 @@ ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {
 // over.
 absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step step) {
   try {
-    // On any thread, because all ranks must get the same bits.
+    // The environment is set on any thread, because all ranks must get the same bits.
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
-    // Before the emergency memory is freed: otherwise new submissions of trainer threads could take it.
+    // Submissions are refused before the emergency memory is freed, because new submissions of trainer threads could
+    // take it.
     parts_.queue->Refuse(out_of_memory_);
     emergency_memory_.reset();
     static_cast<void>(loop_.release());
@@ -76,7 +77,8 @@ absl::Status GuardedSteps::Fail(const absl::Status& cause) {
   parts_.control->Fail(cause);
   absl::Status failure = parts_.control->failure();
   Log(LogLevel::kError, parts_.rank, failure.message());
-  // In this order, because ending the work under way on a device may take long, and no thread should wait for that.
+  // The queue is closed first, because ending the work under way on a device may take long, and no thread should wait
+  // for this.
   parts_.queue->Close(failure);
   parts_.devices->Close(failure);
   return failure;

@@ -20,8 +20,8 @@
 
 namespace ronda {
 
-// Makes the steps of a loop, and ends the job on this rank. Every error and every exception of a step fails the job: it
-// is recorded for all ranks, every handle in flight completes with it, and no further step is made.
+// Makes the steps of a loop, and ends the job on this rank. Every error and every exception of a step fails the job.
+// The failure is recorded for all ranks, every handle in flight completes with it, and no further step is made.
 //
 // Thread-safe as ProgressEngine::Steps demands: the progress thread makes the steps, and any thread may ring.
 class GuardedSteps : public ProgressEngine::Steps {
@@ -41,12 +41,12 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Time NextDeadline() override { return loop_->NextDeadline(); }
   // The background thread wakes up and looks for work.
   void Wake() override { parts_.control->Wake(); }
-  // Also in a locked schedule, because another rank may request to unlock it.
+  // The control plane is polled also in a locked schedule, because another rank may request to unlock the schedule.
   bool StartPolling() override { return parts_.control->StartPolling(); }
   bool KeepPolling() override { return parts_.control->KeepPolling(); }
   void StopPolling() override { parts_.control->StopPolling(); }
 
-  // Whether all ranks have shut down. After that nothing may be recorded as a failure: other ranks may still be reading
+  // Whether all ranks have shut down. After that no failure may be recorded, because other ranks may still be reading
   // that their job has ended. Any thread may ask.
   bool has_ended() const { return has_ended_.load(); }
 
@@ -65,7 +65,7 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Status FailOrRetry(const absl::Status& cause);
 
   const Parts parts_;
-  // Leaked after an exception for lack of memory: one of Abseil's hash tables that found no memory to grow cannot be
+  // Leaked after an exception for lack of memory, because an Abseil hash table that found no memory to grow cannot be
   // destroyed.
   std::unique_ptr<CoordinationLoop> loop_;
   std::atomic<bool> has_ended_{false};

@@ -152,7 +152,7 @@ void Handle::TellWaiters() {
     callbacks.swap(callbacks_);
     launch_callbacks.swap(launch_callbacks_);
   }
-  // Outside the lock, because the threads that wake up take it.
+  // Notified outside the lock, because the threads that wake up take the lock.
   completed_.NotifyAll();
   Post(std::move(launch_callbacks), status_);
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;

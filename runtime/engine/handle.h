@@ -27,7 +27,7 @@ namespace ronda {
 
 class DeviceBlocks;
 
-// Frees a result's memory: gives it back to `blocks`, or to the heap if that is nullptr.
+// Frees a result's memory: gives it back to `blocks`, or to the heap if `blocks` is nullptr.
 struct ResultDeleter {
   std::shared_ptr<DeviceBlocks> blocks;
   size_t bytes = 0;
@@ -48,9 +48,9 @@ using RowCounts = absl::InlinedVector<int64_t, 8>;
 struct OperationResult {
   // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives, in Ronda's
   // memory or the caller's. If the tensor is in the memory of a GPU, the rows are there as well. Ronda uses its own
-  // memory again when two things have happened: it has been freed, and the streams that were ordered behind the
-  // operation (Handle::OrderBefore) have done all work that they had by then. The device must have finished any other
-  // work on it, or the caller uses Handle::FreeAfter.
+  // memory again after the memory has been freed, and after the streams that were ordered behind the operation
+  // (Handle::OrderBefore) have done all work that they had by then. If the device may not have finished other work on
+  // the memory, the caller uses Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
@@ -83,10 +83,10 @@ struct OperationResult {
 // Thread-safe. Memory ordering: status_, result_ and sender_ are written before state_ becomes kDone with release, and
 // not after that. A thread that loads kDone with acquire may read them without the lock.
 //
-// No wake-up is lost, and none costs anything if no thread waits. A thread that is about to sleep, or that adds a
-// callback, changes kPending to kAwaited under the lock. This fails if the completion came first. Otherwise the
-// completing thread finds kAwaited and takes the lock before it notifies: by then the thread sleeps, or its callback is
-// in the list.
+// No wake-up is lost, and a completion costs no wake-up if no thread waits. A thread that is about to sleep, or that
+// adds a callback, changes kPending to kAwaited under the lock. This change fails if the completion came first. If it
+// succeeds, the completing thread finds kAwaited and takes the lock before it notifies. By then the waiting thread
+// sleeps, or its callback is in the list.
 class Handle {
  public:
   // `callbacks` runs the functions given to OnCompletion. `progress`, which may be null, belongs to the engine that
@@ -98,7 +98,7 @@ class Handle {
   // Whether the operation is complete, or is under way on a device.
   bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
 
-  // Whether launched(), or MonotonicTime() has reached `deadline`. For a loop that polls: `*looks` counts its calls.
+  // Whether launched(), or MonotonicTime() has reached `deadline`. For a loop that polls; `*looks` counts the calls.
   // Reading the clock costs as much as looking at the messages, so only one call in 64 reads it.
   bool IsLaunchedOrPast(absl::Duration deadline, int* looks) const {
     return launched() || (++*looks % 64 == 0 && MonotonicTime() >= deadline);
@@ -126,32 +126,34 @@ class Handle {
 
   // Makes the work that is put on `stream` (a cudaStream_t) from now on wait for the operation. Blocks like Wait until
   // the operation has been given to the device, but does not wait for the device. For a tensor in the host's memory
-  // this is Wait. The stream must live as long as the handle, because the result's memory waits for it.
-  // Errors: the operation's, as far as they are known by then.
+  // this is the same as Wait. The stream must live as long as the handle, because the result's memory is used again
+  // only after the stream's work.
+  // Errors: the operation's errors, as far as they are known by then.
   absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;
 
-  // REQUIRES: Wait() has returned OK; or OrderBefore() has, but then `overflow` is not known yet.
+  // REQUIRES: Wait() or OrderBefore() has returned OK. After OrderBefore(), `overflow` is not known yet.
   const OperationResult& result() const;
 
   // After the last reference to this handle is gone, keeps the memory of the result until the device has done the work
-  // that `stream` (a cudaStream_t) has so far. Does nothing if the result is not in such memory of Ronda.
+  // that `stream` (a cudaStream_t) has so far. Does nothing if the result is not in device memory of Ronda.
   // REQUIRES: launched(); called once.
-  // Errors: INVALID_ARGUMENT if the stream is being captured; the device's. After an error nothing has changed.
+  // Errors: INVALID_ARGUMENT if the stream is being captured; the device's errors. After an error nothing has changed.
   absl::Status FreeAfter(void* stream);
 
-  // As OnCompletion, but called at launched(). If the operation is then under way on a device, the status is OK.
+  // As OnCompletion, but `callback` is called once launched() is true. If the operation is then under way on a device,
+  // the status is OK.
   absl::Status OnLaunch(std::function<void(const absl::Status&)> callback);
 
-  // Calls `callback` once, with the operation's status, after the operation has completed; if it has completed already,
-  // soon. The callback runs on the runtime's callback thread, after the callbacks of operations that completed earlier.
-  // It may submit tensors and wait for other handles. If it throws, the job fails: "callback of tensor 'x' threw: ...".
-  // After the runtime is gone it is called in the calling thread.
+  // Calls `callback` once, with the operation's status, after the operation has completed, or soon if it has completed
+  // already. The callback runs on the runtime's callback thread, after the callbacks of operations that completed
+  // earlier. It may submit tensors and wait for other handles. If it throws, the job fails: "callback of tensor 'x'
+  // threw: ...". After the runtime is gone, the callback is called in the calling thread.
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; then `callback` is not called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // For a receive in order of arrival (IsOrderedReceive): the rank whose message it has got, even if the receive has
-  // failed since; nullopt if it has got none. REQUIRES: launched().
+  // Returns the rank whose message a receive in order of arrival (IsOrderedReceive) has got, even if the receive has
+  // failed since; nullopt if it has got no message. REQUIRES: launched().
   std::optional<int> sender() const { return sender_; }
 
   // For the progress thread, before Complete: the message comes from this rank.
@@ -164,8 +166,8 @@ class Handle {
  private:
   enum class State : uint8_t { kPending, kAwaited, kDone };
 
-  // The program knows now that this operation is complete. It learns this only once, so the operation is counted once,
-  // or a few times if several threads learn of it at the same time.
+  // Records that the program knows that this operation is complete. The operation is counted once, or a few times if
+  // several threads learn of its completion at the same time.
   void RecordLearned() const {
     if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
     progress_->RecordLearned();

@@ -55,9 +55,9 @@ class ListRunner {
     std::optional<ResolvedSchedule> schedule;  // begins now
   };
 
-  // Begins the next list, or carries out the next bucket of the list that has begun. Returns the list's end, if that
-  // was its last bucket. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT (a damaged list); INTERNAL
-  // (the list answers a tensor that this rank has not submitted); the executor's.
+  // Begins the next list, or carries out the next bucket of the list that has begun. Returns the end of the list if
+  // this was the list's last bucket. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT (a damaged list);
+  // INTERNAL (the list answers a tensor that this rank has not submitted); the executor's errors.
   absl::StatusOr<std::optional<End>> RunNext();
 
  private:

@@ -48,7 +48,7 @@ absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const in
   return total;
 }
 
-// Sets `splits` to how the rows of `submission` are split among `members`.
+// Sets `splits` to the number of rows of `submission` that each of `members` gets.
 void SplitRows(const Submission& submission, int members, std::vector<int64_t>* splits) {
   *splits = submission.splits;
   if (!splits->empty()) return;
@@ -57,7 +57,8 @@ void SplitRows(const Submission& submission, int members, std::vector<int64_t>* 
   }
 }
 
-// For a reduce or a reducescatter: the elements of tensor `i`'s result that the participant at `position` receives.
+// For a reduce or a reducescatter, returns the elements of tensor `i`'s result that the participant at `position`
+// receives.
 PartRange PartOf(const BucketRun& run, size_t i, int position) {
   const TensorRequest& request = run.request(i);
   if (request.op == OpType::kReduce) {
@@ -80,10 +81,10 @@ std::string DescribeParts(absl::Span<const size_t> parts, const Group& participa
   return absl::StrCat(text, parts.size() > kNamed ? ", ...)" : ")");
 }
 
-// Where the `bytes` of a result by rows go: to the caller's memory, or to memory of the result. If the caller's memory
-// is too small, the result's memory is used as well, because the other ranks rely on this one to take part; the
-// operation then ends with an error on this rank only. `parts`: what each participant sends, if the result consists of
-// that.
+// Returns where the `bytes` of a result by rows go: the caller's memory, or memory that belongs to the result. If the
+// caller's memory is too small, memory of the result is used, because the other ranks rely on this rank to take part.
+// The operation then ends with an error on this rank only. `parts`: the bytes that each participant sends, if the
+// result consists of these parts.
 absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
                                   absl::Span<const size_t> parts = {}) {
   const Submission& submission = run.submission(i);
@@ -125,7 +126,7 @@ absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) 
   if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
   Entry& entry = it->second;
   if (entry.values == nullptr || entry.count != count) {
-    // First, because the freed memory may be the room that is needed.
+    // The old memory is freed first, because the new memory may need its room.
     entry.values = ResultData();
     RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
     entry.count = count;
@@ -138,7 +139,7 @@ void ErrorFeedback::Drop(ProcessSetId process_set) {
 }
 
 absl::Status Reductions::Run(const BucketRun& run) {
-  // Either all tensors of a bucket request it, or none.
+  // Either all tensors of a bucket request overflow detection, or none does.
   const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
   RONDA_RETURN_IF_ERROR(PrepareSegments(run));
   if (detects_overflow) RONDA_RETURN_IF_ERROR(plane_->PrepareOverflow(run.size()));

@@ -57,7 +57,7 @@ struct BucketRun {
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
 };
 
-// The elements per unit of the first dimension, and their bytes.
+// The number of elements of a row (one unit of the first dimension), and the number of their bytes.
 // REQUIRES: the shape has a first dimension.
 size_t RowElements(const TensorRequest& request);
 size_t RowBytes(const TensorRequest& request);
@@ -84,7 +84,7 @@ class ErrorFeedback {
 
   // The residual of a tensor of `count` elements. It is zero at first, and after each change of the count. Valid until
   // the next call for this tensor, or Drop.
-  // Errors: those of Allocate.
+  // Errors: the errors of Allocate.
   absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
 
   // Forgets all tensors of a process set.
@@ -103,8 +103,8 @@ class ErrorFeedback {
 // Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or one Adasum, for any number of tensors.
 //
 // If overflow is to be detected, all participants learn of a non-finite element in any rank's part of the result. An
-// allreduce leaves the same bits on all ranks, so each rank examines its own result. For the other operations a second,
-// tiny reduction tells them.
+// allreduce leaves the same bits on all ranks, so each rank examines its own result. For the other operations, the
+// participants learn it from a second, tiny reduction.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h). The plane is not owned.
 class Reductions {
@@ -113,15 +113,15 @@ class Reductions {
       : plane_(plane),
         feedback_([plane](absl::string_view tensor, size_t bytes) { return plane->AllocateZeros(tensor, bytes); }) {}
 
-  // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
+  // Errors: the communicator's errors; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
 
   // The process set was removed: forgets the residuals of its tensors.
   void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
 
  private:
-  // A root's result that must not be written yet: its output is where the input is, and not all of the input has been
-  // read.
+  // A root's result that must not be written to the output yet, because the output is where the input is, and not all
+  // of the input has been read.
   struct Staged {
     ResultData data;
     void* output;
@@ -162,7 +162,7 @@ class Exchanges {
 
   Exchanges(DataPlane* plane, Communicator* host) : plane_(plane), host_(host) {}
 
-  // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
+  // Errors: the communicator's errors; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
 
  private:

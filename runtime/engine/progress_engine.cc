@@ -11,11 +11,11 @@
 namespace ronda {
 namespace {
 
-// How long the background thread's short sleep is. It is the delay of a tensor for which the program, against
-// expectation, does not wait at once.
+// How long the background thread's short sleep is. A tensor is delayed by this time if the program, against
+// expectation, does not wait for it at once.
 constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
-// A wait is "at once" if it begins at most this long after the submission: a few times as long as it takes if the
-// thread loses its core to another thread meanwhile.
+// A wait is "at once" if it begins at most this long after the submission. This limit is a few times the delay of a
+// thread that loses its core to another thread meanwhile.
 constexpr int64_t kAtOnceNs = 200'000;
 // How often a waiting thread yields to the thread that drives, before it sleeps.
 constexpr int kYields = 64;
@@ -32,7 +32,7 @@ bool ProgressEngine::DriverMutex::TryLockOrLeaveNote(Note* note) {
   int found = kFree;
   int next;
   do {
-    // From free to kNone, and then from one note to the next.
+    // The state goes from kFree to kNone, and then from one note to the next.
     next = std::min(found + 1, static_cast<int>(Note::kSleeps));
   } while (!state_.compare_exchange_weak(found, next, std::memory_order_acq_rel, std::memory_order_relaxed));
   *note = static_cast<Note>(next);
@@ -98,15 +98,16 @@ void ProgressEngine::Disconnect() {
   for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
 }
 
-// Rings only after it has given up the right to drive: the background thread may start on this core at once.
+// Rings only after the right to drive has been given up, because the background thread may start on this core at once.
 void ProgressEngine::StopAndRing() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);
   const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
   const DriverMutex::Note note = driver_mutex_.Unlock();
-  // A thread that returns at once would be found driving again, and would ring again when it leaves, and so on. Its
-  // next step finds what the background thread came for, or that thread does after its short sleep.
+  // A thread that will drive again at once does not ring. The background thread would find it driving again, so it
+  // would ring again when it leaves, and so on. Its next step finds the background thread's work, or the background
+  // thread finds it after its short sleep.
   const bool is_called =
       note == DriverMutex::Note::kSleeps || (note == DriverMutex::Note::kSleepsBriefly && !returns_at_once);
   if (steps != nullptr && (must_ring || is_called)) steps->Wake();

@@ -19,22 +19,22 @@ namespace ronda {
 //
 // The background thread drives when the rank's doorbell has rung or a deadline has passed. It does everything that can
 // be done and sleeps again. If no other thread drives, a thread that waits for a handle drives, until its handle
-// is complete or nothing is left to do. It then polls for messages for a while. A wake-up usually takes longer than the
-// messages do, and a woken background thread would compete with the waiting thread for its core.
+// is complete or nothing is left to do. The thread then polls for messages for a while. A wake-up usually takes longer
+// than the messages do, and a woken background thread would compete with the waiting thread for its core.
 //
-// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the doorbell,
-// and only the background thread reacts to it. If another thread drives at that time, the background thread leaves a
-// note (Note) and sleeps again. The other thread then either makes a whole step, which finds the reason for the ring,
-// or rings again when it stops. Work inside the engine (a bucket that may begin, a deadline before the end of the
-// background thread's sleep) is found by every thread that stops driving; that thread then rings the doorbell. A thread
-// that submits tries to drive right afterwards, to do the work (Drive) or only to see whether there is any
-// (OnSubmission). If another thread drives, the submitting thread rings.
+// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. All of these ring the
+// doorbell, and only the background thread reacts to the doorbell. If another thread drives at that time, the
+// background thread leaves a note (Note) and sleeps again. The other thread then either makes a whole step, which finds
+// the reason for the ring, or rings again when it stops. Work inside the engine (a bucket that may begin, a deadline
+// before the end of the background thread's sleep) is found by every thread that stops driving; that thread then rings
+// the doorbell. After a submission, the submitting thread tries to drive, either to do the work (Drive) or only to see
+// whether there is any work (OnSubmission). If another thread drives, the submitting thread rings.
 //
 // Why the background thread stays away. Some programs wait for each tensor as soon as they have submitted it, and drive
 // by themselves. If each submission woke the background thread, or if that thread queued for the right to drive, it
 // would only compete with the waiting thread for its core. So after a program has waited at once a few times, its
-// submissions no longer ring. Instead the background thread takes short sleeps: it looks a moment later, in case the
-// program does not wait this time. It stops doing so when nothing has been done between two looks.
+// submissions no longer ring. Instead the background thread takes short sleeps. After each of them it looks for work,
+// in case the program does not wait this time. The short sleeps end when nothing has been done between two looks.
 //
 // Thread-safe. An engine and its handles share this object. The engine disconnects it; the handles may outlive the
 // engine.
@@ -50,19 +50,21 @@ class ProgressEngine {
     virtual Progress Advance() = 0;
 
     // Looks at new submissions, the last of which was made at `now`, and processes them if they need nothing else.
-    // Returns kNone or kOver; kSome if the program will not wait for them, because they travel with what it submits
-    // next.
+    // Returns kSome if the program will not wait for these submissions, because they travel with the next ones.
+    // Otherwise returns kNone or kOver.
     virtual Progress OnSubmission(absl::Time now) = 0;
 
-    // When Advance is to be called again even if the doorbell does not ring; the infinite past if something is ready.
+    // Returns when Advance must be called again even if the doorbell does not ring; the infinite past if something is
+    // ready.
     virtual absl::Time NextDeadline() = 0;
 
     // Rings the doorbell.
     virtual void Wake() = 0;
 
-    // A waiting thread is about to make steps. If StartPolling returns true, the thread may continue while nothing is
-    // ready, and the doorbell belongs to it alone. It calls KeepPolling before each further step, until that returns
-    // false, then StopPolling. After that the background thread reacts to all rings since the last step began.
+    // Called when a waiting thread is about to make steps. If StartPolling returns true, the thread may continue while
+    // nothing is ready, and only this thread reacts to the doorbell. The thread calls KeepPolling before each further
+    // step, until KeepPolling returns false, and then StopPolling. After that the background thread reacts to all rings
+    // since the last step began.
     virtual bool StartPolling() = 0;
     virtual bool KeepPolling() = 0;
     virtual void StopPolling() = 0;
@@ -113,7 +115,8 @@ class ProgressEngine {
   uint64_t learned_of() const { return learned_of_.load(std::memory_order_relaxed); }
 
  private:
-  // The right to drive, which one thread has at a time. The background thread does not queue for it: it leaves a note.
+  // The right to drive, which one thread has at a time. The background thread does not queue for this right, but leaves
+  // a note.
   class ABSL_LOCKABLE DriverMutex {
    public:
     // The note: what the background thread does while another thread drives. It sleeps briefly; or, if it has found the
@@ -148,7 +151,8 @@ class ProgressEngine {
     bool waits_at_once() const { return evidence_.load(std::memory_order_relaxed) >= kEnoughEvidence; }
 
    private:
-    // How many waits at once are enough, how many are remembered, and how many of them one other wait cancels.
+    // How many immediate waits are enough, how many are remembered, and how many of them one wait that is not immediate
+    // cancels.
     static constexpr int kEnoughEvidence = 8;
     static constexpr int kMostEvidence = 12;
     static constexpr int kCounterEvidence = 3;
@@ -162,7 +166,7 @@ class ProgressEngine {
     std::atomic<int64_t> since_ns_{0};  // when the last of these was submitted
   };
 
-  // Gives back the right to drive, and rings for the background thread if that has left a note.
+  // Gives back the right to drive, and rings for the background thread if it has left a note.
   void StopAndRing() ABSL_UNLOCK_FUNCTION(driver_mutex_);
   // Until when the background thread sleeps after it has left this note.
   absl::Time EndOfSleep(DriverMutex::Note note) const;
@@ -170,8 +174,8 @@ class ProgressEngine {
   // Drives as soon as no other thread does, if that happens soon.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
-  // A blocking call drove from `began` to `ended`, in CheapTicks(). Guesses whether the program makes the next one at
-  // once: it does if it spent less time outside the last two calls than in the first of them.
+  // A blocking call drove from `began` to `ended`, in CheapTicks(). Guesses whether the program makes the next call at
+  // once. The guess is yes if the program spent less time between the last two calls than in the first of them.
   void RecordCallLocked(uint64_t began, uint64_t ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   void OnSubmissionLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // The thread stops driving; its last step returned `progress`.

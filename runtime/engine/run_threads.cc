@@ -17,7 +17,7 @@ namespace {
 
 using Body = std::function<absl::Status(Runtime&)>;
 
-// Thread-safe. Keeps the first of each kind.
+// Keeps the first failure and the first exception. Thread-safe.
 class FirstFailure {
  public:
   void Add(const absl::Status& status, std::exception_ptr exception = nullptr) {

@@ -247,8 +247,8 @@ void Runtime::WakeForShutdown() {
 }
 
 void Runtime::Abandon(const absl::Status& cause) {
-  // After this rank's job has ended, other ranks may still be reading that theirs has ended: nothing may be recorded
-  // any more.
+  // After the job has ended on this rank, other ranks may still be reading that it has ended. So no failure may be
+  // recorded any more.
   if (!steps_.has_ended()) transport_.control->Fail(cause);
 }
 
@@ -256,7 +256,7 @@ void Runtime::AnnounceExit() {
   if (!steps_.has_ended()) transport_.control->AnnounceExit();
 }
 
-// The time is converted at each look, and may come out slightly lower than before.
+// The exposed time is converted from ticks in each call, and may come out slightly lower than before.
 Statistics Runtime::statistics() const {
   Statistics counts = Read(meter_->words());
   uint64_t told = exposed_told_.load(std::memory_order_relaxed);

@@ -62,13 +62,13 @@ class Runtime {
     Clock* clock = Clock::Real();               // not owned
     size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
     absl::Duration device_timeout = Device::kTimeout;
-    // What happens when the job fails while streams of the trainer wait for its operations on a device. nullptr: the
-    // streams go on, with undefined data. Else they never go on, and this is called, once, by a thread that must not be
-    // kept, with the reason: the process should end, because the device is lost to it.
+    // Called once, with the reason, if the job fails while streams of the trainer wait for its operations on a device.
+    // These streams never go on. So the process should end, because it can no longer use the device. The function must
+    // not block its thread. nullptr: the streams go on, with undefined data.
     std::function<void(const std::string& why)> stream_is_held = nullptr;
     // For a rank that has no tensor on a device when other ranks have: the number of the device that it takes, modulo
-    // the number of devices. If unset, its local rank. An elastic job sets it, because there the local rank changes but
-    // the device of the process must not.
+    // the number of devices. If it is unset, the local rank is used. An elastic job sets it, because there the local
+    // rank changes but the device of the process must not.
     std::optional<int> device_hint;
   };
 
@@ -79,26 +79,28 @@ class Runtime {
 
   const Topology& topology() const { return topology_; }
 
-  // The ranks of a process set, ascending, as ranks of the job; for set 0, all ranks.
+  // Returns the ranks of a process set, ascending, with their numbers in the job; for set 0, all ranks.
   // Errors: INVALID_ARGUMENT if the set does not exist, or no longer exists.
   absl::StatusOr<std::shared_ptr<const Group>> ProcessSet(ProcessSetId id) const { return process_sets_.Find(id); }
 
   // The existing process sets, ascending.
   std::vector<ProcessSetId> ProcessSetIds() const { return process_sets_.Ids(); }
 
-  // The set whose ranks remove set `id` together: set 0; or the set itself, if its members created it.
+  // Returns the set whose ranks remove set `id` together. This is set `id` itself if its members created it, else set
+  // 0.
   ProcessSetId RemoversOf(ProcessSetId id) const { return process_sets_.RemoversOf(id); }
 
   // Submits a tensor; never waits for other ranks. The buffers stay the caller's and must remain valid until the handle
   // is complete.
   //
-  // Process sets are also added and removed by submissions: of every rank of the job, or of the set's members alone.
+  // Process sets are also added and removed by submissions, either of every rank of the job or of the set's members
+  // alone.
   //
   // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight in the process set), CANCELLED (after Shutdown),
   // RESOURCE_EXHAUSTED (no memory to submit it), or the job's failure.
   // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor, or it needs a rank that has joined, or
   // its process set was removed), DEADLINE_EXCEEDED (some rank did not submit it), UNAVAILABLE (a rank has shut down).
-  // After these the job goes on. Or the job's failure.
+  // After these errors the job goes on. The handle may also have the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
   // Submits all of `submissions`, or none if there is an error. Sets `*handles`, whose memory is used again, to their
@@ -108,7 +110,7 @@ class Runtime {
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Whether Submit would accept these.
-  // Errors: as Submit's INVALID_ARGUMENT.
+  // Errors: INVALID_ARGUMENT, as Submit.
   absl::Status Check(absl::Span<const Submission> submissions) const {
     return CheckSubmissions(submissions, submitter());
   }
@@ -120,7 +122,7 @@ class Runtime {
   // Submits, and waits until the operation is complete, or until MonotonicTime() reaches `deadline`; then the operation
   // is still in flight. If no other thread drives, the calling thread carries out the operation itself. This saves two
   // wake-ups: of the background thread and back.
-  // Errors: as Submit. The operation's own errors are the handle's. The runtime must outlive the call.
+  // Errors: as Submit. The handle has the operation's own errors. The runtime must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
                                               absl::Duration deadline = absl::InfiniteDuration());
 
@@ -137,8 +139,8 @@ class Runtime {
 
   // Opens the lane of a process set, unless it is open: from then on the set's operations on GPU memory can go over
   // `lanes()`, in the order of the calls. All members of the set call it at the same point of their operations in the
-  // set, and get the same answer: whether the lane is open now. If not, their backend has none. Waits for the members.
-  // `buffer`, which may be nullptr, is in the memory of this rank's GPU. `limits` are those of the lane's calls.
+  // set. Returns, on all of them, whether the lane is open now (see OpenCallerLane). Waits for the members. `buffer`,
+  // which may be nullptr, is in the memory of this rank's GPU. `limits` apply to the lane's calls.
   // Errors: as OpenCallerLane; INVALID_ARGUMENT if the rank is not in the set.
   absl::StatusOr<bool> OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits);
 
@@ -164,15 +166,15 @@ class Runtime {
   // FAILED_PRECONDITION if called from a callback, for which it would have to wait.
   absl::Status Shutdown();
 
-  // Whether the calling thread runs a callback. There Shutdown returns an error.
+  // Whether the calling thread runs a callback. In a callback, Shutdown returns an error.
   bool InCallback() const { return callbacks_->IsThisThread(); }
 
-  // This rank gives up: unless the job has ended, it fails with `cause` for all ranks.
+  // Called if this rank gives up. Unless the job has ended, the job fails with `cause` for all ranks.
   void Abandon(const absl::Status& cause);
 
-  // The program of this rank ends without Shutdown(). The job goes on here until the process is gone; then the failure
-  // on the other ranks says how the process ended. Returns when the other ranks can know it, or after a few seconds.
-  // Any thread may call this.
+  // Called if the program of this rank ends without Shutdown(). The job goes on here until the process is gone; then
+  // the failure on the other ranks says how the process ended. Returns when the other ranks can know this, or after a
+  // few seconds. Any thread may call this.
   void AnnounceExit();
 
   // The job's failure, as far as this rank knows; OK if it has not failed.

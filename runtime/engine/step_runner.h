@@ -83,7 +83,7 @@ class StepRunner {
 
   // Carries out, or votes on, the next bucket. Returns the result of the vote; nullopt if this rank lacks tensors of
   // the bucket. After a veto the schedule is unlocked: the caller submits everything in flight to the negotiation
-  // again. REQUIRES: locked(). Errors: the executor's.
+  // again. REQUIRES: locked(). Errors: the executor's errors.
   absl::StatusOr<std::optional<Ballot::Result>> RunNext(absl::Time now);
 
   // When to call RunNext again even if nothing has been submitted.
@@ -103,8 +103,8 @@ class StepRunner {
   const Parts parts_;
   LockedSchedule schedule_;
   std::vector<AgreedBucket> buckets_;  // of that schedule
-  // By place: the tensor that was last submitted for it, in this schedule or an earlier one. The tensors of a bucket
-  // that may be entered are in flight.
+  // By bucket and index in the bucket: the tensor that was last submitted there, in this schedule or an earlier one.
+  // The tensors of a bucket that may be entered are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
   std::array<const TensorEntry*, kFlagCount> flags_ = {};  // nullptr: not in flight
 };

@@ -148,7 +148,7 @@ class Check {
                    " bytes: pass the same pointer or disjoint buffers");
   }
 
-  // Such a result cannot be in place, because its size differs.
+  // A result by rows cannot be in place, because its size differs from the size of the input.
   absl::Status OverlapOfRows() const {
     if (!IsOne(traits_.input) || bytes_ == 0 || submission_.output_bytes == 0) return absl::OkStatus();
     const auto input = reinterpret_cast<uintptr_t>(submission_.input);

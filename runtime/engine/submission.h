@@ -58,7 +58,8 @@ class ProcessSets {
   // All ranks: set 0, which always exists.
   const Group& global() const { return *global_; }
 
-  // The set whose ranks remove set `id` together: set 0; or the set itself, if its members created it.
+  // Returns the set whose ranks remove set `id` together. This is set `id` itself if its members created it, else set
+  // 0.
   ProcessSetId RemoversOf(ProcessSetId id) const;
 
   // The ids of the existing sets, ascending.
@@ -86,12 +87,12 @@ struct Submitter {
   const ProcessSets* process_sets = nullptr;  // not owned
 };
 
-// Checks whether `submission` makes sense by itself. Whether it agrees with the other ranks' is checked by the
-// negotiation.
+// Checks whether `submission` makes sense by itself. The negotiation checks whether it agrees with the submissions of
+// the other ranks.
 // Errors: INVALID_ARGUMENT that names the tensor, the mistake and the remedy.
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter);
 
-// CheckSubmission for each. Also, groups of tensors must be complete, because they run as a whole.
+// Calls CheckSubmission for each. Also checks that groups of tensors are complete, because they run as a whole.
 absl::Status CheckSubmissions(absl::Span<const Submission> submissions, const Submitter& submitter);
 
 }  // namespace ronda

@@ -175,7 +175,7 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
 }
 
 void TensorQueue::Assign(const Submission& submission, Slot& slot) {
-  // First, so that after an exception the old number does not belong to a changed request.
+  // The version changes first, so that after an exception the old version does not belong to a changed request.
   if (slot.submission.request != submission.request) ++slot.version;
   Copy(submission, &slot.submission);
 }
@@ -382,7 +382,8 @@ void TensorQueue::Close(const absl::Status& status) {
     {
       MutexLock lock(&mu_);
       if (in_flight_.empty()) return;
-      // Before the entry is removed: if there is no memory for the text, the entry stays for the next attempt.
+      // The text is made before the entry is removed. If there is no memory for the text, the entry stays for the next
+      // attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
       // A follower may be in flight now. The engine must not get it.

@@ -50,7 +50,7 @@ struct TensorEntry {
 //
 // The queue keeps the memory of a tensor, idle, for the next submission with the same name, so a training step that is
 // like earlier ones allocates nothing. If there are too many idle names (kMaxIdle, or as many as have been in flight at
-// once), it forgets those that have been idle for the longest time. It forgets at once the names of joins and of
+// once), it forgets the names that have been idle for the longest time. It forgets at once the names of joins and of
 // changes of process sets, which may never come again, and the names of a process set that is removed.
 //
 // Thread-safe. Only the engine completes entries, so the pointers that it gets stay valid until it completes them or
@@ -68,22 +68,22 @@ class TensorQueue {
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
-  // Adds a copy of `submission`; after an error or an exception (std::bad_alloc), nothing. `ready` is for tensors in
-  // the memory of a device. If the name is in flight already, an unnamed tensor follows behind. The engine gets a
-  // follower when the tensor in front of it is complete.
+  // Adds a copy of `submission`. After an error or an exception (std::bad_alloc), nothing has been added. `ready` is
+  // for tensors in the memory of a device. If the name of an unnamed tensor is in flight already, the tensor follows
+  // the one in flight. The engine gets a follower when the tensor in front of it is complete.
   // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status that the queue
   // was closed with.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
-  // Adds all of `submissions`; after an error or an exception, none. Sets `*handles` to their handles, in the same
-  // order. `ready`: one per submission, or none at all.
+  // Adds all of `submissions`. After an error or an exception, none has been added. Sets `*handles` to their handles,
+  // in the same order. `ready`: one per submission, or none at all.
   // Errors: as Add; ALREADY_EXISTS also if a name occurs twice, or if tensors of the same group are in flight.
   absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
                       std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready = {});
 
-  // The entries added since the last call, in the order in which they were added. The result is valid until the next
-  // call. One thread at a time.
+  // Returns the entries added since the last call, in the order in which they were added. The result is valid until the
+  // next call. Only one thread at a time may call this.
   const std::vector<TensorEntry*>& HandOverFresh(absl::Time now);
 
   // The entries that HandOverFresh has returned and that are still in flight, in the order in which they were added.
@@ -98,8 +98,9 @@ class TensorQueue {
   // nullptr if no tensor of this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // The receive `match.receive` gets a message, and from now on has its name. Its handle records the sender.
-  // Errors: INTERNAL if the receive is not in flight, or if a tensor with that name is.
+  // The receive `match.receive` gets a message, and from now on has the name of that message. Its handle records the
+  // sender.
+  // Errors: INTERNAL if the receive is not in flight, or if a tensor with its new name is in flight.
   absl::Status Match(const ReceiveMatch& match);
 
   // Frees the name, then completes the handle. If the status says that a rank was late, that rank may still submit this
@@ -113,7 +114,7 @@ class TensorQueue {
   // From now on Add returns `status`. Later calls have no effect.
   void Refuse(absl::Status status);
 
-  // The process set was removed: forgets its names, except those in flight.
+  // Called when the process set was removed. Forgets its names, except the names in flight.
   void Forget(ProcessSetId process_set);
 
   // Refuses new submissions, and completes every entry with `status`, prefixed by its name.
@@ -122,12 +123,12 @@ class TensorQueue {
   // Whether a submission waits for another one with the same name.
   bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
 
-  // How many tensors are in flight. A thread finds every submission that was accepted before something that the thread
-  // knows of.
+  // How many tensors are in flight. The result includes every submission that was accepted before an event that the
+  // calling thread knows of.
   size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
   bool empty() const { return size() == 0; }
 
-  // Whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for those.
+  // Whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for such removals.
   bool has_only_removals() const;
 
  private:
@@ -154,8 +155,8 @@ class TensorQueue {
   };
   using SlotList = std::list<Slot>;
 
-  // The slots own the names. Not Abseil's table: that is corrupt after it has found no memory to grow, and this table
-  // must survive that.
+  // The slots own the names. Abseil's table is not used, because it is corrupt after it has found no memory to grow.
+  // This table must survive that.
   using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
 
   // The first of `submissions` whose group has tensors in flight, or nullptr.
@@ -167,7 +168,7 @@ class TensorQueue {
   // allowed.
   absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now,
                                std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Undoes it for the submissions that have `handles`, and clears `handles`.
+  // Undoes InsertAllLocked for the submissions that have `handles`, and clears `handles`.
   void RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
                        std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An error or an exception leaves at most an idle slot behind.
@@ -177,8 +178,8 @@ class TensorQueue {
   // REQUIRES: ReserveLocked was called; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a submission may follow those in flight even though the caller gave it a name. It may follow a refusal,
-  // because a refusal has no handle that its caller could wait for.
+  // Whether a submission may follow the last tensor in flight even though the caller gave it a name. A submission may
+  // follow a refusal, because a refusal has no handle that its caller could wait for.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     return !last.request.refusal.empty();

@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// The beginning of `name` that fits into `bytes`, without half a UTF-8 character at its end.
+// Returns the longest beginning of `name` that fits into `bytes` and does not end in the middle of a UTF-8 character.
 inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
   if (name.size() <= bytes) return name;
   size_t end = bytes;
@@ -27,7 +27,7 @@ inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
   return name.substr(0, end);
 }
 
-// An event in the life of a tensor on a rank. Numeric values lie in shared memory.
+// An event in the life of a tensor on a rank. The numbers are stored in shared memory.
 enum class FlightKind : uint8_t {
   kSubmitted = 1,  // the trainer handed it over
   kReported = 2,   // the rank reported it to the coordinator
@@ -40,10 +40,12 @@ enum class FlightKind : uint8_t {
 };
 inline constexpr int kLastFlightKind = 8;
 
-// Time on the clock of flight recorders: since the host was started. All processes of a host have the same clock.
+// Time on the clock of flight recorders, which is the time since the host was started. All processes of a host have the
+// same clock.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
-// FlightNow() in nanoseconds, the unit of recorders and counters. A conversion is a large part of an event's cost.
+// FlightNow() in nanoseconds, the unit of recorders and counters. It exists because a conversion is a large part of an
+// event's cost.
 uint64_t FlightNanoseconds();
 // FlightNow(), but up to a few milliseconds old. It is cheap enough for frequent events.
 FlightTime CoarseFlightNow();
@@ -56,19 +58,20 @@ struct FlightEvent {
   FlightTime time;
 };
 
-// The last events on one rank, in memory that its peers can read. They can also read it while the rank is stopped, and
-// after its death. Zero bytes are an empty recorder.
+// The last events on one rank, in memory that its peers can read. The peers can also read it while the rank is stopped,
+// and after its death. A recorder of zero bytes is empty.
 //
-// Thread-safe, and safe between processes; no call ever waits. If a slot is still being written kEvents events later,
-// the later event is lost. A reader leaves out events that are being written.
+// Thread-safe, and safe between processes; no call ever waits. A slot is used again after kEvents events. If a thread
+// still writes the slot then, the new event is lost. A reader leaves out events that are being written.
 //
 // Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines its slot. By
-// compare-and-swap it replaces the slot's sequence, which is that of an earlier ticket, by its own odd one; so only one
-// writer gets in. It stores the words, each with release, and then the even sequence, with release. A reader loads the
-// sequence (acquire), then the words, each with acquire, then the sequence again. If both sequences are the ticket's
-// even one, the words are that ticket's. The first load makes all of its words visible. If a word came from a later
-// writer, its load would also make that writer's odd sequence visible, and the second load of the sequence would return
-// it. (Fences would allow relaxed words, but ThreadSanitizer does not know them; on x86 there is no difference.)
+// compare-and-swap it replaces the slot's sequence, which belongs to an earlier ticket, by the odd sequence of its own
+// ticket. So only one writer gets in. It stores the words of the event, each with release, and then the ticket's even
+// sequence, with release. A reader loads the sequence (acquire), then the words, each with acquire, then the sequence
+// again. If both loads return the ticket's even sequence, the words belong to that ticket. The first load makes all
+// words of the ticket visible. If a word came from a later writer, the load of the word would also make that writer's
+// odd sequence visible, and the second load of the sequence would return the odd sequence. (Fences would allow relaxed
+// words, but ThreadSanitizer does not know them; on x86 there is no difference.)
 class FlightRecorder {
  public:
   static constexpr int kEvents = 512;
@@ -109,14 +112,14 @@ std::string DescribeEvent(const FlightEvent& last, FlightTime now);
 // DescribeEvent() of the recorder's last event; "has done nothing yet" if it has none.
 std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now = FlightNow());
 
-// A place in a file that this process has open.
+// An offset in a file that this process has open.
 struct FileRange {
   int descriptor = -1;  // -1: in no file
   uint64_t offset = 0;
 };
 
 // The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own recorder. This
-// host enters the events of ranks on other hosts as far as it receives them.
+// process enters the events of ranks on other hosts as far as it receives them.
 //
 // Thread-safe. Shares ownership of the recorders' memory.
 class FlightBoard {

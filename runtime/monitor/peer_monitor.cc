@@ -71,8 +71,8 @@ bool IsAlive(const ProcessId& process) {
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
-// The longest sleeps of the thread: while it relies on descriptors, which the program may have closed, and without
-// them.
+// The longest sleep of the thread while it relies on descriptors, which the program may have closed, and the longest
+// sleep without them.
 constexpr int kDescriptorIntervalMs = 1000;
 constexpr absl::Duration kStopInterval = absl::Milliseconds(20);
 
@@ -158,7 +158,8 @@ bool PeerMonitor::Sleep() {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
-  // If the system refuses the call, the thread goes on without it: otherwise the end of a rank would not be noticed.
+  // If the system refuses the call, the thread goes on without it, because otherwise the end of a rank would not be
+  // noticed.
   if (poll(fds_.data(), fds_.size(), timeout_ms) < 0) absl::SleepFor(kStopInterval);
   return !is_stopping_;
 }

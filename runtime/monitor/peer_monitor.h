@@ -63,7 +63,8 @@ class PeerMonitor {
     RankId rank;
     ProcessId process;
   };
-  // The monitor's thread calls it once for each process that has ended, including those that had ended before Start.
+  // The monitor's thread calls this once for each process that has ended, including processes that had ended before
+  // Start.
   using OnEnd = std::function<void(RankId rank)>;
 
   enum class Method { kPidFd, kPolling };

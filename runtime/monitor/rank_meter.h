@@ -43,11 +43,11 @@ class RankMeter {
 
   // Times are FlightTimes, or nanoseconds where a conversion would cost too much.
 
-  // A tensor is submitted that the current step already has. So a new step begins.
+  // Called if a tensor is submitted that the current step already has. So a new step begins.
   void BeginStep(uint64_t now);
   void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 
-  // All ranks make their next call, and this rank has no part in it.
+  // Called if all ranks make their next call and this rank has no part in it.
   void PassBucket() { NextBucket(); }
 
   // This rank enters the next call. `ready` is the time at which all of its tensors were ready; it is not later than
@@ -62,7 +62,8 @@ class RankMeter {
   void EnterBucket(uint64_t ready, uint64_t now);
   void EnterBucket(FlightTime ready, FlightTime now) { EnterBucket(Nanoseconds(ready), Nanoseconds(now)); }
 
-  // This rank's current call has ended: as `bucket`, or, after a veto or a failure, without effect.
+  // This rank's current call has ended. LeaveBucket: `bucket` was carried out. LeaveWithoutEffect: there was a veto or
+  // a failure.
   void LeaveBucket(const Bucket& bucket, uint64_t now);
   void LeaveBucket(const Bucket& bucket, FlightTime now) { LeaveBucket(bucket, Nanoseconds(now)); }
   void LeaveWithoutEffect(uint64_t now);
@@ -75,7 +76,7 @@ class RankMeter {
 
   uint64_t NextBucket();
 
-  const UniqueFd file_;  // kept open for processes that read it; none: only this process has the words
+  const UniqueFd file_;  // kept open for processes that read it; no file: only this process has the words
   RankWords* const words_;
   uint64_t entered_ = 0;  // nanoseconds: when this rank entered its current call
   uint64_t left_ = 0;     // when its previous call ended

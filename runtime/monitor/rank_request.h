@@ -16,18 +16,18 @@
 
 namespace ronda {
 
-// A timeline is to begin or to end.
+// A request to begin or to end a timeline.
 struct TimelineRequest {
   enum class Kind : uint8_t { kStop, kStart } kind = Kind::kStop;
   std::string path;  // of kStart: absolute; each rank inserts its number (PathOfRank)
 };
 
 // A part of a rank's words (RankWords), and the only part that another process writes: rondactl, which locks the file
-// (RankControl). In each step of its progress engine the rank compares two of these words.
+// (RankControl). In each step of its progress engine, the rank compares `number` with `answered` (HasRequest).
 //
-// Memory ordering: `number` and `answered` are words around which the rest is stored, as in RankWords. The writing side
-// stores 0, then the rest, then the number, all with release. The other side loads the number, then the rest, then the
-// number, all with acquire. An answer has the number of its request.
+// Memory ordering: `number` protects the request, and `answered` protects the answer, as in RankWords. The writing side
+// stores 0 to the protecting word, then the other words, then the number, all with release. The reading side loads the
+// number, then the other words, then the number again, all with acquire. An answer has the number of its request.
 struct RankRequestWords {
   static constexpr size_t kPathBytes = 1024;
   static constexpr size_t kTextBytes = 1088;  // a path with a rank in it
@@ -49,7 +49,8 @@ struct RankRequestWords {
 // Errors: INVALID_ARGUMENT that names the path.
 absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* words);
 
-// The rank's answer: the file that it writes now, if it writes one. nullopt: no answer yet.
+// Returns the rank's answer, which is the path of the file that the rank writes now, if it writes one. nullopt: no
+// answer yet.
 std::optional<absl::StatusOr<std::string>> AnswerTo(uint64_t number, const RankRequestWords& words);
 
 // --- The rank's side ---

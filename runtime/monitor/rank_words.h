@@ -31,7 +31,7 @@ struct BucketEntry {
 };
 
 // The time of a rank's device for the buckets that were timed. One bucket in kPeriod is timed, so all buckets took
-// about kPeriod times as long. The thread that receives the ends of buckets writes them.
+// about kPeriod times as long. The thread that receives the ends of buckets writes these counters.
 struct DeviceTimes {
   static constexpr uint64_t kPeriod = 32;
   static constexpr int kPhases = 5;
@@ -44,18 +44,20 @@ struct DeviceTimes {
 
 // The words of one rank. They lie in a memfd of the rank's process with the name kRankFileName. A process of the same
 // user opens it as /proc/PID/fd/N, and no other user can open it. So the words can be read while the rank is stopped.
-// They disappear when the rank and its readers have ended, in whatever way. The file cannot change its size. If a
+// The words disappear when the rank and its readers have ended, in whatever way. The file cannot change its size. If a
 // process becomes a rank again after shutdown(), it has new words.
 //
 // Only the rank's own threads write the words, so no two ranks write to one cache line. The only exception is the
 // request, which has its own cache lines (RankRequestWords).
 //
 // Memory ordering: `magic` is stored last, with release, and publishes the words that do not change. Counters are
-// independent of each other, and relaxed. `current` and the places of the ring are words around which the rest is
-// stored. A writer stores 0, then the rest, then the number, all with release. A reader loads the number, then the
-// rest, then the number, all with acquire. If both numbers are equal and above 0, the rest belongs to them. `buckets`
-// is stored with release, after the places of all earlier buckets and before the place of that bucket. So a reader that
-// loads n has the entries up to n - 1. A reader that has seen bucket n overwrite a place loads n or more.
+// independent of each other, and relaxed. `current` protects `current_since`, and the `bucket` of each entry protects
+// the other words of the entry. A writer stores 0 to the protecting word, then the other words, then the bucket's
+// number, all with release. A reader loads the number, then the other words, then the number again, all with acquire.
+// If both loads return the same number above 0, the other words belong to that bucket. `buckets` is stored with
+// release, after the entries of all earlier buckets and before the entry of that bucket. So a reader that loads n from
+// `buckets` can read the entries up to n - 1. A reader that has seen the number n in an entry loads n or more from
+// `buckets`.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
   static constexpr uint32_t kVersion = 5;
@@ -71,7 +73,7 @@ struct RankWords {
     std::atomic<uint64_t> left;  // stored again, with the same number, when the rank leaves the bucket
   };
 
-  // The layout. These words are at this place in every version.
+  // The layout. These words have the same offsets in every version.
   std::atomic<uint64_t> magic{0};
   uint32_t version = kVersion;
   uint32_t bytes = 0;  // sizeof(RankWords)

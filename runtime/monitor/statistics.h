@@ -10,7 +10,7 @@
 namespace ronda {
 
 // One row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at the end of
-// that struct. The counters, the readers' copy and the C ABI's struct all derive from these rows.
+// that struct. The counters, the readers' copy and the struct of the C ABI are all made from these rows.
 //
 //   reports_sent        control messages from this rank to rank 0
 //   reports_received    on rank 0: reports of all ranks, its own included

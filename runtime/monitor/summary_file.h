@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What ranks that have left a job had counted.
+// The counts of ranks that have left a job.
 #ifndef RONDA_RUNTIME_MONITOR_SUMMARY_FILE_H_
 #define RONDA_RUNTIME_MONITOR_SUMMARY_FILE_H_
 
@@ -15,7 +15,7 @@
 namespace ronda {
 
 // A file in memory for `rondarun --summary`, which all ranks inherit. A rank that leaves the job appends its words. So
-// the launcher also has the numbers of ranks that it has never looked at.
+// the launcher also has the counts of ranks that it has never looked at.
 //
 // A rank finds the file by its name among its descriptors, like the ErrorFile. Ranks whose starter closes descriptors
 // (mpirun) do not have it.
@@ -31,7 +31,8 @@ class SummaryFile {
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // The words that ranks have left, in the order in which they have left the job. Not checked: see CheckRankWords.
+  // Returns the words of the ranks that have left the job, in the order in which they left. The words are not checked;
+  // see CheckRankWords.
   std::vector<std::string> Read() const;
 
  private:
@@ -44,7 +45,7 @@ void LeaveForSummary(const RankWords& words);
 // Whether `path`, a descriptor in /proc, is a file that memfd_create() has made with this name.
 bool IsMemoryFile(const std::string& path, absl::string_view name);
 
-// The numbers among the names in a folder of /proc; none if it cannot be read.
+// Returns the numbers among the names in a folder of /proc; none if the folder cannot be read.
 std::vector<int> NumbersIn(const std::string& folder);
 
 }  // namespace ronda

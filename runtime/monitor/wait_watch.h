@@ -45,8 +45,8 @@ struct RunningCollective {
 // "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done"
 std::string DescribeWait(const Peer& late, const RunningCollective& running);
 
-// One wait for one rank in a collective. It decides when to look again, logs one warning, and makes the error of a wait
-// that is given up.
+// One wait for one rank in a collective. It decides when the waiting code should look again, logs one warning, and
+// makes the error if the wait is given up.
 //
 //   WaitWatch watch(running, flights);
 //   while (!condition) {
@@ -60,7 +60,7 @@ class WaitWatch {
   // The wait begins now. Neither the collective nor the job's flight recorders are owned.
   WaitWatch(const RunningCollective& running, const FlightBoard& flights);
 
-  // Is called repeatedly during the wait for `late`.
+  // Call this repeatedly during the wait for `late`.
   // Errors: DEADLINE_EXCEEDED that names the rank and its last event.
   absl::Status Check(const Peer& late);
 

@@ -17,8 +17,8 @@ struct ronda_mpi_communicator {
 
 namespace {
 
-// The ranks of the job, separate from the program's own communication. An MPI, and so this plugin, serves one job per
-// process.
+// A communicator of the job's ranks, separate from the program's own communication. An MPI, and so this plugin, serves
+// one job per process.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;
@@ -27,7 +27,7 @@ MPI_Comm& World() {
 // MPI counts in int. Longer messages are described as blocks of this size and a rest.
 constexpr size_t kBlockBytes = size_t{1} << 30;
 
-// Not an error code of any MPI: those are positive.
+// No MPI has this error code, because their codes are positive.
 constexpr int kEnded = -1;
 
 // The description of `bytes` bytes to MPI.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The interface of libronda_mpi*.so: MPI behind a table of C functions. Only the plugin is linked with an MPI, so one
- * build of Ronda works with any. Ranks are those of MPI_COMM_WORLD unless a function has a communicator.
+ * build of Ronda works with any MPI. Ranks are numbered as in MPI_COMM_WORLD unless a function has a communicator.
  *
  * Functions that return int return 0 or an MPI error code for error_text. A function blocks for other ranks only if
  * its comment mentions it. Calls come from one thread at a time (MPI_THREAD_SERIALIZED is enough), but not always from

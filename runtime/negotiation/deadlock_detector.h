@@ -13,12 +13,12 @@
 
 namespace ronda {
 
-// Finds ranks that wait for each other, long before a deadline does. Their programs all wait, and everything that they
-// have submitted lacks the submission of another of these ranks.
+// Finds ranks that wait for each other, long before a deadline does. The programs of these ranks all wait, and each
+// tensor that they have submitted lacks the submission of another of these ranks.
 //
 // A rank that computes is never part of a deadlock, because it may still submit what the others lack. A rank whose
-// program has several threads may also still submit it: one thread waits while another is about to submit. So a finding
-// is only a warning.
+// program has several threads may also still submit it, because one thread waits while another is about to submit. So a
+// finding is only a warning.
 //
 // A pure state machine on the coordinator. Thread-compatible.
 class DeadlockDetector {
@@ -31,8 +31,8 @@ class DeadlockDetector {
   // The coordinator has sent decisions. All ranks are treated as running until they report again that they wait.
   void RecordDecisions();
 
-  // Describes the deadlock; empty if none is found, or if the last call found the same one. `view` shows all tensors
-  // that wait.
+  // Describes the deadlock; empty if there is no deadlock, or if the last call found the same deadlock. `view` shows
+  // all tensors that wait.
   std::string Inspect(const WaitingView& view);
 
  private:

@@ -14,21 +14,21 @@ namespace ronda {
 // A tensor that every rank is ready for, and how the response list names it.
 struct Agreed {
   std::shared_ptr<const Response> response;
-  CacheId cached_as = 0;  // the list names it by this id; 0: it spells the response out
+  CacheId cached_as = 0;  // the list has only this id; 0: it has the full response
   std::vector<RankId> joined;
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
 };
 
 // Groups tensors into buckets, each carried out as one collective.
 //
-// Tensors can share a bucket if their operation fuses (OperationTraits), if they are of one kind (SameKind) and if the
-// same joined ranks lack them. Adasum tensors also share buckets, though each is weighted by itself. Tensors of
-// different groups may share a bucket.
+// Tensors can share a bucket if their operation can be fused (OperationTraits), if they are of one kind (SameKind), and
+// if the same joined ranks take no part in them. Adasum tensors also share buckets, though each is weighted by itself.
+// Tensors of different groups may share a bucket.
 //
 // A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor goes into the open bucket of its
 // kind even if tensors of other kinds come between. The buckets run in the order of their first tensors.
 //
-// A pure function of its input. Only the coordinator has one; it sends the buckets to the other ranks.
+// A pure function of its input. Only the coordinator has a planner; it sends the buckets to the other ranks.
 class FusionPlanner {
  public:
   struct Options {

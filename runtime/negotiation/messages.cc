@@ -89,7 +89,7 @@ void ToProto(const TensorRequest& request, v1::TensorRequest* proto) {
 #undef RONDA_MESSAGE
 }
 
-// Each of these reads a field of a request. They return false if the value is out of range.
+// Each of these functions reads a field of a request. They return false if the value is out of range.
 template <typename T>
 bool DecodeIf(std::optional<T> value, T* field) {
   if (value) *field = *value;

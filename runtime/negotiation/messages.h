@@ -23,7 +23,7 @@
 
 namespace ronda {
 
-// A request that a rank had reported by an id, and whose id was evicted before it was answered.
+// A request that a rank has reported by an id. The id was evicted before the request was answered.
 struct RepeatedRequest {
   CacheId id = 0;
   TensorRequest request;
@@ -41,26 +41,27 @@ struct RankReport {
   enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
   // The number of the last schedule that this rank has begun; 0: none. A report that was sent before a schedule began
-  // is ignored: its submissions are part of the schedule, or are reported again after the unlock.
+  // is ignored, because its submissions are part of the schedule or are reported again after the unlock.
   uint64_t schedule = 0;
   // Whether, after the last submission of the previous report and before the last submission of this one, the program
-  // may have learned that an operation is complete. If not, the submissions of this report do not depend on those of
-  // the previous one.
+  // may have learned that an operation is complete. If not, the submissions of this report do not depend on the
+  // submissions of the previous report.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
-  // Whether the last schedule fitted the program. kDidNotFit: tensors waited in it for others that came only later,
-  // because the program now submits them in a different way from the steps that the detector saw.
+  // Whether the last schedule fitted the program. kDidNotFit: in the schedule, tensors waited for other tensors that
+  // came only later. The program now submits tensors in a different way than in the steps that the detector saw.
   enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
   // kWaits: a thread of the program waits for an operation, and for a while the program has submitted nothing.
   enum class Program : uint8_t { kRuns, kWaits } program = Program::kRuns;
-  // How long ago the last of these submissions was made. Not zero after an unlock: they waited in the schedule.
+  // How long ago the last of these submissions was made. Not zero after an unlock, because the submissions have waited
+  // in the schedule.
   absl::Duration age;
 };
 
-// One tensor that every rank of its process set is ready to operate on, except those that have joined.
+// One tensor that every rank of its process set is ready to operate on, except the ranks that have joined.
 //
-// Every rank has submitted `request.shape`, except for the first dimension (FirstDimension). kGathered: it is 0, and
-// `first_dims` holds every member's, in the order of the process set (otherwise `first_dims` is empty). kLocal: it is
-// 0. kOfRoot: it is the root's.
+// Every rank has submitted `request.shape`, except for the first dimension (FirstDimension). kGathered: the first
+// dimension is 0 here, and `first_dims` has the first dimension of every member, in the order of the process set.
+// (Otherwise `first_dims` is empty.) kLocal: the first dimension is 0 here. kOfRoot: it is the root's first dimension.
 //
 // If the operation adds a process set, `request.subject` of the response is the new set's id.
 struct Response {
@@ -103,7 +104,7 @@ struct TensorError {
 };
 
 // The message that a receive in order of arrival (IsOrderedReceive) gets. From now on the receiver's submission has the
-// name of the message; an error or a bucket in the same list answers it.
+// name of the message. An error or a bucket in the same list answers the submission.
 struct ReceiveMatch {
   ProcessSetId process_set = kGlobalProcessSet;
   RankId receiver = 0;
@@ -140,7 +141,7 @@ struct ResponseList {
 std::string Encode(const RankReport& report);
 std::string Encode(const ResponseList& list);
 
-// These check every enum, dimension and rank, so callers need no further checks.
+// The decoders check every enum, dimension and rank, so callers need no further checks.
 // Errors: INVALID_ARGUMENT that names the field and the tensor.
 absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes);
 absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes);

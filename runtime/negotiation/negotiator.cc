@@ -56,7 +56,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   if (!receives_.empty()) MatchReceives();
-  // Only now, because the rank has reported all tensors of its groups.
+  // Groups fail only now, because now the rank has reported all tensors of its groups.
   for (const auto& [group, status] : std::exchange(failed_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
   if (report.presence == RankReport::Presence::kDraining) ranks_.Drain(rank);
@@ -203,7 +203,7 @@ bool Negotiator::MatchReceive(PendingTensor* receive) {
   return true;
 }
 
-// Merges a submission in full. Remembers how it differs from the first one.
+// Merges a submission that was reported in full. Remembers how it differs from the first submission.
 void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
   TensorRequest& first = tensor->spelled;
   if (request.limits != first.limits) {
@@ -403,7 +403,8 @@ void Negotiator::Conclude(PendingTensor* tensor) {
     FailGroupsOf(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
-    // Not held, because a refusal names no group, and a rank that refuses a group refuses each of its tensors.
+    // The tensor is not held, because a refusal names no group, and a rank that refuses a group refuses each of its
+    // tensors.
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);

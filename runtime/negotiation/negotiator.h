@@ -29,10 +29,10 @@ namespace ronda {
 //
 // Ranks report whenever they have something new; there are no rounds. The ranks agree on a tensor when the last rank of
 // its process set has reported it or joined. Tensors run in the order of these agreements. Submissions that contradict
-// each other still wait for the last rank, and then fail on all ranks, with a text that quotes two ranks. A tensor that
-// a rank has refused fails in the same way. A receive in order of arrival gets the message that has waited for the
-// longest, among those that no other receive has named. A rank that shuts down fails every tensor that lacks its
-// submission, now and later. docs/protocol.md explains the states and the rules.
+// each other still wait for the last rank. Then they fail on all ranks, with a text that quotes two ranks. A tensor
+// that a rank has refused fails in the same way. A receive in order of arrival gets the message that has waited for the
+// longest, among the messages that no other receive has named. If a rank shuts down, every tensor that lacks its
+// submission fails, now and later. docs/protocol.md explains the states and the rules.
 //
 // When the job repeats its steps, a list begins a schedule (runtime/step/step.h). Until the unlock the ranks negotiate
 // nothing.
@@ -67,16 +67,17 @@ class Negotiator {
   explicit Negotiator(Options options);
 
   // Processes `report` from `rank`, at time `now`. `on_ready` may be nullptr, and is not kept.
-  // Errors: INVALID_ARGUMENT if no correct rank can have sent this: a tensor reported twice, a process set that never
-  // existed or that the rank is not in, a root outside of it, a report after a shutdown, or while a schedule is locked.
+  // Errors: INVALID_ARGUMENT if no correct rank can have sent this report. Examples are a tensor reported twice, a
+  // process set that never existed or that the rank is not in, a root outside of the process set, and a report after a
+  // shutdown or while a schedule is locked.
   absl::Status Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready = nullptr);
 
   // Fails a tensor, and its whole group, with `status`, for the ranks that have submitted them. Does nothing if no rank
-  // has.
+  // has submitted the tensor.
   void Fail(TensorKeyView tensor, const absl::Status& status);
 
-  // The decisions since the last call, fused into buckets. Every rank must apply them. If the list begins a schedule,
-  // no tensor waits any more.
+  // Returns the decisions since the last call, with the tensors fused into buckets. Every rank must apply the
+  // decisions. If the list begins a schedule, no tensor waits any more.
   ResponseList TakeResponses();
 
   // The ranks have unlocked the schedule; `progress` tells how far they carried it out.

@@ -27,7 +27,7 @@ absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, con
 
 void Negotiator::Watch(const Agreed& agreed) {
   const TensorRequest& request = agreed.response->request;
-  if (FlagOf(request.name)) return;  // no schedule contains it, and none is the worse for it
+  if (FlagOf(request.name)) return;  // no schedule contains a flag, and a flag prevents none
   const bool by_all = request.process_set == kGlobalProcessSet && agreed.joined.empty();
   if (agreed.cached_as != 0 && by_all && CanBeScheduled(request)) {
     steps_.Release(agreed.cached_as, now_);

@@ -19,7 +19,7 @@ absl::Status CheckMember(absl::string_view role, RankId member, RankId rank, con
                                                  request.process_set, " of ", members.size(), " ranks"));
 }
 
-// If its members created a set, the removal is an operation on the set itself.
+// If the members of a set created it, its removal is an operation on the set itself.
 absl::Status CheckProcessSetChange(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                                    const JobRanks& ranks) {
   const bool on_itself = request.op == OpType::kRemoveProcessSet && request.process_set == request.subject &&

@@ -72,7 +72,7 @@ class JobRanks {
 };
 
 // The process sets of a job. The table depends only on the sequence of responses, so the tables of all ranks are equal
-// without a comparison. Sets get the ids 1, 2, ... as they are added, and no id is used twice.
+// although the ranks never compare them. Sets get the ids 1, 2, ... as they are added, and no id is used twice.
 //
 // Thread-compatible. Callers may keep the groups, even after their set was removed.
 class ProcessSetTable {
@@ -82,7 +82,7 @@ class ProcessSetTable {
   // The members of a set; nullptr if no set has this id, or if it was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Whether only the set's members created it. Then they also remove it without the other ranks.
+  // Whether only the set's members created it. If so, they also remove it without the other ranks.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
   // Whether a set with this id exists or has existed.
@@ -92,8 +92,8 @@ class ProcessSetTable {
   ProcessSetId next_id() const { return static_cast<ProcessSetId>(sets_.size()); }
 
   // Applies a response if it adds or removes a set.
-  // Errors: INVALID_ARGUMENT if it does not continue the sequence: an id other than the next one, members that are no
-  // ranks of the job, the removal of a set that does not exist.
+  // Errors: INVALID_ARGUMENT if the response does not continue the sequence. Examples are an id other than the next
+  // one, members that are no ranks of the job, and the removal of a set that does not exist.
   absl::Status Apply(const Response& response);
 
  private:
@@ -158,7 +158,7 @@ struct SetJoins {
 // Thread-compatible.
 class JoinTable {
  public:
-  // nullptr if no rank of the set has joined.
+  // Returns nullptr if no rank of the set has joined.
   SetJoins* Find(ProcessSetId set) {
     const auto it = sets_.find(set);
     return it == sets_.end() ? nullptr : &it->second;
@@ -186,7 +186,7 @@ class JoinTable {
   absl::flat_hash_map<ProcessSetId, SetJoins> sets_;
 };
 
-// The ranks that carry out `request` if none has joined. `members` are those of its process set.
+// Returns the ranks that carry out `request` if no rank has joined. `members` are the members of its process set.
 std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members);
 
 // Checks that a correct rank can have sent `request`, whose process set exists. The codec has checked everything that

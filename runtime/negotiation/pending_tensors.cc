@@ -82,7 +82,7 @@ std::unique_ptr<PendingTensor> PendingTable::Extract(PendingTensor* tensor) {
 }
 
 void PendingTable::Recycle(std::unique_ptr<PendingTensor> tensor) {
-  // The number of these is at most the number of tensors that were ever pending at once.
+  // The number of spare tensors is at most the number of tensors that were ever pending at once.
   spare_.push_back(std::move(tensor));
 }
 

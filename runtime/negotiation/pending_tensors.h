@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it, then concluded;
-// if it is in a group, it is then held until the group is complete. This file also has the inspector of tensors that
-// wait too long.
+// Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it. Then it is
+// concluded. If it is in a group, it is held until all tensors of the group are concluded. This file also has the
+// inspector of tensors that wait too long.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
@@ -26,17 +26,18 @@
 
 namespace ronda {
 
-// A tensor that some of its ranks have submitted. While all of them have named the same entry of the response cache, it
-// refers to that entry, and nothing is copied.
+// A tensor that some of its ranks have submitted. While all ranks have named the same entry of the response cache, the
+// tensor refers to that entry, and nothing is copied.
 //
-// Invariant: `cached` is the response with the id `cached_as`, or null if that is 0.
+// Invariant: `cached` is the response with the id `cached_as`, or null if `cached_as` is 0.
 struct PendingTensor {
   const TensorRequest& request() const { return cached ? cached->request : spelled; }
 
   // From now on the response will be sent in full, not by its id.
   void SpellOut();
 
-  // Whether a cached response equals the agreement. A rank that has joined contributes no rows.
+  // Whether the cached response equals the response on which the ranks have agreed. A rank that has joined contributes
+  // no rows.
   bool CachedResponseHolds(const std::vector<RankId>& joined) const;
 
   // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.
@@ -68,16 +69,16 @@ class PendingTable {
   PendingTable() = default;
   PendingTable(PendingTable&&) = default;
 
-  // nullptr if no such tensor is pending.
+  // Returns nullptr if no such tensor is pending.
   PendingTensor* Find(TensorKeyView key) const;
-  // The tensor that all its ranks so far have named by `id`; nullptr if none is pending.
+  // Returns the tensor for which all ranks so far have reported `id`; nullptr if no such tensor is pending.
   PendingTensor* FindById(CacheId id) const;
 
   // REQUIRES: no tensor of this name is pending.
   PendingTensor* Start(const TensorRequest& request);
   PendingTensor* Start(CacheId id, std::shared_ptr<const Response> response);
 
-  // The tensor differs from the response with its id, or that response was evicted.
+  // Called if the tensor differs from the response with its id, or if that response was evicted.
   void SpellOut(PendingTensor* tensor);
 
   std::unique_ptr<PendingTensor> Extract(PendingTensor* tensor);
@@ -126,9 +127,9 @@ class PendingTable {
   uint64_t next_sequence_ = 0;
 };
 
-// The message in `pending` that `receive`, a receive in order of arrival, takes. Each sender for which `may_send` is
-// true offers its message with the lowest number; the receive takes the one that came first. nullptr if no message is
-// offered.
+// Returns the message in `pending` that `receive`, a receive in order of arrival, takes. Each sender for which
+// `may_send` is true offers its message with the lowest number. The receive takes the offered message that came first.
+// Returns nullptr if no message is offered.
 PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
                                 const std::function<bool(RankId)>& may_send);
 
@@ -147,7 +148,7 @@ struct HeldGroup {
   absl::Time since;
   uint64_t sequence = 0;
 
-  // OK if all may be carried out; otherwise names the culprit.
+  // Returns OK if all tensors may be carried out; otherwise an error that names the tensor at fault.
   absl::Status Verdict() const;
 };
 
@@ -168,10 +169,10 @@ class GroupTable {
   std::vector<HeldGroup> Take(TensorKeyView group);
   std::vector<HeldGroup> TakeAllOf(ProcessSetId set);
 
-  // The response with this id was evicted.
+  // Called if the response with this id was evicted.
   void SpellOut(CacheId id);
 
-  // The group in which a tensor with this name is held; nullptr if it is in none.
+  // Returns the group in which a tensor with this name is held; nullptr if it is in no group.
   const HeldGroup* FindByTensor(TensorKeyView tensor) const;
 
   const TensorKeyMap<HeldGroup>& held() const { return groups_; }
@@ -253,7 +254,8 @@ class WaitingView {
 };
 
 // Looks for tensors that some ranks submitted long ago and others have not submitted. Reports which ranks are late,
-// which tensors these have submitted instead, and their last activity. Each tensor has its own limits (WaitLimits).
+// which tensors the late ranks have submitted instead, and their last activity. Each tensor has its own limits
+// (WaitLimits).
 //
 // A pure state machine. Thread-compatible.
 class StallInspector {
@@ -271,7 +273,7 @@ class StallInspector {
     enum class Verdict { kWarn, kFail } verdict;
   };
 
-  // The waits that have reached a limit since the last call.
+  // Returns the waits that have reached a limit since the last call.
   std::vector<Finding> Inspect(const WaitingView& view, absl::Time now);
 
   // When to inspect again. A finding is at most an eighth of its limit late.

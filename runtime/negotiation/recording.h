@@ -45,7 +45,7 @@ struct NegotiationEvent {
 // The calls and answers of a coordinator's negotiator, from the beginning of its job.
 //
 // In a file: "RONDANEG", the version, the options, then the events, each preceded by its length. Numbers are
-// little-endian. The end may be missing, because the process may have been killed while it wrote the end.
+// little-endian. The end of the file may be missing, because the process may have been killed while it wrote.
 struct Recording {
   Negotiator::Options options;
   std::vector<NegotiationEvent> events;
@@ -69,7 +69,7 @@ absl::Status Replay(const Recording& recording);
 class RecordingFile {
  public:
   // Replaces any file at `path`.
-  // Errors: the operating system's, with the path.
+  // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<RecordingFile>> Create(const std::string& path,
                                                                const Negotiator::Options& options);
 
@@ -88,7 +88,7 @@ class RecordingFile {
   const std::unique_ptr<std::FILE, Close> file_;
 };
 
-// Errors: NOT_FOUND if it cannot be opened; those of DecodeRecording.
+// Errors: NOT_FOUND if the file cannot be opened; the errors of DecodeRecording.
 absl::StatusOr<Recording> ReadRecording(const std::string& path);
 
 }  // namespace ronda

@@ -34,7 +34,8 @@ Reporter::Reporter(Options options)
 void Reporter::Submit(const TensorRequest& request) {
   RecordProgram(RankReport::Program::kRuns);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
-  // After a join requests keep their order, so that the coordinator sees which came too late.
+  // After a join, requests are reported in full. So they keep their order, and the coordinator sees which of them came
+  // too late.
   const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
   if (id) {
     report_.cached.push_back(*id);
@@ -54,8 +55,8 @@ void Reporter::Drain() { report_.presence = presence_ = RankReport::Presence::kD
 
 void Reporter::ShutDown() { report_.presence = presence_ = RankReport::Presence::kShuttingDown; }
 
-// Submissions that were not sent before a schedule began are also part of the schedule. This rank's identity and its
-// shutdown are not.
+// Submissions that were not sent before a schedule began are also part of the schedule, so they are forgotten here.
+// This rank's identity and its shutdown are kept.
 void Reporter::ForgetReported() {
   report_ = {.presence = presence_, .identity = std::move(report_.identity)};
   by_id_.clear();
@@ -64,8 +65,8 @@ void Reporter::ForgetReported() {
 }
 
 RankReport Reporter::TakeReport() {
-  // Sorted by the order in which they were first agreed on: so they form few runs, no matter in which order this rank
-  // was ready.
+  // The ids are sorted, which is the order in which their tensors were first agreed on. So they form few runs, no
+  // matter in which order this rank was ready.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
   if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
@@ -138,8 +139,8 @@ absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
   RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // A rank that takes no part in this tensor has not submitted it. If it has submitted a tensor of this name, that is
-    // another one, in which it takes part.
+    // A rank that takes no part in this tensor has not submitted it. If the rank has submitted a tensor of this name,
+    // that is another tensor, in which the rank takes part.
     if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
@@ -230,7 +231,7 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
       report_.repeated.push_back({entry.id, std::move(request)});
     }
   }
-  // Before any join, because they were submitted before it.
+  // These requests go before any join, because they were submitted before the join.
   report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
                           std::make_move_iterator(unsent.end()));
 }

@@ -23,8 +23,8 @@ struct ResolvedSchedule {
   std::vector<AgreedBucket> buckets;
 };
 
-// A rank's side of the negotiation. It turns submissions into reports, by id if the response cache knows them, and
-// response lists into work.
+// A rank's side of the negotiation. It turns submissions into reports, and response lists into work. A report has only
+// the id of a submission that is in the response cache.
 //
 // While a schedule is locked (runtime/step/step.h), the caller submits nothing here and takes no
 // report. When a schedule begins, submissions made here are forgotten. When it is unlocked, the caller submits
@@ -41,7 +41,7 @@ class Reporter {
 
   explicit Reporter(Options options);
 
-  // The next report says that `request` is ready here.
+  // From the next report on, the coordinator knows that `request` is ready on this rank.
   // REQUIRES: the process set exists in process_sets() and contains this rank (a removal that is under way is answered
   // with an error).
   void Submit(const TensorRequest& request);
@@ -50,7 +50,8 @@ class Reporter {
   std::optional<CacheId> Find(const TensorRequest& request) const;
 
   // How many completions the program knew of when it made the next submission. While this number stays the same, later
-  // submissions do not wait for earlier ones. Without these calls every submission may have waited for earlier ones.
+  // submissions do not wait for earlier ones. If this is never called, the coordinator assumes that every submission
+  // may have waited for earlier ones.
   void RecordCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
   // After an unlock: the tensors that are submitted again were submitted for the first time at least this long ago.
@@ -66,11 +67,11 @@ class Reporter {
     report_.program = program;
   }
 
-  // This rank submits nothing more, and waits for what it has in flight. The next report contains that; if a schedule
-  // is locked, the report comes after the unlock.
+  // This rank submits nothing more, and waits for what it has in flight. The next report says so. If a schedule is
+  // locked, this report comes after the unlock.
   void Drain();
 
-  // This rank shuts down: the next report is the last. If a schedule is locked, the report comes after the unlock.
+  // This rank shuts down, so the next report is its last. If a schedule is locked, this report comes after the unlock.
   void ShutDown();
 
   // Whether the next report contains anything. An identity counts too: this rank reports it at first, so that errors of
@@ -122,7 +123,7 @@ class Reporter {
   RankReport::Presence presence_ = RankReport::Presence::kPresent;
   RankReport report_;                                              // the next report
   RankReport::Program told_program_ = RankReport::Program::kRuns;  // in the last report
-  bool has_program_news_ = false;                                  // report_ differs from that
+  bool has_program_news_ = false;                                  // report_.program differs
   std::optional<uint64_t> learned_of_;                             // with the last submission
   std::optional<uint64_t> reported_;                               // learned_of_ in the last report, if it is known
   TensorKeyMap<CacheId> by_id_;                                    // submitted by id and not answered yet

@@ -17,14 +17,15 @@
 
 namespace ronda {
 
-// Remembers agreements about tensors, so that next time an id is enough.
+// Remembers agreements about tensors, so that next time a rank reports only an id.
 //
-// Every rank applies the same response lists in the same order, so the caches are equal without a comparison: ids,
-// contents and evictions depend only on that sequence. The least recently executed entry is evicted first.
+// Every rank applies the same response lists in the same order, so the caches are equal although they are never
+// compared: ids, contents and evictions depend only on this sequence of lists. The least recently executed entry is
+// evicted first.
 //
 // Two rules make eviction safe. If a rank has reported an id, and a list evicts the id without answering the report,
 // the rank repeats the request in full. The coordinator remembers from which ranks it has ignored an id that it had
-// evicted, and accepts a repetition only from these.
+// evicted, and accepts a repetition only from these ranks.
 //
 // The cache does not keep joins and changes of process sets. When a process set is removed, its entries are evicted.
 //
@@ -33,11 +34,11 @@ class ResponseCache {
  public:
   explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
 
-  // The id under which `rank` may report `request`: the cached response answers exactly this request. `members` are the
-  // members of the request's process set; the rank is one of them.
+  // Returns the id by which `rank` may report `request`, because the cached response answers exactly this request.
+  // `members` are the members of the request's process set; the rank is one of them.
   std::optional<CacheId> Find(const TensorRequest& request, RankId rank, const Group& members) const;
 
-  // nullptr if the cache has no such entry.
+  // Returns nullptr if the cache has no such entry.
   std::shared_ptr<const Response> Get(CacheId id) const;
 
   // Applies a list that every rank applies: marks its cached executions as used, remembers the new ones, and returns
@@ -71,7 +72,8 @@ class ResponseCache {
   std::list<CacheId> by_age_;  // least recently executed first
 };
 
-// The request of `rank` that `response` answers. Dimensions that are ignored (see Response) are those of the response.
+// Returns the request of `rank` that `response` answers. Dimensions that are ignored (see Response) are taken from the
+// response.
 TensorRequest RequestOf(const Response& response, RankId rank, const Group& members);
 
 }  // namespace ronda

@@ -57,8 +57,8 @@ bool SameShape(const TensorRequest& a, const TensorRequest& b) {
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
-// The word of the first field in which the two differ, and the value of `a`. For the value of `b` call it with a and b
-// exchanged.
+// Returns the word of the first field in which the two requests differ, and the value of `a`. For the value of `b`,
+// call this with a and b exchanged.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op) return absl::StrCat("operation ", FunctionName(a));
 #define RONDA_FIELD(field, proto_field, word, uses)                                                \
@@ -87,8 +87,8 @@ std::string Call(const TensorRequest& request) {
   return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
 }
 
-// For an unnamed tensor: the value of `a` in which `b` differs. It always describes the tensor, because nobody knows it
-// by name.
+// For an unnamed tensor, returns the value of `a` in which `b` differs. The text always describes the tensor, because
+// the caller gave it no name.
 std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, const std::string& difference) {
   const bool is_in_call =
       a.function != b.function || a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));

@@ -79,13 +79,13 @@ inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
 inline constexpr absl::string_view kReceivePrefix = "ronda/receive/";
 
 // The names of messages. A channel goes from one rank to another with a tag. The name of its n-th message is the
-// channel's name, a slash, and n modulo kMessageNumbers; this many messages may be in flight. A receive that takes
-// messages in the order of arrival has another name: ReceiveName(), a slash and such a number.
+// channel's name, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a channel may be in flight. A
+// receive that takes messages in the order of arrival has another name: ReceiveName(), a slash and a number.
 inline constexpr uint64_t kMessageNumbers = 64;
 std::string ChannelName(RankId from, RankId to, absl::string_view tag);
 std::string ReceiveName(RankId to, absl::string_view tag);
 
-// The last two parts of either kind of name.
+// The tag and the number in the name of a message or of a receive.
 struct MessageNameParts {
   absl::string_view tag;
   uint64_t number = 0;
@@ -97,7 +97,8 @@ struct TensorRequest {
   std::string name;  // with the process set, identifies the requests that belong together
   ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
-  // The caller's function; the operation is all or a part of it. Ranks that call different functions disagree.
+  // The function that the caller has called. The operation is all or a part of it. Ranks that call different functions
+  // disagree.
   enum class Function : uint8_t { kOperation, kBroadcastObject, kAllgatherObject, kSparseAllreduce };
   Function function = Function::kOperation;
   DType dtype = DType::kFloat32;
@@ -111,7 +112,7 @@ struct TensorRequest {
   RankId root = 0;      // of operations with one (OperationTraits::root). In a join's response: the last rank to join
   RankId receiver = 0;  // send/recv
 
-  // The group of the tensor: it runs completely or not at all. Empty: this tensor is in none.
+  // The group of the tensor. A group runs completely or not at all. Empty: this tensor is in no group.
   std::string group;
   int group_size = 0;
 
@@ -123,9 +124,9 @@ struct TensorRequest {
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ; the shortest applies
 
-  // Not empty: the rank refuses to take part, and this text says why. It still sends this request in place of its own,
-  // so that the other ranks do not wait for it; the operation fails on all of them with this text. Nobody knows which
-  // operation the rank would have called: `op` is kBarrier or kSendRecv.
+  // Not empty: the rank refuses to take part, and this text says why. The rank still sends this request in place of its
+  // own, so that the other ranks do not wait for it. The operation fails on all of them with this text. It is not known
+  // which operation the rank would have called, so `op` is kBarrier or kSendRecv.
   std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
@@ -139,7 +140,7 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never share
 
 // The fields of TensorRequest except its name, in the order in which a mismatch is looked for. Each row has the field,
 // its name in proto/ronda/v1/negotiation.proto, the word for it in messages, and its uses. SCALAR, LIST and MESSAGE are
-// its form in the proto. It is a macro because protobuf's accessors can only be found by name.
+// the field's form in the proto. The list is a macro because protobuf's accessors can only be found by name.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
   SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
@@ -183,11 +184,12 @@ inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
 #undef RONDA_FIELD
 }
 
-// Whether the operation can be part of a schedule. A late rank fails only an operation that has its own limits; in a
-// schedule it would fail the job.
+// Whether the operation can be part of a schedule. If an operation has its own limits, a late rank fails only that
+// operation; in a schedule the late rank would fail the job.
 inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
 
-// Whether the caller has given the tensor no name. It then meets the tensors of other ranks by the order of the calls.
+// Whether the caller has given the tensor no name. Such a tensor meets the tensors of other ranks by the order of the
+// calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
 // Whether the request receives the first message that arrives with its tag and from its sender, and that no earlier
@@ -196,13 +198,13 @@ inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
 
-// Whether that message may come from any rank: such a request names itself as the sender.
+// Whether the received message may come from any rank. Such a request has the receiver as its sender.
 inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
 // Two requests of a rank have equal signatures if DescribeMismatch() would find no difference except their names;
-// otherwise they differ, as far as 64 bits allow. Another process has other signatures.
+// otherwise they differ, as far as 64 bits allow. Signatures of different processes cannot be compared.
 uint64_t SignatureOf(const TensorRequest& request);
 
 // REQUIRES: the element count fits in memory (the codec and the client have checked this).
@@ -222,9 +224,10 @@ std::string NameForErrors(const TensorRequest& request);
 // As NameForErrors, with the operation, dtype and shape if any: "tensor 'x' (allreduce of float32 [3])".
 std::string DescribeTensor(const TensorRequest& request);
 
-// Why two requests for the tensor of the same name cannot be carried out together: "tensor 'x': rank 0 (host h, pid 1)
-// says shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always has operation, dtype and
-// shape. nullopt if they can. `rank_a` and `rank_b` name the ranks.
+// Returns why two requests with the same tensor name cannot be carried out together, for example "tensor 'x': rank 0
+// (host h, pid 1) says shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always has
+// operation, dtype and shape. Returns nullopt if they can be carried out together. `rank_a` and `rank_b` name the
+// ranks.
 // First dimensions that are each rank's own may differ (FirstDimension); so may fields without kAgreed.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);

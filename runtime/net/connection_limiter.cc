@@ -80,7 +80,7 @@ void ConnectionLimiter::Run() {
       if (is_over_) return;
     }
     if (!wake_.IsIntact()) return;
-    // Before the ends of connections are handled, because a client may authenticate and leave at once.
+    // This comes before the ends of connections are handled, because a client may authenticate and leave at once.
     DropAuthenticated();
     for (auto connection = connections_.begin(); connection != connections_.end();) {
       connection = IsKept(*connection) ? std::next(connection) : connections_.erase(connection);

@@ -27,9 +27,9 @@ namespace ronda {
 // Accepts the connections to a socket and gives them to a server. It limits connections whose clients have not
 // authenticated, so that these cannot use up the descriptors of this process.
 //
-// A connection goes to the server when its client has sent something. At the limit, a new connection replaces the one
-// whose time is up first: `silence` for a connection that has sent nothing, and `grace` for one that has not
-// authenticated. Until then the new one waits in the system's queue.
+// A connection goes to the server when its client has sent something. At the limit, a new connection replaces the
+// connection whose time is up first. This time is `silence` for a connection that has sent nothing, and `grace` for a
+// connection that has not authenticated. Until then the new connection waits in the system's queue.
 //
 // Thread-safe. Owns a thread.
 class ConnectionLimiter {
@@ -55,7 +55,8 @@ class ConnectionLimiter {
 
   // Call once.
   void Start();
-  // Closes the listener and the connections that the server does not have yet. After it the server gets no connection.
+  // Closes the listener and the connections that the server does not have yet. After Stop the server gets no
+  // connection.
   void Stop();
 
   // The client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated: its connection is no longer limited.
@@ -78,7 +79,7 @@ class ConnectionLimiter {
       : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   void Run();
-  // Waits for events, and notes those of the connections. Returns whether the listener has connections to accept.
+  // Waits for events, and notes the events of connections. Returns whether the listener has connections to accept.
   absl::StatusOr<bool> Wait();
   void DropAuthenticated();
   // Handles the event of a connection, if any. Returns whether the connection still counts towards the limit.

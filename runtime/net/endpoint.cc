@@ -86,7 +86,7 @@ NumericAddress Read(const addrinfo& info) {
 
 using Scope = InterfaceAddress::Scope;
 
-// Addresses on these look like any other, but cannot be reached from outside the host.
+// Addresses on these interfaces look like any other, but cannot be reached from outside the host.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {

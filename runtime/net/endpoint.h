@@ -33,7 +33,7 @@ std::string ToString(const Endpoint& endpoint);
 // Errors: INVALID_ARGUMENT if the address stands for all interfaces; NOT_FOUND if there is no such host.
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
 
-// On other endpoints than loopback, joining a job needs a secret.
+// Checks that the job has a secret if the endpoint is not on loopback.
 // Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret);
 
@@ -51,9 +51,9 @@ std::vector<InterfaceAddress> InterfaceAddresses();
 // "there are lo (127.0.0.1), eth0 (10.0.0.1)", for messages.
 std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 
-// An address at which other hosts can reach this one; the endpoint's port is 0. With `names`, it is on the first of
-// these interfaces that has an address. Otherwise it is on the first interface with an address that is valid beyond its
-// link; bridges to containers and virtual machines are ignored. IPv4 is preferred to IPv6.
+// Returns an address at which other hosts can reach this host; the endpoint's port is 0. If `names` is not empty, the
+// address is on the first of these interfaces that has an address. Otherwise it is on the first interface whose address
+// is valid beyond its link. Bridges to containers and virtual machines are ignored. IPv4 is preferred to IPv6.
 // Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);

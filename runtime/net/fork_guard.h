@@ -11,10 +11,10 @@
 
 namespace ronda {
 
-// While it exists, children of fork() start without copies of this process' TCP sockets at `endpoint` (where this
-// process listens, or to which it has connected). If a child kept a copy and lived on, the end of this process would
-// not end its connections. The other ranks would notice the end only by its silence. Sockets are identified by their
-// addresses, so the code that owns them need not list them.
+// While a ForkGuard exists, children of fork() start without copies of this process' TCP sockets at `endpoint` (the
+// address at which this process listens, or to which it has connected). If a child kept a copy and lived on, the end of
+// this process would not end its connections. The other ranks would notice the end only because the process is silent.
+// Sockets are identified by their addresses, so the code that owns them need not list them.
 //
 // Thread-safe.
 class ForkGuard {

@@ -86,7 +86,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
 class ServerStream final : public Stream<grpc::ServerGenericBidiReactor> {
  public:
   void Open(const ronda_hosts_events* events, void* owner) override { BeginReading(events, owner); }
-  // gRPC calls OnDone only after this, even if the connection breaks.
+  // gRPC calls OnDone only after Finish, even if the connection breaks.
   void End(const grpc::Status& status) override { Finish(status); }
 
   void OnCancel() override {
@@ -206,7 +206,8 @@ ronda_hosts_channel* Connect(const char* target, const ronda_hosts_limits* limit
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   // Ranks connect directly, regardless of http_proxy.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Otherwise the channels of one process would share connections, and also the pause after a failed one.
+  // With a global pool, the channels of one process would share connections, and also the pause after a failed
+  // connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits->max_message_bytes));
   return new ronda_hosts_channel{

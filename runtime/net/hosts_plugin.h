@@ -4,7 +4,7 @@
  * process that has another one, or another protobuf or OpenSSL, can load libronda.so.
  *
  * A stream carries messages of bytes in both directions, each in order. A call with one message each way is also a
- * stream. A stream is freed after `closed`; if it was never opened, by `end`.
+ * stream. A stream is freed after `closed`. A stream that was never opened is freed by `end`.
  *
  * Functions do not block unless their comment mentions it. Each side frees its own memory: the data of a callback
  * belongs to the plugin and is valid until the callback returns; the data of a function belongs to the caller and must
@@ -35,7 +35,7 @@ typedef struct {
   void (*message)(void* owner, const void* data, size_t size);
   /* No message will come any more. */
   void (*reads_end)(void* owner);
-  /* The message of the last `write` has been sent, or never will be; the next can be written. */
+  /* The message of the last `write` has been sent, or never will be. The next message can be written. */
   void (*written)(void* owner);
   /* At the server's end: the client has cancelled the call, or is gone. */
   void (*cancelled)(void* owner);
@@ -56,25 +56,25 @@ typedef struct {
                                void* context);
   /* Takes over a connected socket, which does not block. */
   void (*adopt)(ronda_hosts_server* server, int socket);
-  /* Accepts no more streams, and cuts off those that have not ended after `grace_ms`. Blocks until all have closed;
-   * streams that were never opened must be ended first. */
+  /* Accepts no more streams, and cuts off the streams that have not ended after `grace_ms`. Blocks until all have
+   * closed; streams that were never opened must be ended first. */
   void (*shut_down)(ronda_hosts_server* server, int64_t grace_ms);
 
   /* A connection to `target` ("ipv4:127.0.0.1:29500"), which may begin to listen later. */
   ronda_hosts_channel* (*connect)(const char* target, const ronda_hosts_limits* limits);
   /* May be called before its streams have closed. */
   void (*disconnect)(ronda_hosts_channel* channel);
-  /* A stream, which begins when it is opened. `waits`: if the server does not listen yet, the stream waits instead of
-   * closing at once. It is cut off `timeout_ms` from now; -1: never. */
+  /* Returns a stream, which begins when it is opened. `waits`: if the server does not listen yet, the stream waits
+   * instead of closing at once. The stream is cut off `timeout_ms` from now; -1: never. */
   ronda_hosts_stream* (*call)(ronda_hosts_channel* channel, const char* method, int waits, int64_t timeout_ms);
   /* Cuts off the last stream that `call` returned, if it has not closed. */
   void (*cancel)(ronda_hosts_channel* channel);
 
   /* Begins to read. Call once; `events` must outlive the stream. */
   void (*open)(ronda_hosts_stream* stream, const ronda_hosts_events* events, void* owner);
-  /* REQUIRES: the stream is open; neither `end` nor another `write` has been called that `written` has not followed. */
+  /* REQUIRES: the stream is open, `end` has not been called, and `written` has followed each earlier `write`. */
   void (*write)(ronda_hosts_stream* stream, const void* data, size_t size);
-  /* Nothing more will be written; at the server's end, with the result for the client. Call once.
+  /* Nothing more will be written. At the server's end, `code` and `text` are the result for the client. Call once.
    * REQUIRES: as `write`, but the stream need not be open. */
   void (*end)(ronda_hosts_stream* stream, int code, const char* text, size_t size);
 } ronda_hosts_plugin;

@@ -14,16 +14,17 @@
 
 namespace ronda {
 
-// The user of the process that has connected to `socket`, an accepted connection. nullopt: the caller is on another
-// host, or has closed its connection, or the kernel does not list it.
+// Returns the user of the process that has connected to `socket`, an accepted connection. nullopt: the caller is on
+// another host, or has closed its connection, or the kernel does not list the connection.
 std::optional<uid_t> UserOfCaller(int socket);
 
-// The user of the process that listens at `endpoint`. nullopt: no process listens there, or the kernel does not list
-// it.
+// Returns the user of the process that listens at `endpoint`. nullopt: no process listens there, or the kernel does not
+// list the socket.
 std::optional<uid_t> UserOfListener(const Endpoint& endpoint);
 
 // Errors: PERMISSION_DENIED if the caller, or the listener, is a process of this host that belongs neither to this user
-// nor to root. Also if a caller of this host has closed its connection, so that its user cannot be known.
+// nor to root. CheckCaller also returns this error if a caller of this host has closed its connection, because its user
+// is then unknown.
 absl::Status CheckCaller(int socket);
 absl::Status CheckListener(const Endpoint& endpoint);
 

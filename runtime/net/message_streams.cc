@@ -79,7 +79,8 @@ constexpr NeededCall kNeededCalls[] = {
     {"recvmsg", [] { [[maybe_unused]] const ssize_t received = recvmsg(-1, nullptr, 0); }},
 };
 
-// Profiles of containers refuse calls. The kernel itself answers that there is no such descriptor.
+// The profile of a container may refuse these calls. If no profile refuses a call, the kernel answers that there is no
+// such descriptor.
 absl::Status TryNeededCalls() {
   for (const auto& [name, make] : kNeededCalls) {
     errno = 0;

@@ -23,7 +23,7 @@
 namespace ronda {
 
 // Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin.
-// Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; LoadPlugin's.
+// Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; the errors of LoadPlugin.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
 // The owner of a stream. Threads of the plugin call it: one call at a time for messages, and one for writes.
@@ -52,9 +52,9 @@ class MessageStream {
                 std::string client)
       : plugin_(plugin), stream_(stream), limiter_(limiter), client_(std::move(client)) {}
 
-  // Begins to read. Call once. An unwanted stream may be ended instead; then no call follows.
+  // Begins to read. Call once. A stream that is not wanted may be ended instead; then the owner gets no call.
   void Open(MessageStreamOwner* owner);
-  // REQUIRES: neither End nor another Write has been called that OnWritten has not followed.
+  // REQUIRES: End has not been called, and OnWritten has followed each earlier Write.
   void Write(absl::string_view message);
   // Announces that nothing more will be written; at the server's end, with a result for the client. Call once.
   // REQUIRES: as Write.
@@ -75,8 +75,9 @@ struct MessageLimits {
   std::optional<size_t> max_message_bytes = {};  // of a received message; nullopt: no limit
 };
 
-// Listens on one address, without sharing the port; or on a Unix domain socket, which replaces a socket with that name.
-// The caller removes the name. Limits the connections of clients that have not authenticated.
+// Listens on one address, without sharing the port, or on a Unix domain socket. The Unix domain socket replaces a
+// socket with the same name, and the caller of Start removes the name at the end. The server limits the connections of
+// clients that have not authenticated.
 //
 // Thread-safe. The destructor waits for at most `grace` until answers under way have been sent, and returns once all
 // streams have closed.
@@ -101,7 +102,8 @@ class MessageServer {
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 
-  // Errors: those of LoadHostsPlugin, ListenAt, ListenOnPath and ConnectionLimiter; UNAVAILABLE if gRPC cannot start.
+  // Errors: the errors of LoadHostsPlugin, ListenAt, ListenOnPath and ConnectionLimiter; UNAVAILABLE if gRPC cannot
+  // start.
   static absl::StatusOr<std::unique_ptr<MessageServer>> Start(Options options);
 
   ~MessageServer();
@@ -121,18 +123,18 @@ class MessageServer {
 
   const ronda_hosts_plugin* const plugin_;
   const Options options_;
-  // These three are constant once started.
+  // These three members are constant once the server has started.
   int port_ = 0;
   ronda_hosts_server* server_ = nullptr;
   std::unique_ptr<ConnectionLimiter> limiter_;
 };
 
-// A connection from one rank to another, which may start later than this one.
+// A connection from one rank to another rank, which may start later than the first.
 //
 // Thread-compatible, except Cancel, which is thread-safe. May be destroyed before its streams have closed.
 class MessageChannel {
  public:
-  // Errors: those of LoadHostsPlugin.
+  // Errors: the errors of LoadHostsPlugin.
   static absl::StatusOr<std::unique_ptr<MessageChannel>> Connect(const std::string& plugin, const Endpoint& endpoint,
                                                                  const MessageLimits& limits);
 
@@ -157,7 +159,7 @@ class MessageChannel {
 };
 
 // A call of one message each way, on a stream that is not open yet. Waits for the answer, or for the stream's end.
-// Errors: the server's result; those of gRPC.
+// Errors: the server's result; the errors of gRPC.
 absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request);
 
 }  // namespace ronda

@@ -2,7 +2,8 @@
 
 #include "runtime/net/proof.h"
 
-// Uses the functions of SHA-256 directly: those of EVP would add OpenSSL's providers, 3.7 MB, to libronda.so.
+// Uses the functions of SHA-256 directly, because the functions of EVP would add OpenSSL's providers (3.7 MB) to
+// libronda.so.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>

@@ -20,7 +20,7 @@ inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kProofBytes = 32;
 
 // Random bytes that cannot be guessed.
-// Errors: INTERNAL if the system has none.
+// Errors: INTERNAL if the system provides no random bytes.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
 // Proves `fields`, including the borders between them. The first field names the purpose, so that a proof for one
@@ -28,7 +28,7 @@ absl::StatusOr<std::string> RandomBytes(size_t count);
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
 
-// Whether `proof` is `expected`. Takes the same time wherever the two first differ.
+// Whether `proof` is `expected`. Takes the same time wherever the two texts first differ.
 bool IsSameProof(absl::string_view proof, absl::string_view expected);
 
 // The nonces that were issued and not used yet, so that a proof is accepted only once.

@@ -32,8 +32,8 @@ std::string NumericText(const SocketAddress& address);
 // The port to which a socket is bound. Errors: INTERNAL with the system's text.
 absl::StatusOr<int> BoundPort(int fd);
 
-// A socket that listens at the endpoint, whose port may be 0, and that does not block. Connections of an earlier job in
-// TIME_WAIT do not prevent this.
+// A socket that listens at the endpoint, whose port may be 0, and that does not block. Connections of an earlier job
+// that are in TIME_WAIT do not prevent this.
 // Errors: ALREADY_EXISTS if another program uses the port; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
 

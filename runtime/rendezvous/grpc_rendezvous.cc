@@ -72,7 +72,7 @@ class JoinCall final : public ServedCall {
     }
     const std::optional<RendezvousService::Ticket> ticket =
         service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) {
-          // Before the answer, because the rank may leave when it has the answer.
+          // This comes before the answer, because the rank may leave when it has the answer.
           if (answer.ok()) Authenticated();
           Answer(answer);
         });
@@ -236,7 +236,7 @@ absl::StatusOr<MemberList> JoinOnce(const RendezvousClientOptions& options) {
   // A rank 0 of another user would not answer this rank.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   const absl::StatusOr<v1::ChallengeResponse> challenge = Challenge(*channel, options);
-  // Again, because rank 0 may have begun to listen in between.
+  // The check is repeated, because rank 0 may have begun to listen in between.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   RONDA_RETURN_IF_ERROR(challenge.status());
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));

@@ -32,8 +32,8 @@ class RendezvousServer {
     absl::Duration timeout = absl::Seconds(30);  // longest wait for all ranks, from Start on
   };
 
-  // Errors: FAILED_PRECONDITION without a secret beyond loopback, or if the address is not this host's; ALREADY_EXISTS
-  // if another program uses the port; those of LoadHostsPlugin.
+  // Errors: FAILED_PRECONDITION if there is no secret and the address is not on loopback, or if the address is not this
+  // host's; ALREADY_EXISTS if another program uses the port; the errors of LoadHostsPlugin.
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(const Options& options);
 
   ~RendezvousServer();
@@ -66,9 +66,9 @@ struct RendezvousClientOptions {
 
 // Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until all ranks have joined. Thread-safe.
 //
-// Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or that
-// names the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is
-// refused; those of LoadHostsPlugin.
+// Errors: FAILED_PRECONDITION if there is no secret and the endpoint is not on loopback; DEADLINE_EXCEEDED if rank 0 or
+// other ranks do not appear (the text names them); UNAVAILABLE if rank 0 went away; the errors of
+// RendezvousService::Join if this rank is refused; the errors of LoadHostsPlugin.
 absl::StatusOr<MemberList> JoinRendezvous(const RendezvousClientOptions& options);
 
 }  // namespace ronda

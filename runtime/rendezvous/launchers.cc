@@ -22,7 +22,7 @@
 namespace ronda {
 namespace {
 
-// Far beyond any job, and small enough that products of ranks and sizes do not overflow.
+// The largest size. It is far beyond any job, and small enough that products of ranks and sizes do not overflow.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
@@ -31,7 +31,7 @@ constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
-// Such ports for the stores of other libraries.
+// Ports of the same kind for the stores of other libraries.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
 
@@ -68,7 +68,7 @@ bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
   return true;
 }
 
-// The proper form of `address`, which is none: users write a port or blanks into it.
+// Returns the proper form of `address`, which is no valid address, because users write a port or blanks into it.
 std::string ProperAddress(absl::string_view address, VariableName port_name) {
   constexpr absl::string_view kForm = "a host name, an IPv4 address or an IPv6 address, without blanks and brackets";
   JobEnvironment split;
@@ -91,7 +91,7 @@ absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName addr
   return absl::OkStatus();
 }
 
-// With Ronda's names, Ronda can work beside torchrun, which has its own store on MASTER_PORT.
+// The variables with Ronda's names let Ronda work beside torchrun, which has its own store on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
@@ -228,8 +228,8 @@ struct LauncherVariables {
   VariableName local_size;
   VariableName cross_rank;
   VariableName cross_size;
-  // Any of them shows that this launcher started a job. Then incomplete settings are an error, instead of a job of one
-  // rank.
+  // Any of these variables shows that this launcher started a job. Then incomplete settings are an error, instead of a
+  // job of one rank.
   VariableName signs[6] = {};
   // Reads this launcher's other variables; rank and size are known.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
@@ -302,8 +302,8 @@ constexpr LauncherVariables kLaunchers[] = {
      .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
-// Variables that show that a job was intended although no launcher has given a sign, each with the variable that is
-// then missing.
+// Variables that show that a job was intended although no launcher has one of its `signs` in the environment. Each
+// comes with the variable that is then missing.
 struct SignOfAnyJob {
   VariableName sign;
   VariableName missing;
@@ -330,7 +330,7 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
   }
-  // PRRTE by itself: the number of processes is told by the library of PMIx alone.
+  // If PRRTE is used by itself, only the library of PMIx knows the number of processes.
   const std::optional<std::string> number = variables.Get("PMIX_RANK");
   if (!number) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -373,7 +373,7 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
   return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);
 }
 
-// The first of `launchers` that has given a sign.
+// Returns the first of `launchers` that has one of its `signs` in the environment.
 Found FindAmong(absl::Span<const LauncherVariables> launchers, const EnvironmentVariables& variables) {
   for (const LauncherVariables& launcher : launchers) {
     for (const VariableName sign : launcher.signs) {
@@ -422,7 +422,7 @@ absl::Status ReadJobId(const EnvironmentVariables& variables, JobEnvironment* jo
   return absl::OkStatus();
 }
 
-// The only variable whose value never appears in a message.
+// Reads the only variable whose value never appears in a message.
 absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment* job) {
   const std::optional<std::string> secret = variables.Get("RONDA_JOB_SECRET");
   if (!secret) return absl::OkStatus();

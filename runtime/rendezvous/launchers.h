@@ -12,8 +12,8 @@
 namespace ronda {
 
 // Reads the job from the variables of the launcher of this process, in this order: RONDA_RANK and related variables;
-// torchrun-style variables; Paddle-style ones; those of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other
-// process managers with PMI. Without any of them the job has one rank.
+// torchrun-style variables; Paddle-style variables; the variables of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun,
+// and other process managers with PMI. If none of these variables is set, the job has one rank.
 //
 // Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
@@ -29,8 +29,8 @@ struct Place {
   int store_port = 0;
 };
 
-// Reads only the place. Does not check whether the ranks can find each other. Incomplete variables of another job
-// (MASTER_PORT without RANK) are no error.
+// Reads only the place of this process. Does not check whether the ranks can find each other. Incomplete variables of
+// another job (MASTER_PORT without RANK) are no error.
 //
 // Errors: as ReadJob().
 absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables);

@@ -30,7 +30,7 @@ constexpr absl::Duration kGrace = absl::Seconds(5);
 // How long ranks that are present have to receive why there is no job; an absent rank may never receive it.
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
-// The content of an answer's last frame: nothing, or why there is no list of members.
+// Returns the content of an answer's last frame: nothing, or why there is no list of members.
 std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
 
 absl::Status DecodeVerdict(const std::string& content, int size) {

@@ -17,10 +17,10 @@
 namespace ronda {
 
 // The rendezvous over messages instead of a network. Every rank introduces itself to rank 0. When rank 0 has heard from
-// all, it sends to all ranks the list of members, or the reason why there is none.
+// all ranks, it sends them the list of members, or the reason why there is no list.
 //
-// Thread-compatible. If Run fails, transfers may be under way: after this object is destroyed, no calls to `messages`
-// may be made any more.
+// Thread-compatible. If Run fails, transfers may still be under way. So no calls to `messages` may be made after this
+// object is destroyed.
 class MessageRendezvous {
  public:
   struct Options {
@@ -34,7 +34,7 @@ class MessageRendezvous {
 
   // Blocks until all ranks have come.
   // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if ranks differ in facts
-  // that must be the same; INVALID_ARGUMENT if a claim makes no sense; the library's.
+  // that must be the same; INVALID_ARGUMENT if a claim makes no sense; the library's errors.
   absl::StatusOr<MemberList> Run();
 
  private:

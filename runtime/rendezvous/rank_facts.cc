@@ -29,7 +29,7 @@ struct Requirement {
   absl::string_view remedy;
 };
 
-// Ordered so that a difference explains the later ones.
+// The requirements are ordered so that a difference in one explains differences in later ones.
 constexpr Requirement kRequirements[] = {
     {kVersionFact, "install one version on all hosts"},
     {kByteOrderFact, "use hosts of one byte order"},
@@ -49,7 +49,8 @@ struct Opinion {
   std::vector<size_t> holders;
 };
 
-// The most common opinion first, in doubt rank 0's; the others by their first holder.
+// Returns the most common opinion first; in a tie, rank 0's opinion. The others are in the order of their first
+// holders.
 std::vector<Opinion> OpinionsOn(const std::vector<Member>& members, absl::string_view fact) {
   std::vector<Opinion> opinions;
   absl::btree_map<absl::string_view, size_t> place;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The facts about themselves that ranks exchange at the rendezvous. A job that cannot work ends with an error that
-// names the ranks that differ; the settings of rank 0 apply to all.
+// The facts about themselves that ranks exchange at the rendezvous. If the facts do not fit together, the job ends with
+// an error that names the ranks that differ. The settings of rank 0 apply to all ranks.
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_
 #define RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_
 
@@ -17,14 +17,14 @@
 
 namespace ronda {
 
-// Facts that must be equal on all ranks; the other facts are settings, of which rank 0's apply.
+// Facts that must be equal on all ranks. The other facts are settings, and the settings of rank 0 apply.
 inline constexpr absl::string_view kByteOrderFact = "byte order";
 inline constexpr absl::string_view kPointerSizeFact = "size of a pointer";
 inline constexpr absl::string_view kWireFormatsFact = "wire formats";
 inline constexpr absl::string_view kMpiLibraryFact = "MPI library";
 inline constexpr absl::string_view kNcclVersionFact = "NCCL version";
 
-// The value of the fact `name` of `member`; "nothing" if the member has no such fact.
+// Returns the value of the fact `name` of `member`; "nothing" if the member has no such fact.
 absl::string_view FactOf(const Member& member, absl::string_view name);
 
 // Checks that the ranks agree on everything that must be equal: the version of Ronda, and the facts above.
@@ -33,10 +33,10 @@ absl::string_view FactOf(const Member& member, absl::string_view name);
 // others, and gives the remedy.
 absl::Status CheckAgreement(const std::vector<Member>& members);
 
-// A sentence for each setting in which some ranks differ from rank 0, the first member.
+// Returns a sentence for each setting in which some ranks differ from rank 0, which is the first member.
 std::vector<std::string> DescribeDifferences(const std::vector<Member>& members);
 
-// Facts about this process and its settings. `mpi_library` is the MPI that it would use.
+// Returns the facts about this process and its settings. `mpi_library` is the MPI that the process would use.
 std::vector<Fact> FactsOf(const Config& config, absl::string_view mpi_library);
 
 // The settings that affect how the ranks connect.
@@ -48,7 +48,7 @@ struct ConnectionSettings {
 };
 
 // The settings of `rank0`, from its facts.
-// Errors: INVALID_ARGUMENT if the facts lack them.
+// Errors: INVALID_ARGUMENT if the facts lack the settings.
 absl::StatusOr<ConnectionSettings> SettingsOf(const Member& rank0);
 
 }  // namespace ronda

@@ -51,14 +51,15 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
           .epoch = job.epoch};
 }
 
-// The launcher's name for the job, with which it finds leftovers of the job; else a random name.
+// Returns the launcher's name for the job, by which the launcher finds leftovers of the job, or else a random name.
 absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
   RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
   return absl::BytesToHexString(id);
 }
 
-// Where other ranks reach this one. If rank 0 is reached on loopback, this rank is too: then all ranks are on one host.
+// Returns where other ranks reach this rank. If rank 0 is reached on loopback, this rank is too, because then all ranks
+// are on one host.
 absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
   Endpoint endpoint = rendezvous;
   if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
@@ -73,8 +74,9 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TryToListen(const Config& config, c
   return TcpListener::Start(endpoint);
 }
 
-// Where other ranks reach this one with control messages and data. Ranks with children in the tree need it; for others
-// nullptr is no error, because most jobs exchange no data over TCP, and those that do report it.
+// Returns where other ranks reach this rank with control messages and data. Ranks with children in the tree need a
+// listener. For other ranks nullptr is no error, because most jobs exchange no data over TCP, and the jobs that do
+// report its lack.
 absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const Endpoint& rendezvous, Member* self) {
   absl::StatusOr<std::unique_ptr<TcpListener>> listener = TryToListen(config, rendezvous);
   if (!listener.ok() && HasControlChildren(config.job.rank, config.job.size)) return listener.status();
@@ -87,7 +89,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const 
   return listener;
 }
 
-// Rank 0 before the rendezvous: from now on the other ranks can come.
+// Rank 0 before the rendezvous. From now on the other ranks can come.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<TcpListener> tcp_listener;
@@ -132,7 +134,7 @@ absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOp
   return result;
 }
 
-// Where rank 0 of a job that MPI has started accepts the other ranks.
+// Returns where rank 0 of a job that MPI has started accepts the other ranks.
 absl::StatusOr<Endpoint> ChooseRendezvousAddress(const Config& config) {
   if (config.job.local_size == config.job.size) return ResolveEndpoint(kLoopback, 0);
   return ChooseAddress(InterfaceAddresses(), config.network.interfaces);
@@ -158,7 +160,7 @@ absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiS
       *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
   absl::StatusOr<MemberList> member_list = rendezvous.Run();
   if (!member_list.ok()) {
-    // Before the transfers under way are destroyed.
+    // This comes before the transfers under way are destroyed.
     session.LeaveWithoutEnd();
     return member_list.status();
   }
@@ -182,7 +184,7 @@ absl::StatusOr<RendezvousResult> InviteByMessages(const Config& config, MpiSessi
 absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
   absl::StatusOr<Host> host = OpenAnywhere(config, claim, &point);
-  // The other ranks must get it in both cases.
+  // The other ranks must get `point` in both cases.
   if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
   RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
   if (!host.ok()) return host.status();
@@ -201,7 +203,7 @@ absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSessi
       {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
 }
 
-// Where rank 0 listens.
+// Returns where rank 0 listens.
 absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
   constexpr absl::Duration kPause = absl::Milliseconds(200);
   const absl::Time deadline = SteadyNow() + config.tunables.start_timeout;

@@ -15,12 +15,12 @@ namespace ronda {
 
 // Converts between the rendezvous' messages and its plain structs. Input from the network is checked here, once.
 
-// Without nonce and proof.
+// Encodes the claim without a nonce and a proof.
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);
 v1::JoinResponse EncodeMemberList(const MemberList& member_list);
 
-// Errors: INVALID_ARGUMENT that says which field is out of bounds. The rank is only checked to be below the size that
-// it claims.
+// Errors: INVALID_ARGUMENT that says which field is out of bounds. The only check of the rank is that it is below the
+// claimed size.
 absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 
 // Checks the answer to `claim`: all ranks are present, in order, and the rank that sent the claim is described as in
@@ -33,7 +33,7 @@ absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, co
 // REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
-// Whether `proof` is JoinProof(secret, nonce, claim). Takes the same time wherever the two first differ.
+// Whether `proof` is JoinProof(secret, nonce, claim). Takes the same time wherever the two proofs first differ.
 // REQUIRES: `secret` is not empty.
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 

@@ -47,7 +47,7 @@ absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const
                      " asks for it: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (!IsJoinProof(request.proof(), options_.secret, request.nonce(), claim)) {
-    // Another version may prove other fields.
+    // A rank of another version may prove other fields.
     if (claim.member.version != options_.table.coordinator.version) {
       return CheckAgreement({options_.table.coordinator, claim.member});
     }
@@ -75,8 +75,8 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     table_.RecordRefusal(claim.status());
     return claim.status();
   }
-  // After the proof, because only ranks of the job may learn of its failure. It does not concern a rank of a later
-  // epoch: the table tells that rank to come again.
+  // This comes after the proof, because only ranks of the job may learn of its failure. The failure does not concern a
+  // rank of a later epoch, because the table tells that rank to come again.
   if (!failure_.ok() && claim->epoch <= options_.table.epoch) return failure_;
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};

@@ -24,7 +24,7 @@
 namespace ronda {
 
 // Rank 0's half of the rendezvous, in terms of messages: admits ranks to a RendezvousTable and answers all of them at
-// once. It knows no network; RendezvousServer connects it to one.
+// once. The service knows no network; RendezvousServer connects it to one.
 //
 // Thread-safe.
 class RendezvousService {
@@ -45,13 +45,14 @@ class RendezvousService {
   // Errors: INTERNAL if the system gives no random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Answers through `done`: at once if the rank is refused (then it returns no ticket), else when the rendezvous ends.
-  // Errors: those of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an
-  // unknown nonce; PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
+  // Calls `done` with the answer. If the rank is refused, Join calls it at once and returns no ticket. Otherwise `done`
+  // is called when the rendezvous ends.
+  // Errors: the errors of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED
+  // for an unknown nonce; PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
-  // The sender of a Join no longer waits for its answer. If it has had no answer yet, its rank's place becomes free,
-  // and its `done` is called with CANCELLED.
+  // The sender of a Join no longer waits for its answer. If the Join has had no answer yet, another process may join as
+  // its rank, and its `done` is called with CANCELLED.
   void Abandon(Ticket ticket);
 
   // Blocks until all ranks have joined. At the deadline, or if the ranks do not fit together, the rendezvous fails.

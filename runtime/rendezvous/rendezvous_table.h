@@ -46,14 +46,14 @@ struct MemberList {
   std::vector<Member> members;  // by rank; only on rank 0 with the facts of other ranks
 };
 
-// The ranks of each host, ascending. Hosts are distinguished by their ids and numbered by their lowest rank.
+// Returns the ranks of each host, ascending. Hosts are distinguished by their ids and numbered by their lowest rank.
 std::vector<std::vector<RankId>> HostsOf(const MemberList& member_list);
 
-// The place of `rank`. Hosts are distinguished by their ids and numbered by their lowest rank.
+// Returns the place of `rank` in the job. Hosts are distinguished by their ids and numbered by their lowest rank.
 // REQUIRES: 0 <= rank < members.size().
 Topology TopologyOf(const MemberList& member_list, RankId rank);
 
-// The ranks that have joined a job so far. Rank 0, whose process keeps the table, has joined from the start.
+// The ranks that have joined a job so far. Rank 0, whose process keeps the table, is a member from the start.
 //
 // A pure state machine: no threads, clocks or network.
 //
@@ -76,24 +76,25 @@ class RendezvousTable {
   // already joined); FAILED_PRECONDITION (an earlier epoch of the job); ABORTED (a later epoch: this one is over).
   absl::Status Add(const JoinClaim& claim);
 
-  // Removes a rank that went away before the job was complete; its place is free again.
+  // Removes a rank that went away before the job was complete. Then another process may join as this rank.
   // REQUIRES: `rank` is not 0, has joined, and the table is not complete.
   void Remove(RankId rank);
 
-  // Remembers why a claim was refused, here or by the caller: it may be the reason why a rank is missing.
+  // Remembers why a claim was refused, here or by the caller, because this may be the reason why a rank is missing.
   void RecordRefusal(const absl::Status& refusal);
 
   bool complete() const { return joined_ == options_.size; }
 
-  // Checks that the members can work together. Only all of them together show which one differs.
+  // Checks that the members can work together. This is checked at the end, because only all members together show which
+  // member differs.
   // REQUIRES: complete().
-  // Errors: those of CheckAgreement.
+  // Errors: the errors of CheckAgreement.
   absl::Status Agreement() const;
 
   // REQUIRES: complete().
   MemberList member_list() const;
 
-  // DEADLINE_EXCEEDED that names the ranks missing after `waited`, and the known reasons.
+  // Returns DEADLINE_EXCEEDED that names the ranks missing after `waited`, and the known reasons.
   absl::Status DeadlineError(absl::Duration waited) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace ronda {
 
 // Sleeps until FutexWake on the same word or until `timeout` has passed; may return early. Returns at once if `*word`
-// is not `expected`: the kernel compares it in the step in which it puts the thread to sleep. Works between processes.
+// is not `expected`. The kernel compares the two and puts the thread to sleep in one step. Works between processes.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, absl::Duration timeout);
 
 // Wakes all threads that sleep on `word`.
@@ -27,7 +27,7 @@ inline void CpuRelax() {
 #endif
 }
 
-// A doorbell in shared memory. A few threads sleep on it, and any thread rings it. Zero bytes are a valid doorbell.
+// A doorbell in shared memory. A few threads sleep on it, and any thread rings it. A doorbell of zero bytes is valid.
 //
 //   const uint32_t heard = doorbell.Rings();
 //   if (!condition) doorbell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
@@ -40,8 +40,8 @@ inline void CpuRelax() {
 //   do seen = doorbell.RingsWhilePolled(); while (!condition && may_wait());
 //   if (doorbell.StopPolling(seen)) doorbell.Ring();   // the sleepers look, as the poller may have missed something
 //
-// A poller that has found what it waited for often comes back soon. If the ringing thread also polls, it can wait
-// for the poller for a moment: to wake a sleeper costs both threads more than that wait.
+// A poller that has found what it waited for often comes back soon. If the ringing thread also polls, it can wait for
+// the poller for a moment, because to wake a sleeper costs both threads more than this wait.
 //
 //   if (doorbell.IsPollerExpected()) { ...; }   // for a moment
 //   doorbell.RingUnlessPolled();                // unless the condition has been seen
@@ -56,7 +56,7 @@ inline void CpuRelax() {
 // then looks at the count. These steps are also sequentially consistent: either the ringing thread sees that the poller
 // has left, and rings for the sleepers; or the poller sees the ring. A condition can take the place of the count. The
 // ringing thread makes it true with a sequentially consistent store before RingUnlessPolled, and the poller reads it
-// again with such a load after StopPolling. Then no ring needs to be counted.
+// again with a sequentially consistent load after StopPolling. Then no ring needs to be counted.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
@@ -69,7 +69,7 @@ class Doorbell {
     RingForSleepers();
   }
 
-  // If a poller was expected, it has not come: from now on it is not expected.
+  // If a poller was expected but has not come, it is no longer expected from now on.
   void RingUnlessPolled() {
     Poller expected = Poller::kComesBack;
     poller_.compare_exchange_strong(expected, Poller::kNone, std::memory_order_seq_cst);

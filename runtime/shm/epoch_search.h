@@ -21,7 +21,7 @@ namespace ronda {
 std::string ShmNameOf(absl::string_view job_id, int64_t epoch);
 
 // The epoch in `target`, the target of a link in /proc/PID/fd: "/memfd:ronda-shm/ronda-<job id>@3 (deleted)". nullopt
-// if it is no shared memory of that job.
+// if the target is no shared memory of that job.
 std::optional<int64_t> EpochInLink(absl::string_view target, absl::string_view job_id);
 
 // A process that is in an epoch of the job.
@@ -30,10 +30,10 @@ struct EpochHolder {
   pid_t pid = 0;
 };
 
-// Looks from time to time whether other processes of this user are in another epoch of the job than this rank, which
-// waits for its own epoch. A look reads all of /proc. So the first look comes only when the rank has waited longer than
-// most ranks do, and the pauses between looks grow. The time of a look grows with the number of ranks on the host. So
-// the ranks take turns, and all looks together take a small share of the host's time.
+// While this rank waits for its own epoch, looks from time to time for other processes of this user that are in another
+// epoch of the job. A look reads all of /proc. So the first look comes only when the rank has waited longer than most
+// ranks do, and the pauses between looks grow. The time of a look grows with the number of ranks on the host. So the
+// ranks take turns, and all looks together take a small share of the host's time.
 //
 // Thread-compatible.
 class EpochSearch {
@@ -45,7 +45,7 @@ class EpochSearch {
   };
   EpochSearch(std::string job_id, int64_t epoch, const Place& place, absl::Time now);
 
-  // If it is time for a look: a process that is in the highest epoch other than this rank's.
+  // If it is time for a look, returns a process in the highest epoch other than this rank's epoch.
   std::optional<EpochHolder> LookIfDue(absl::Time now);
 
   // When the next look is due.

@@ -22,7 +22,7 @@
 
 namespace ronda {
 
-// The first failure of a job, in shared memory; zero bytes are an empty record.
+// The first failure of a job, in shared memory. A record of zero bytes is empty.
 //
 // Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer. It goes to
 // "written" by a release store after the text. So a reader whose acquire load returns "written" sees the whole text.
@@ -31,8 +31,8 @@ class FailureRecord {
   // Stores `failure` if the record is empty; returns whether it did. REQUIRES: !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // As Set, with code UNAVAILABLE and without a status, which would need memory. Called by a rank that saw `dead` die.
-  // If `dead` died while it wrote the record, this call takes the record over.
+  // As Set, with the code UNAVAILABLE. Takes no status, because a status would need memory. Called by a rank that saw
+  // `dead` die. If `dead` died while it wrote the record, this call takes the record over.
   bool SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text);
 
   // The failure; OK if none is recorded. INTERNAL if the fields are damaged.
@@ -147,10 +147,11 @@ struct alignas(kCacheLineBytes) ShmFlatLine {
 };
 // maximum lines per exchange: beyond 2 KiB a block is faster
 inline constexpr size_t kShmFlatLines = 40;
-// The lines are used in turns. Three turns would be safe. A rank that has announced the end of exchange i may still
-// read lines of i, but not after it has sent or vetoed something of i + 1. A rank that writes the lines of i again, in
-// exchange i + 3, has completed exchange i + 2, to which the reading rank has contributed. The fourth turn lets a rank
-// prefetch the lines of the exchange after the next, which no rank reads, before it needs them.
+// Each exchange uses the next of kShmFlatTurns sets of lines, in a circle. Three sets would be safe. A rank that has
+// announced the end of exchange i may still read lines of i, but not after it has sent or vetoed something of i + 1. A
+// rank that writes the lines of i again, in exchange i + 3, has completed exchange i + 2, to which the reading rank has
+// contributed. The fourth set lets a rank prefetch the lines of the exchange after the next, which no rank reads,
+// before it needs them.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 
@@ -171,14 +172,15 @@ class ShmView {
   ShmHeader& header() const { return *reinterpret_cast<ShmHeader*>(base_); }
   ShmRankBlock& rank(RankId rank) const;
 
-  // The ring from `rank` to the coordinator, and the one back: a header, then kShmRingBytes.
+  // The control rings from `rank` to the coordinator (up) and back (down). Each ring is a header and then
+  // kShmRingBytes.
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
 
   // The recorders of all ranks, in their order.
   absl::Span<FlightRecorder> FlightRecorders() const;
 
-  // The lines that `rank` writes: kShmFlatLines for each of kShmFlatTurns turns.
+  // Returns the lines that `rank` writes: kShmFlatTurns sets of kShmFlatLines lines.
   ShmFlatLine* FlatLines(RankId rank) const;
 
   // The address of `position` in the ring of `rank`. The ring reuses it one lap later.

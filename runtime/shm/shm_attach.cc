@@ -143,14 +143,16 @@ class Attachment {
 
   bool IsLate() const { return SteadyNow() >= deadline_; }
 
-  // The pause before this rank looks again; `shortest` is that of a few ranks. Never beyond the deadline.
+  // Returns the pause before this rank looks again, which never ends after the deadline. `shortest` is the pause of a
+  // job with few ranks.
   absl::Duration PauseOf(absl::Duration shortest) const {
     return std::min(std::max(shortest, options_.geometry.size * kPausePerRank), deadline_ - SteadyNow());
   }
 
   // Whether this rank's job can still start: returns an error if other processes are in a later epoch of the job.
   absl::Status CheckEpoch();
-  // For the error of a rank that has waited in vain: says that others are in another epoch, or is empty.
+  // Returns a text for the error of a rank that has waited in vain. The text says that others are in another epoch, or
+  // is empty.
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
@@ -337,7 +339,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::s
   const absl::StatusOr<ShmLink> link = ReadShmLink(path);
   if (absl::IsNotFound(link.status())) return not_yet;
   if (absl::IsPermissionDenied(link.status())) {
-    // Anyone can make a link. So it does not keep this rank from finding rank 0's link in another folder.
+    // Anyone can make a link. So a bad link does not keep this rank from finding rank 0's link in another folder.
     obstacle_ = absl::StrCat("; ", link.status().message());
     return not_yet;
   }

@@ -31,10 +31,10 @@ struct ShmAttached {
 
 // Connects the ranks of one host through one piece of shared memory. Rank 0 creates it without a name, as a memfd, or
 // where the system refuses that, as a removed file in the first of ShmFolders() that can hold it. Rank 0 logs a warning
-// if the file is outside of /dev/shm, or if only smaller slots fit. It shows the other ranks the memory by a link
-// (ShmLink) in the first of ShmFolders() that takes one. The others wait for the link, open and check the memory, and
-// enter their pid. When all ranks have attached, the link is removed, and the call returns. If the ranks are killed
-// before that, only the link remains.
+// if the file is outside of /dev/shm, or if only smaller slots fit. Rank 0 tells the other ranks where the memory is by
+// a link (ShmLink) in the first of ShmFolders() that takes a link. The other ranks wait for the link, open and check
+// the memory, and enter their pids. When all ranks have attached, the link is removed, and the call returns. If the
+// ranks are killed before that, only the link remains.
 //
 // Errors, with the same reason on every rank if there is memory to report it:
 //  - RESOURCE_EXHAUSTED if there is no room for the smallest slots.
@@ -49,7 +49,7 @@ absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 // AttachAllRanks for ranks that are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Whether the ranks together may use at least one core per rank; then a spinning rank takes no other rank's core.
+// Whether the ranks together may use at least one core per rank. If so, a spinning rank takes no other rank's core.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

@@ -36,7 +36,7 @@ class ShmMapping {
   const UniqueFd file_;
 };
 
-// A file of shared memory that has no name, and that only this user can open: by the links in /proc/PID/fd.
+// A file of shared memory that has no name. Only this user can open it, through the links in /proc/PID/fd.
 //
 // Thread-compatible.
 class ShmFile {
@@ -44,8 +44,8 @@ class ShmFile {
   ShmFile() = default;
 
   // Opens a new empty file. `folder` is empty for a file in the kernel's memory (memfd); otherwise it is a folder whose
-  // file system holds the file. Whoever reads the links in /proc/PID/fd sees a path that ends in `name` ("/ronda-j"),
-  // perhaps before " (deleted)". Returns 0, or an errno.
+  // file system holds the file. The links in /proc/PID/fd show a path that ends in `name` ("/ronda-j"), perhaps before
+  // " (deleted)". Returns 0, or an errno.
   int Create(const std::string& folder, const std::string& name);
 
   // Opens the file that another process has as `path`, a link in its /proc/PID/fd.
@@ -54,8 +54,8 @@ class ShmFile {
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
   // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later; a memfd can then no longer
-  // change its size. Returns 0; or an errno, and then the file is empty. EFBIG if the process may not have files of
-  // this size; others from the system.
+  // change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if the process may not
+  // have files of this size, or another error of the system.
   int Allocate(size_t bytes) const;
 
   // The current size.

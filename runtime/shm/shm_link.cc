@@ -69,8 +69,8 @@ absl::Status NotOfThisNamespace(const std::string& path, const ShmLink& link, co
                    "RONDA_BACKEND=tcp; if no job is using the link, remove it"));
 }
 
-// The byte of the folder that the creator of `link` locks. Creators in two pid namespaces may share a byte, because
-// their locks are shared ones: then a leftover stays as long as the other creator lives.
+// Returns the lock of a byte of the folder that the creator of `link` holds. The lock is a shared one, so creators in
+// two pid namespaces may lock the same byte. Then a leftover stays as long as the other creator lives.
 struct flock LockOf(const ShmLink& link, int16_t type) {
   constexpr int kPidBits = 22;  // the kernel's PID_MAX_LIMIT
   const uint64_t byte = (link.creator.start_time << kPidBits) | static_cast<uint64_t>(link.creator.pid);
@@ -98,7 +98,7 @@ absl::StatusOr<ShmLink> ReadAnyLink(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(ENOENT, path);
   if (info.st_uid != geteuid()) return NotOfThisUser(path, info.st_uid);
-  // ShmFile::Create was killed here. The default is a link whose creator is dead.
+  // A process was killed in ShmFile::Create. The creator of a default link counts as dead.
   if (S_ISREG(info.st_mode) && info.st_size == 0) return ShmLink{.pid_namespace = PidNamespace()};
   std::error_code error;
   const std::string text = std::filesystem::read_symlink(path, error).string();
@@ -161,7 +161,7 @@ bool IsLeftover(const std::string& path, const ShmLink& link) {
   std::error_code error;
   const std::string target = std::filesystem::read_symlink(link.Target(), error).string();
   if (error) return error == std::errc::no_such_file_or_directory;
-  // The memory of a job has the name of the link, in another place.
+  // The path of a job's memory ends with the name of the link, but is in another folder.
   return !absl::EndsWith(absl::StripSuffix(target, " (deleted)"), path.substr(path.rfind('/')));
 }
 

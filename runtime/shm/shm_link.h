@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// Rank 0's message to the other ranks of the host: where its shared memory is, which has no name, or why it has none.
-// It is the text of a symbolic link:
+// Rank 0's message to the other ranks of the host. It tells where rank 0's shared memory is, which has no name, or why
+// rank 0 has no memory. The message is the text of a symbolic link:
 //
 //   /dev/shm/ronda-<job id>@<epoch> -> /proc/4242/fd/7 98765 0 1 pid:[4026531836]
 //
@@ -26,7 +26,7 @@ struct ShmLink {
   bool is_locked = false;     // rank 0 holds the lock of LockForLink as long as it needs the link
   std::string pid_namespace;  // in which the creator's pid counts
 
-  // "/proc/4242/fd/7", with which other processes of the user open the memory.
+  // Returns "/proc/4242/fd/7", the path by which other processes of the user open the memory.
   std::string Target() const;
 };
 
@@ -34,13 +34,15 @@ struct ShmLink {
 ShmLink ShmLinkOfThisProcess(int descriptor, int error_number);
 
 // Locks a byte of `folder`, where this process is about to publish the link. The kernel releases the lock when the
-// returned descriptor is closed: when this process ends, and its children that had the descriptor. So a process of
-// another pid namespace, which knows no pid of this one, sees whether the link is a leftover. Sets link->is_locked.
-// Takes no lock if the folder is not on a tmpfs: other machines may have the folder too, and may not see the lock.
+// returned descriptor is closed. At the latest, this is when this process and its children that have the descriptor
+// have ended. So a process of another pid namespace, where this process has no pid, sees whether the link is a
+// leftover. Sets link->is_locked. Takes no lock if the folder is not on a tmpfs: other machines may have the folder
+// too, and may not see the lock.
 UniqueFd LockForLink(const std::string& folder, ShmLink* link);
 
-// Makes the link `path`, in place of a leftover. Errors: ALREADY_EXISTS if the path may be another job's of this user.
-// Otherwise another path may do: PERMISSION_DENIED as for ReadShmLink, and others from the system.
+// Makes the link `path`, in place of a leftover. Errors: ALREADY_EXISTS if the path may belong to another job of this
+// user. After the other errors, another path may work. They are PERMISSION_DENIED as for ReadShmLink, and errors of the
+// system.
 absl::Status PublishShmLink(const std::string& path, const ShmLink& link);
 
 // Errors: NOT_FOUND; PERMISSION_DENIED if `path` is another user's, or was made in another pid namespace;

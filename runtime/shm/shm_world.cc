@@ -38,10 +38,10 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
                                                  options.job_size, ": ", absl::StrJoin(ranks, ", ")));
 }
 
-// How many ranks a rank watches: those with the next numbers, and after the last rank the first ones. If ranks die,
-// some living rank comes before them in this circle, so it watches one of them and fails the job for all. If every rank
-// watched all others, a host would need a descriptor for each pair of ranks. Not one but several watch each rank,
-// because a watching rank may be stopped.
+// How many ranks a rank watches: the ranks with the next numbers, where rank 0 follows the last rank. If ranks die, a
+// living rank that comes before them in this circle watches one of them, and fails the job for all. If every rank
+// watched all others, a host would need a descriptor for each pair of ranks. Several ranks watch each rank, because a
+// watching rank may be stopped.
 constexpr int kWatchedRanks = 32;
 
 bool Watches(RankId watcher, RankId peer, int size) {

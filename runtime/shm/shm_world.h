@@ -22,8 +22,8 @@ namespace ronda {
 
 // One rank's membership in a job, or in the part of a job on one host, that uses shared memory. It holds the memory,
 // the identities of the other ranks, the job's first failure, and a monitor that turns the death of a peer into that
-// failure. The control plane and the communicator are built on it. Its ranks are numbered from 0; peers and flight
-// recorders carry the ranks of the job.
+// failure. The control plane and the communicator are built on it. The ranks of a world are numbered from 0. Peers and
+// flight recorders have the numbers of the job's ranks.
 //
 // Thread-safe.
 class ShmWorld {
@@ -33,7 +33,7 @@ class ShmWorld {
     int64_t epoch = 0;   // of the job; also part of that name
     RankId rank = 0;
     int size = 1;
-    // For a job on several hosts: by rank in this world, the rank in the job. Empty: the numbers are the same.
+    // For a job on several hosts: the rank in the job, by rank in this world. Empty: the numbers are the same.
     std::vector<RankId> ranks;
     int job_size = 1;                       // ranks on all hosts; used if `ranks` is not empty
     std::string hostname = "localhost";     // for messages
@@ -45,7 +45,7 @@ class ShmWorld {
   };
 
   // Waits until all ranks have connected.
-  // Errors: INVALID_ARGUMENT, and those of AttachAllRanks.
+  // Errors: INVALID_ARGUMENT; the errors of AttachAllRanks.
   static absl::StatusOr<std::shared_ptr<ShmWorld>> Connect(Options options);
 
   // The worlds of all ranks of a job whose ranks are threads of this process, on one mapping. Ignores `options.job_id`
@@ -70,8 +70,8 @@ class ShmWorld {
   // The flight recorders of all ranks of the job, by rank in the job.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Whether a waiting thread should spin before it sleeps. It should not if it might take the core of the rank that it
-  // waits for.
+  // Whether a waiting thread should spin before it sleeps. A thread should not spin if it might take the core of the
+  // rank that it waits for.
   bool MaySpin() const { return may_spin_; }
 
   // The job's first failure; OK if it has not failed.
@@ -89,7 +89,7 @@ class ShmWorld {
   void RequestUnlock(uint64_t schedule);
   uint64_t unlock_requested() const { return view_.header().unlock_requested.load(std::memory_order_acquire); }
 
-  // From now on the end of this rank is not a failure.
+  // Declares that from now on the end of this rank is not a failure.
   void Depart();
   // Fails the job if this rank has not departed. Needs no memory.
   void Leave();

@@ -5,10 +5,10 @@
 // A flag is a tensor of one byte, 0 or 1, of which all ranks of the job take the maximum. ronda_should_stop() and
 // ronda_elastic_poll() ask with flags. While no schedule is locked, a flag is negotiated like any other tensor. While a
 // schedule is locked, a flag belongs to no bucket. It travels with the vote on the next bucket (vote.h): each rank says
-// whether it has submitted the flag, and its value. If all ranks have, the flag is complete with that bucket. Otherwise
-// it travels with the vote after that. So a flag needs no bucket of its own, wakes no thread and delays no bucket. Only
-// if a program waits for a flag and submits nothing else does the rank unlock, as for any tensor that waits in vain;
-// then the flag is negotiated.
+// whether it has submitted the flag, and its value. If all ranks have submitted the flag, it is complete with that
+// bucket. Otherwise the flag travels with the vote on the bucket after that. So a flag needs no bucket of its own,
+// wakes no thread and delays no bucket. Only if a program waits for a flag and submits nothing else does the rank
+// unlock, as for any tensor that waits in vain; then the flag is negotiated.
 #ifndef RONDA_RUNTIME_STEP_FLAGS_H_
 #define RONDA_RUNTIME_STEP_FLAGS_H_
 
@@ -33,8 +33,9 @@ constexpr std::optional<int> FlagOf(absl::string_view tensor) {
   return std::nullopt;
 }
 
-// One bit for each flag, by its number. Of one rank: the flags that it has submitted, and those with the value 1. Of
-// all ranks: the flags that every rank has submitted, and those that are 1 on some rank.
+// One bit for each flag, by its number. For one rank, `submitted` has the flags that it has submitted, and `raised` has
+// the flags with the value 1. For all ranks, `submitted` has the flags that every rank has submitted, and `raised` has
+// the flags that are 1 on some rank.
 struct Flags {
   uint8_t submitted = 0;
   uint8_t raised = 0;

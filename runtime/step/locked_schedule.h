@@ -38,7 +38,7 @@ namespace ronda {
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
 //  - Another rank has requested to unlock. A rank sends that request when it wants to unlock, so that sleeping ranks
-//    wake up and vote. It also sends it when it has waited in a bucket for longer than the warning time.
+//    wake up and vote. It also sends the request when it has waited in a bucket for longer than the warning time.
 //  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). This happens when a
 //    program changes: if it now waits for each tensor before it submits the next, a bucket with both tensors never
 //    becomes ready on any rank. The negotiation runs each tensor as it comes. It also happens when threads of a program
@@ -50,11 +50,11 @@ namespace ronda {
 // job, one after the other.
 class LockedSchedule {
  public:
-  // How long submitted tensors may wait for others of their bucket. Longer than the usual time between two tensors of a
-  // bucket in a backward pass. To unlock too early costs a few negotiated steps.
+  // How long submitted tensors may wait for other tensors of their bucket. The limit is longer than the usual time
+  // between two tensors of a bucket in a backward pass. To unlock too early costs a few negotiated steps.
   static constexpr absl::Duration kLimit = absl::Seconds(1);
-  // Shorter if a thread sleeps until an operation is complete: that thread may be the one that submits the missing
-  // tensor.
+  // The limit is shorter if a thread sleeps until an operation is complete, because that thread may be the one that
+  // submits the missing tensor.
   static constexpr absl::Duration kAwaitedLimit = absl::Milliseconds(20);
 
   enum class State : uint8_t { kUnlocked, kFollowing, kUnlocking };
@@ -65,7 +65,7 @@ class LockedSchedule {
   // REQUIRES: !locked(); no bucket is empty, and no tensor occurs twice (the codec has checked this).
   void Begin(const Schedule& schedule, absl::Time now);
 
-  // This rank wants to unlock: it vetoes the next bucket. Does nothing if no schedule is locked.
+  // Called if this rank wants to unlock. Then it vetoes the next bucket. Does nothing if no schedule is locked.
   void VetoNext();
 
   // The number of the schedule that is locked now, or was locked last.
@@ -79,9 +79,9 @@ class LockedSchedule {
   // REQUIRES: locked().
   std::optional<StepPlace> Submit(std::optional<CacheId> id);
 
-  // As Submit, for a tensor with a known place: the one that was returned for it, with the version that its request had
-  // then. Returns false, and does nothing, if that place is not in the schedule that is locked now, or if the request
-  // has another version by now.
+  // As Submit, for a tensor for which Submit has returned `place`. `version` is the current version of the tensor's
+  // request. Returns false, and does nothing, if `place` is not in the schedule that is locked now, or if it has
+  // another version.
   bool SubmitAgain(const StepPlace& place, uint64_t version);
 
   // How many tensors have been submitted here but not carried out yet.
@@ -92,8 +92,8 @@ class LockedSchedule {
   // Some rank has requested to unlock the schedule with this number, and all earlier ones.
   void RecordUnlockRequest(uint64_t schedule) { unlock_requested_ = std::max(unlock_requested_, schedule); }
   bool unlock_requested() const { return locked() && unlock_requested_ >= number_; }
-  // This rank requests it. Returns whether, as far as it knows, it is the first rank to do so. If so, the caller tells
-  // the other ranks.
+  // This rank requests to unlock. Returns whether, as far as this rank knows, it is the first rank to do so. If so, the
+  // caller must send the request to the other ranks.
   bool RequestUnlock();
 
   // Vetoes the next bucket if tensors have waited too long (see above). `surroundings` describes this rank.
@@ -108,8 +108,8 @@ class LockedSchedule {
 
   // --- Buckets. REQUIRES: locked().
 
-  // The index of the bucket to enter now: approving it, or with a veto if unlocking(). nullopt while this rank lacks
-  // tensors of the bucket, or if it has to unlock.
+  // Returns the index of the bucket to enter now, with a veto if unlocking(), else with an approval. nullopt while this
+  // rank lacks tensors of the bucket, or if it has to unlock.
   std::optional<size_t> Next() const;
 
   // This rank has entered Next() at `now`, and the ranks have voted.
@@ -135,7 +135,7 @@ class LockedSchedule {
     size_t missing = 0;  // tensors that this rank has not submitted yet
   };
 
-  // One more tensor is here.
+  // Counts one more submitted tensor.
   void Count(const StepPlace& place);
   // Whether, at the last look, the next bucket lacked tensors, it is too early for another look, and no thread waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
@@ -157,11 +157,12 @@ class LockedSchedule {
   // When the schedule began, and how long threads have waited in it for buckets that lacked tensors.
   absl::Time began_;
   absl::Duration awaited_;
-  // Since when operations have been in flight but no bucket has been ready; and since when a thread has waited as well.
+  // The time since when operations have been in flight but no bucket has been ready, and the time since when a thread
+  // has also waited.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
-  // When to look at stuck_since_ again. It does not move when a bucket becomes ready: otherwise every bucket would wake
-  // the background thread to tell it a new deadline.
+  // When to look at stuck_since_ again. This time does not move when a bucket becomes ready. If it did, every bucket
+  // would wake the background thread to tell it a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
 };
 

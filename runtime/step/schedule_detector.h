@@ -15,8 +15,8 @@
 
 namespace ronda {
 
-// Finds out when a job repeats its steps. It watches the tensors that the coordinator releases: a job repeats when the
-// same set of tensors has been released `identical_steps` times in a row and nothing else has happened.
+// Finds out when a job repeats its steps. It watches the tensors that the coordinator releases. A job repeats its steps
+// when the same set of tensors has been released `identical_steps` times in a row and nothing else has happened.
 //
 // A step ends at the end of the first list with which all tensors of the previous step have been released. If one
 // tensor comes twice before that, the step ends before the list with the second release, and the count of identical
@@ -45,15 +45,15 @@ class ScheduleDetector {
   bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
 
   // The tensors in the order of the last step, as they were observed in the identical steps: the part of a StepTensor
-  // that does not come from its request. Of `batches` the last few steps: for each its list, and how many waits came
-  // before.
+  // that does not come from its request. `batches` covers the last few steps. For each of them, it has the number of
+  // the tensor's list and how many waits came before.
   // REQUIRES: complete().
   std::vector<StepTensor> step() const;
 
   // The schedule was unlocked, after all of its buckets were carried out `rounds` times.
   void Unlocked(uint64_t rounds);
 
-  // That schedule did not fit the program. Each time this happens, the next schedule needs twice as many identical
+  // The last schedule did not fit the program. Each time this happens, the next schedule needs twice as many identical
   // steps, up to 1,024. The number falls back when a schedule lasts for at least as many rounds as it needed identical
   // steps.
   void Distrust();

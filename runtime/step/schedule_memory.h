@@ -42,7 +42,7 @@ class ScheduleMemory {
   // nullptr. Valid until the next call of another function.
   const StepBuckets* EndList();
 
-  // A schedule begins: the one that EndList returned, or another.
+  // A schedule begins, which is the one that EndList returned, or another.
   void Begin(const StepBuckets& buckets);
   // The schedule that began last is unlocked.
   void Unlocked(const ScheduleProgress& progress);

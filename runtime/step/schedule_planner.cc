@@ -41,7 +41,7 @@ std::vector<size_t> AllPlaces(const StepTensor& tensor) {
   return places;
 }
 
-// Returns those of `places` at which all tensors of `item` were together with `first`.
+// Returns the indices of `places` at which all tensors of `item` were together with `first`.
 std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
   std::erase_if(places, [&](size_t place) {
     return std::any_of(item.tensors.begin(), item.tensors.end(),

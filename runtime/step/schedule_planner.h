@@ -34,15 +34,15 @@ struct StepTensor {
 //
 // Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket ends when it
 // has `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
-// `hold` after the previous one: so little work is left at the end of a step. On a GPU a bucket costs launches and
+// `hold` after the previous one. This leaves little work for the end of a step. On a GPU a bucket costs launches and
 // events, and the program runs ahead of the device. There each bucket needs kDeviceFactor times as many bytes before it
 // may end, except the first one of tensors that were seen together.
 //
-// Tensors share a bucket only if all tensors from the first to the last of it have been seen together. Otherwise one
-// might wait for another, and a bucket with both would never be ready. If tensors have not been seen together, their
-// order is safe: a tensor that waits for another becomes ready after it in every step, and so also on average. If they
-// have been seen together, their buckets run in the order in which they become ready: a bucket of a rare kind, which
-// fills up only at the end of the step, then delays no other bucket.
+// Tensors share a bucket only if all tensors from the first to the last of it have been seen together. If they have
+// not, one tensor might wait for another, and a bucket with both would never be ready. If tensors have not been seen
+// together, their order is safe: a tensor that waits for another becomes ready after it in every step, and so also on
+// average. If they have been seen together, their buckets run in the order in which the buckets become ready. So a
+// bucket of a rare kind, which fills up only at the end of the step, delays no other bucket.
 //
 // A group of tensors runs completely or not at all, so it is never divided.
 //

@@ -4,7 +4,7 @@
 //
 // A training program reduces the same tensors in every step. The first steps are negotiated: each rank reports its
 // tensors, and the coordinator answers with a list of buckets. That takes two messages a rank. A step that repeats
-// needs neither of them, because all ranks already know what comes next. So the coordinator fixes the buckets of the
+// needs neither message, because all ranks already know what comes next. So the coordinator fixes the buckets of the
 // step, and from then on each rank carries them out, again and again, without a control message.
 //
 // 1. A step is found. Response caches give each agreed tensor an id, the same on all ranks. The coordinator's
@@ -24,8 +24,8 @@
 // 4. The schedule is unlocked. A rank that has to do anything else (a new tensor, another shape, a join, a shutdown)
 //    enters the next bucket at once, without its tensors, and vetoes it. The bucket then changes nothing on any rank,
 //    and all ranks unlock at that point. They submit their tensors in flight to the negotiation again, in the same
-//    order. So that the others come to the bucket soon, the rank also sends them a request to unlock. A rank that is
-//    only late is waited for.
+//    order. The rank also sends a request to unlock to the other ranks, so that they come to the bucket soon. If a rank
+//    is only late, the other ranks wait for it.
 //
 // Two verbs tell this apart: a rank *vetoes* a bucket, and so makes all ranks *unlock* the schedule.
 //
@@ -71,7 +71,7 @@ struct ScheduleProgress {
   uint64_t buckets = 0;
 };
 
-// Where a tensor stands in a schedule. The queue keeps it with the tensor for the next submission.
+// Where a tensor is in a schedule. The queue keeps this place with the tensor for the next submission.
 struct StepPlace {
   uint64_t schedule = 0;  // its number; 0: in none
   uint64_t version = 0;   // of the tensor's request: another version may be another tensor

@@ -15,11 +15,10 @@
 
 namespace ronda {
 
-// Observes the steps of a job, and says when to lock which schedule: the coordinator's part (step.h), for its
-// Negotiator.
+// Observes the steps of a job, and tells the coordinator's Negotiator when to lock which schedule (step.h).
 //
-// A schedule that the job has had before (ScheduleMemory) goes before a step that now repeats itself
-// (ScheduleDetector), whose buckets are planned first (SchedulePlanner).
+// If the job returns to a schedule that it has had before (ScheduleMemory), this schedule is locked. Otherwise, if a
+// step repeats itself (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
 //
 // A pure state machine. Thread-compatible.
 class StepObserver {
@@ -48,7 +47,7 @@ class StepObserver {
 
   // The tensor with this id runs with the next list, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
-  // A tensor runs with the next list that no schedule may contain.
+  // The next list runs a tensor that no schedule may contain.
   void ReleaseOther();
   // The next list contains something else that no schedule may contain.
   void Break() { detector_.Break(); }
@@ -72,7 +71,7 @@ class StepObserver {
   // REQUIRES: locked().
   void Unlock(const ScheduleProgress& progress);
 
-  // The next schedules are planned like this. Earlier ones are forgotten.
+  // The next schedules are planned with `planning`. Earlier schedules are forgotten.
   void SetPlanning(const Planning& planning);
 
  private:

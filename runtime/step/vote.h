@@ -14,8 +14,8 @@
 namespace ronda {
 
 // A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
-// all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect except
-// that it is part of the sequence of calls, because every rank has made it.
+// all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect, except
+// that it counts in the sequence of calls, because every rank has made it.
 //
 // Backends send a rank's vote and flags as one word. They combine the words of all ranks by OR, in any order and as
 // often as they like, and give the combined word to Decide().
@@ -30,7 +30,8 @@ struct Ballot {
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
   Flags flags = {};
 
-  // A word has so many bits: the veto, and for each flag whether it is missing and whether it is raised.
+  // The number of bits of a word: one for the veto, and two for each flag (whether it is missing, and whether it is
+  // raised).
   static constexpr int kWordBits = 1 + 2 * kFlagCount;
 
   constexpr uint8_t word() const {

@@ -11,8 +11,8 @@
 //     | welcome: proof                    |
 //     |---------------------------------->|
 //
-// Both proofs cover both nonces, so that neither can be replayed. They name their purpose, so that neither can be
-// reflected to its sender. Each message has a fixed length: no size comes from an unauthenticated caller.
+// Both proofs cover both nonces, so that neither can be replayed. Both proofs name their purpose, so that neither can
+// be reflected to its sender. Each message has a fixed length, so no size comes from an unauthenticated caller.
 #ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 #define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 
@@ -77,7 +77,7 @@ class TcpCaller {
   static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& id);
 
   // The hello that answers `challenge`.
-  // REQUIRES: it has kTcpChallengeBytes.
+  // REQUIRES: `challenge` has kTcpChallengeBytes.
   std::string Answer(absl::string_view challenge);
 
   // Errors: PERMISSION_DENIED if the other end has not proved that it belongs to this job.

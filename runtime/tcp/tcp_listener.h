@@ -16,7 +16,7 @@ namespace ronda {
 // address can travel with the membership. Early callers wait in the kernel's queue for ConnectTcp. Thread-compatible.
 class TcpListener {
  public:
-  // Listens only on `endpoint`, whose port may be 0. Errors: those of ListenAt.
+  // Listens only on `endpoint`, whose port may be 0. Errors: the errors of ListenAt.
   static absl::StatusOr<std::unique_ptr<TcpListener>> Start(const Endpoint& endpoint);
 
   const Endpoint& endpoint() const { return endpoint_; }  // with its port

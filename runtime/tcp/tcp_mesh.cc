@@ -33,7 +33,8 @@ constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
 // The number of unauthenticated callers that have room beside the missing ranks.
 constexpr size_t kRoomForCallers = 64;
-// Callers accepted before those who are there are heard. No more than have room, so that none is dropped unheard.
+// How many callers are accepted before the accepted callers are heard. No more than have room, so that none is dropped
+// unheard.
 constexpr int kCallersPerRound = static_cast<int>(kRoomForCallers);
 constexpr int kMostComplaints = 5;
 
@@ -75,7 +76,7 @@ void SetUp(int fd) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
 }
 
-// Reads until `text` has `wanted` bytes and returns whether it has. It reads no further, because data may follow.
+// Reads until `text` has `wanted` bytes, and returns whether it has them. Reads no further, because data may follow.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   const size_t before = text->size();
   text->resize(wanted);
@@ -350,7 +351,7 @@ absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) 
         absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.id.level));
   }
   RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
-  // If there is a connection already, the caller has lost it: otherwise it would not have called again.
+  // If there is a connection already, the caller has lost it, because otherwise it would not have called again.
   *socket = std::move(call.socket);
   return absl::OkStatus();
 }

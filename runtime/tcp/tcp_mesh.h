@@ -25,8 +25,7 @@ namespace ronda {
 struct TcpLevel {
   uint32_t number = 0;
   std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here
-  // Those with which this rank exchanges messages; empty: all others. If one rank is another's partner, that one is
-  // also its own.
+  // The ranks with which this rank exchanges messages; empty: all others. Partnership is mutual.
   std::vector<RankId> partners = {};
 };
 
@@ -42,10 +41,10 @@ struct TcpMeshOptions {
   std::function<absl::Status()> job_failure;         // ends the wait; nullptr: nothing does
 };
 
-// Connects this rank with its partners in each of `levels`, of which it is a member. A rank calls those with lower
-// numbers and is called by those with higher ones. Both ends of a connection prove that they know the job's secret
-// (tcp_handshake.h). Callers that fail to prove it, or send nothing, are dropped, and no rank waits for them. A call
-// that fails or gets no answer is repeated until the time is over.
+// Connects this rank with its partners in each of `levels`, of which it is a member. A rank calls the partners with
+// lower numbers, and the partners with higher numbers call it. Both ends of a connection prove that they know the job's
+// secret (tcp_handshake.h). Callers that fail to prove it, or send nothing, are dropped, and no rank waits for them. A
+// call that fails or gets no answer is repeated until the time is over.
 //
 // Blocks until all connections exist; returns the messages of the levels in their order. Errors: DEADLINE_EXCEEDED that
 // names the missing ranks, with the reason if it is known; the job's failure; RESOURCE_EXHAUSTED if the process may not

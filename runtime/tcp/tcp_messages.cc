@@ -23,7 +23,7 @@ constexpr size_t kLengthBytes = sizeof(uint64_t);
 // complete.
 constexpr size_t kEntriesToReclaim = 256;
 
-// Of one call to the kernel: two for each message.
+// How many vectors one call to the kernel has; a message needs two.
 constexpr size_t kVectors = 16;
 // If only this many connections are active, trying each is cheaper than asking the kernel which can move data.
 constexpr size_t kFew = 4;
@@ -180,7 +180,7 @@ void TcpMessages::MoveIn(Connection& connection) {
   } else if (!IsTemporary(errno)) {
     connection.receive_failure.Update(Broken(strerror(errno)));
   }
-  // Nothing reaches a peer from which nothing comes any more.
+  // If nothing comes from a peer any more, nothing reaches it either.
   connection.send_failure.Update(connection.receive_failure);
 }
 

@@ -21,15 +21,15 @@
 namespace ronda {
 
 // The messages of one direction of a connection, as they lie in its stream of bytes: each is its length (8 bytes in the
-// ranks' common byte order) and its content. The queue names the memory for the next bytes of the stream. That is the
-// messages' own memory, so nothing is copied between it and the kernel.
+// ranks' common byte order) and its content. The queue names the memory for the next bytes of the stream. This is the
+// messages' own memory, so no other buffer lies between it and the kernel.
 //
 //   queue.Add(data, bytes);
 //   const size_t count = queue.Fill(vectors);            // then sendmsg or recvmsg, which moves some of them
 //   RONDA_RETURN_IF_ERROR(queue.Advance(moved));
 //
-// Both sides use it in the same way. A sender's lengths go to the stream. A receiver's lengths are overwritten by those
-// of the stream and must be equal to them.
+// Both sides use it in the same way. A sender's lengths go to the stream. A receiver's lengths are overwritten by the
+// lengths in the stream, and must be equal to them.
 //
 // Keeps its memory for the next messages. Thread-compatible.
 class TransferQueue {
@@ -67,18 +67,18 @@ class TransferQueue {
 // (TransferQueue).
 //
 // A message is sent from the caller's memory as far as the kernel takes it. It is read into the receiver's memory once
-// the receiver has asked for it. Before that it stays in the kernel's buffers and, when these are full, at the sender:
-// there is no other flow control. This cannot deadlock as long as both sides name messages in the same order, because
-// everything ahead of an awaited message has been asked for before.
+// the receiver has asked for it. Before that, the message stays in the kernel's buffers and, when these are full, at
+// the sender. There is no other flow control. This cannot deadlock as long as both sides name messages in the same
+// order, because everything ahead of an awaited message has been asked for before.
 //
-// A broken connection fails the transfers that need it. What had arrived before can still be received, even if this
-// rank can send nothing any more.
+// A broken connection fails the transfers that need it. Data that had arrived before can still be received, even if
+// this rank can no longer send.
 //
 // Thread-compatible.
 class TcpMessages : public PointToPoint {
  public:
-  // `sockets`: one to each rank, connected and non-blocking; none to `rank` itself, and to ranks with which it
-  // exchanges nothing.
+  // `sockets` has a connected, non-blocking socket for each rank with which `rank` exchanges messages. It has no socket
+  // for the other ranks and for `rank` itself.
   TcpMessages(RankId rank, std::vector<UniqueFd> sockets);
 
   RankId rank() const override { return rank_; }

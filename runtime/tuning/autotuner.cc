@@ -77,7 +77,7 @@ std::optional<Autotuner::Measurement> Autotuner::AddRound(absl::Duration time) {
   return measurement;
 }
 
-// The rounds must also suffice for the final.
+// The rounds must also suffice for the final duel.
 bool Autotuner::CanAfford(size_t samples) const {
   const size_t all = samples + 2 * static_cast<size_t>(options_.final_pairs);
   const auto rounds_per_sample = static_cast<size_t>(options_.warm_up_rounds + options_.rounds_per_sample);
@@ -123,7 +123,8 @@ Autotuner::Decision Autotuner::ConcludeFinal() {
   return wins ? Decision::kReplaced : Decision::kKept;
 }
 
-// Two values between two measurements of the incumbent, so that each value is adjacent to one.
+// Puts two values between two measurements of the incumbent, so that each value is adjacent to one of these
+// measurements.
 void Autotuner::PlanScreening() {
   stage_ = Stage::kScreening;
   plan_ = {incumbent_};

@@ -15,8 +15,8 @@ namespace ronda {
 
 // The times of some rounds under the same settings. Immutable.
 //
-// It uses medians and quartiles: if the machine does something else now and then, single rounds become arbitrarily
-// long.
+// A sample uses medians and quartiles, because single rounds become arbitrarily long if the machine does something else
+// now and then.
 class Sample {
  public:
   // REQUIRES: at least one round.
@@ -48,7 +48,8 @@ class Sample {
 // REQUIRES: the same number of samples of each, at least one.
 bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
 
-// Settings for the tuner: for each dimension the index of one of its values. All zeros: the defaults.
+// Settings for the tuner. For each dimension, it has the index of one of the dimension's values. All zeros are the
+// defaults.
 using TuningPoint = std::vector<size_t>;
 
 // Looks for settings with which rounds take less time than with the defaults. Returns to the defaults if it finds none.

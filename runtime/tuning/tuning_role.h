@@ -58,7 +58,7 @@ class TuningSpace {
 class TuningLog {
  public:
   // Replaces any file at `path`.
-  // Errors: the operating system's, with the path.
+  // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
 
   // `rounds`: the number of rounds so far.
@@ -93,7 +93,7 @@ class TuningRole {
     TunedSettings defaults;      // applied at the beginning
     int rounds_per_sample = 10;  // see Autotuner
     std::string log_path;        // empty: no log
-    // How long steps may differ from each other before that is reported, or before the search is given up. The time is
+    // How long steps may differ from each other before this is reported, or before the search is given up. The time is
     // also at least `unlike_timeout_rounds` times the length of a step.
     absl::Duration unlike_timeout = absl::Seconds(60);
     int unlike_timeout_rounds = 40;
@@ -102,7 +102,7 @@ class TuningRole {
   explicit TuningRole(Options options);
 
   // Call first: begins the log, if the options request one.
-  // Errors: the operating system's, with the path.
+  // Errors: the operating system's error, with the path.
   absl::Status Start();
 
   // A schedule has been locked.

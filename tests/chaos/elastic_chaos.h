@@ -36,11 +36,11 @@ struct Footprint {
 
 // A job of `rondarun -np 4 --min-np 2`, and the faults of its members:
 //
-//   SIGKILL        most often; one time in three another one up to 60 ms later, while the others meet; also to members
-//                  that have just been started
+//   SIGKILL        most often, also to members that have just been started. One time in three a second SIGKILL follows
+//                  up to 60 ms later, while the others meet
 //   SIGTERM        a member leaves
 //   SIGSTOP        the launcher kills it after 10 s
-//   SIGSTOP and SIGCONT  in less than half a second: it continues
+//   SIGSTOP and SIGCONT  in less than half a second: the member continues
 //
 // A turn is one of these faults. The next turn comes when the job has completed a step, because the launcher gives up a
 // job that fails three times at the same step. One member at a time, the keeper, is spared, so that the state is never
@@ -70,7 +70,7 @@ class ElasticChaos {
   const std::string& output() const { return run_.out(); }
 
  private:
-  // The resources of the launcher, and of the keeper at that time, before a turn.
+  // The resources of the launcher and of the current keeper, before a turn.
   struct Sample {
     Footprint launcher;
     int keeper = 0;
@@ -81,7 +81,7 @@ class ElasticChaos {
   bool AwaitTurn(const std::function<bool(const JobLog&)>& is_enough);
   void TakeSample();
   void TakeTurn(const std::function<bool(const JobLog&)>& is_enough);
-  std::vector<int> Veterans() const;  // those of VictimsInEpoch that certainly have the state
+  std::vector<int> Veterans() const;  // the members in VictimsInEpoch() that certainly have the state
   bool ChangeKeeper();
   void ReplaceKeeper();
   void KillSomebody();
@@ -89,7 +89,7 @@ class ElasticChaos {
   void Strike(int member, int signo);
 
   bool IsAlive(int member) const;
-  // The members of the newest epoch, without the keeper and those that have got a signal.
+  // The members of the newest epoch, without the keeper and without the members that have got a signal.
   std::vector<int> VictimsInEpoch() const;
   std::vector<int> JoiningMembers() const;
   int AnyOf(const std::vector<int>& members) {
@@ -112,7 +112,7 @@ class ElasticChaos {
   std::map<std::string, int> counts_;  // of events
   std::vector<Sample> samples_;
   std::optional<absl::Time> killed_at_;     // set until the others have completed a step
-  std::vector<absl::Duration> recoveries_;  // from a kill to that step
+  std::vector<absl::Duration> recoveries_;  // from a kill until the others have completed a step
 };
 
 }  // namespace ronda::chaos

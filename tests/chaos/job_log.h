@@ -17,8 +17,8 @@
 
 namespace ronda::chaos {
 
-// Reads the lines of `rondarun --verbose` and those of its trainer. Both come from one stream, in the order in which
-// rondarun has written them. It understands these lines of a trainer:
+// Reads the lines of `rondarun --verbose` and the lines of its trainer. Both come from one stream, in the order in
+// which rondarun has written them. The log understands these lines of a trainer:
 //
 //   4 ranks go on after step 17       (or: in epoch 3) the members of an epoch have met, and have the state
 //   epoch 3 is done                   (or: epoch 3: accuracy 0.97) a pass over the data is complete
@@ -30,7 +30,7 @@ class JobLog {
   // The job begins with members 0 to `first_members` - 1.
   explicit JobLog(int first_members);
 
-  // Reads the new complete lines: `text` begins with all that was given before.
+  // Reads the new complete lines of `text`. REQUIRES: `text` begins with the text of the last call.
   void Read(absl::string_view text);
 
   const std::string& job_id() const { return job_id_; }
@@ -38,7 +38,7 @@ class JobLog {
   const std::map<int, pid_t>& pids() const { return pids_; }
   // The members of the newest epoch, by rank: the oldest is the first.
   const std::vector<int>& members() const { return members_; }
-  // Whether these members have met.
+  // Whether the members of the newest epoch have met.
   bool have_met() const { return have_met_; }
   bool HasBeenPlaced(int member) const { return placed_.count(member) != 0; }
 
@@ -75,7 +75,7 @@ class JobLog {
 
   Progress progress_ = Progress::kMeets;
   std::set<int> lost_;     // since the job last trained
-  int64_t met_after_ = 0;  // the step after which the first epoch without them has continued
+  int64_t met_after_ = 0;  // the step after which the first epoch without the lost members has continued
 };
 
 }  // namespace ronda::chaos

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operations and the injuries of the ranks of a chaos test. They are a function of a seed, so that every rank and
-// the test know the whole round.
+// The operations and the injuries of the ranks of a chaos test. They follow from a seed, so every rank and the test
+// know the whole round.
 #ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 #define RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 
@@ -52,16 +52,16 @@ enum class OperationKind {
   kBarrier,
 };
 inline constexpr int kOperationKindCount = 14;
-inline constexpr int kAsynchronousKindCount = 12;  // the first ones
+inline constexpr int kAsynchronousKindCount = 12;  // the kinds before kSparseAllreduce
 
 // One operation. Its tensors' contents, sizes and options follow from `seed`.
 struct OperationPlan {
   OperationKind kind = OperationKind::kAllreduce;
   std::string name;
   int set = 0;               // index in RoundPlan::sets
-  std::vector<int> members;  // of that set; ascending
-  int root = 0;              // one of them
-  int receiver = 0;          // another one, if the set has more than one
+  std::vector<int> members;  // of the process set; ascending
+  int root = 0;              // one of the members
+  int receiver = 0;          // a member other than the root, if the set has more than one member
   uint64_t seed = 0;
 };
 

@@ -148,7 +148,7 @@ void RanksJoinWhenTheyRunOut() {
     for (int batch = 0; batch <= rank; ++batch) {
       std::vector<float> gradient(5, static_cast<float>(rank));
       ronda::allreduce(ronda::tensor("w", gradient));
-      // Ranks below `batch` have joined: the average is that of the others.
+      // Ranks below `batch` have joined, so the average is over the other ranks.
       EXPECT_THAT(gradient, Each(::testing::FloatEq(static_cast<float>(batch + size - 1) / 2))) << batch;
       EXPECT_EQ(static_cast<int>(ronda::allgather("g", gradient.data(), {5}).size()), 5 * (size - batch));
     }

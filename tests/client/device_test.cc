@@ -55,7 +55,7 @@ class Gate {
   void Open() { *is_open_ = true; }
 
  private:
-  // The stream reads it once more after it has been opened.
+  // The stream reads this flag once more after the gate has been opened.
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 

@@ -62,7 +62,7 @@ float WeightAfter(std::int64_t steps) {
   return weight;
 }
 
-// This rank's contribution to it: no single rank's contribution equals the sum.
+// This rank's contribution to the change. No single rank's contribution equals the sum.
 float PartOf(std::int64_t step, int rank, int size) {
   const auto part_of_others = [](int other) { return static_cast<float>(16 * (other + 1)); };
   if (rank < size - 1) return part_of_others(rank);

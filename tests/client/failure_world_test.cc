@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank that fails, in every possible way: the others learn its number, and no rank hangs.
+// A rank fails in every possible way. The others must learn its number, and no rank may hang.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

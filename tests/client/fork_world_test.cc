@@ -92,7 +92,7 @@ Pipe MakePipe() {
   std::exit(0);
 }
 
-// The executed program has the three standard descriptors, and the one with which it lists them.
+// The executed program has the three standard descriptors, and the descriptor with which it lists the descriptors.
 [[noreturn]] void ExecuteAnother() {
   execl("/bin/sh", "sh", "-c", "set -- /proc/self/fd/*; for fd; do [ ${fd##*/} -le 2 ] || [ ! -e $fd ] || exit 7; done",
         nullptr);

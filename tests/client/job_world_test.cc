@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job as an object (ronda::Job): it ends well on every way out of its block.
+// A job as an object (ronda::Job). It ends without an error on every way out of its block.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -42,7 +42,7 @@ void Returns() {
   EXPECT_FALSE(ronda::is_initialized());
 }
 
-// One rank throws, and the others learn of that at their next operation.
+// One rank throws, and the others learn of the exception at their next operation.
 void TrainUntilAnErrorComes() {
   const ronda::Job job;
   Sum();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The work of every rank of a job. It runs with ranks that are processes and with ranks that are threads: each body
-// uses the C++ API for every operation of a kind and checks the results, between init() and shutdown().
+// The work of every rank of a job, for ranks that are processes and for ranks that are threads. Between init() and
+// shutdown(), each body uses the C++ API for every operation of a kind and checks the results.
 #ifndef RONDA_TESTS_CLIENT_RANK_BODIES_H_
 #define RONDA_TESTS_CLIENT_RANK_BODIES_H_
 
@@ -36,7 +36,7 @@ inline float Sum(const std::string& name, float value, const CallOptions& call =
   return value;
 }
 
-// All of them.
+// The bodies of all functions above.
 std::vector<RankBody> AllRankBodies();
 
 }  // namespace ronda::testing

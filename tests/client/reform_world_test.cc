@@ -449,7 +449,7 @@ INSTANTIATE_TEST_SUITE_P(Meetings, ReformInSharedMemoryTest, Values(Meeting::kIn
 
 class ReformAtAnAddressTest : public ReformTest {};
 
-// It holds the port of the later epoch, in which it should be.
+// The member holds the port of the later epoch, in which it should be.
 TEST_P(ReformAtAnAddressTest, ARankZeroOfAnEarlierEpochIsToldByARankOfALaterOneThatWaitsForIt) {
   AddMembers(2);
   TellToJoin(*members_[0], 2, 0, 2);

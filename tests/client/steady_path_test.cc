@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Steps that repeat: no control message travels, and the whole process allocates nothing.
+// Steps that repeat. No control message may travel, and the whole process may allocate nothing.
 #include <cstddef>
 #include <cstdint>
 #include <functional>

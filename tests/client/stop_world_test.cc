@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job whose ranks are asked to stop: all ranks see it in the same call, and end without an error.
+// A job whose ranks are asked to stop. All ranks see the request in the same call, and end without an error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -60,7 +60,7 @@ void OneIsAsked() {
   EXPECT_EQ(ronda::try_should_stop().status().code(), RONDA_ERROR_NOT_INITIALIZED);
 }
 
-// Like the next job of a process that has to end.
+// The process has to end, but begins another job.
 void TheNextJobHearsOfItToo() {
   ronda::init();
   TrainUntilStopped(0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rank programs of the tests in this folder whose ranks are processes. They are all in one binary, worlds_test.cc,
-// which starts itself once per rank.
+// The rank programs of the tests in this folder whose ranks are processes. One binary, worlds_test.cc, has all of these
+// programs, and starts itself once per rank.
 #ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 #define RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 
@@ -33,7 +33,7 @@ const std::vector<RankProgram>& StopPrograms();
 ProcessJob OverTcp(const std::vector<std::pair<std::string, std::string>>& variables = {});
 ProcessJob AHostARank();
 
-// For programs of ranks that AHostARank() may also start; to be called before init().
+// If AHostARank() has started this rank, moves it to a host of its own. Rank programs call this before init().
 void MoveToAHostOfItsOwnIfAsked();
 
 }  // namespace ronda::testing

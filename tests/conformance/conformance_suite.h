@@ -30,18 +30,19 @@ class ConformanceTest : public BackendTest {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }
 
-  // The hosts on which the members are reduced first when the result is delivered in this way; none: one level.
+  // The hosts whose members are reduced first, for results that are delivered as `receives` says. If the map is empty,
+  // the reduction has one level.
   HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
 
   // Returns "" if `output` is the result that the backend must deliver: the exact bits or, if it adds up in another
   // order, a value near the result in fp64.
   std::string CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) const;
 
-  // Groups of all shapes: all ranks, each end alone, every second rank, all but the first.
+  // Groups of all shapes: all ranks, the first rank alone, the last rank alone, every second rank, all but the first.
   std::vector<Group> Groups() const;
 
-  // Runs the cases one after the other, in the group (nullptr: all ranks), and checks the outputs of all members: bit
-  // for bit against the kernels, and against the oracle in fp64.
+  // Runs the cases one after the other, in the group (nullptr: all ranks). Compares the outputs of all members bit for
+  // bit with the kernels' results, and with the oracle in fp64.
   void CheckReduces(const std::vector<ReduceCase>& cases, const Group* group = nullptr);
 
  private:

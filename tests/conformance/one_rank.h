@@ -11,14 +11,14 @@
 
 namespace ronda::testing {
 
-// Reductions of zero to many elements, in several wire formats, for all members and for some, compared with the
-// kernels' bits. `hosts`: the hosts that are reduced first when all members receive all; none: one level.
+// Compares reductions with the kernels' bits: zero to many elements, several wire formats, results for all members and
+// for some. `hosts` has the hosts that are reduced first when all members receive all; empty: one level.
 void CheckReductions(uint64_t seed, const HostMap& hosts, Communicator& communicator);
 
-// Operations in random order, until the first failure.
+// Runs operations in random order, until the first failure.
 void CheckRandomWalk(uint64_t seed, Communicator& communicator);
 
-// Reductions with a veto of a random rank, or without one.
+// Runs reductions with and without a veto of a random rank.
 void CheckVotes(uint64_t seed, Communicator& communicator);
 
 }  // namespace ronda::testing

@@ -15,8 +15,8 @@
 
 namespace ronda::testing {
 
-// One rank's steps through the sequence, which follows from the seed: all ranks draw the same numbers. Each step checks
-// its results.
+// One rank's steps through the sequence of operations. All ranks draw the same numbers from the seed, so they make the
+// same sequence. Each step checks its results.
 class RandomWalk {
  public:
   RandomWalk(uint64_t seed, RankId rank, Communicator& communicator)
@@ -29,9 +29,9 @@ class RandomWalk {
   // Draws a vote, if the job's ranks have to vote. In every second vote one rank vetoes.
   void DrawBallot();
   CallInfo Info(absl::string_view label) const;
-  // For calls that may have a vote.
+  // Returns the information for a call that may have a vote.
   CallInfo InfoWithBallot(absl::string_view label);
-  // Whether the call was vetoed, as the drawn votes require.
+  // Returns whether the call was vetoed. Expects the result that the drawn votes require.
   bool IsVetoedAsDrawn() const;
   void Reduce();
   void Barrier();

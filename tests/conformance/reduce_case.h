@@ -51,18 +51,19 @@ std::string MakeInput(const ReduceCase& c, int member);
 // The bits of the whole result that every backend must deliver: the kernels applied to whole segments at once.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
 
-// The same, but first reduces the ranks of each host, and then the hosts' results. None: as above.
+// Like ExpectedBits above, but first reduces the ranks of each host, and then the hosts' results. If `hosts` is empty,
+// the result is the same as above.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts);
 
-// The parts of `whole` that the member receives, one after the other.
+// Returns the parts of `whole` that the member receives, one after the other.
 std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member, int members);
 
-// `whole` with `received` in place of the member's parts.
+// Returns a copy of `whole` in which `received` replaces the member's parts.
 std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
                       int members);
 
-// "" if every element of `output` is near the result in fp64 (integers: equals it); otherwise text about the first one
-// that is not. The result was rounded once on each of `levels`.
+// Returns "" if every element of `output` is near the result in fp64. Integers must equal the result. Otherwise returns
+// a text about the first wrong element. The result was rounded once on each of `levels`.
 std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,
                               int levels);
 

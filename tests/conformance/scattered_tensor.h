@@ -34,8 +34,8 @@ struct Part {
 // is next to another, and if there are several, none is aligned.
 class ScatteredTensor {
  public:
-  // Copies `content`, elements of `element_bytes` each, into the segments' inputs. Outputs are the inputs, or have the
-  // same size.
+  // Copies `content`, which has elements of `element_bytes` each, into the segments' inputs. The outputs are the
+  // inputs, or have the size of the inputs.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   Placement placement);
 
@@ -60,7 +60,7 @@ class ScatteredTensor {
   const size_t element_bytes_;
   const std::string content_;
   std::vector<GuardedBytes> inputs_;   // one per segment
-  std::vector<GuardedBytes> outputs_;  // the same; none if in place
+  std::vector<GuardedBytes> outputs_;  // one per segment; empty if in place
   std::vector<Segment> segments_;
 };
 

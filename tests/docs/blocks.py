@@ -21,7 +21,7 @@ class Block:
     text: str
 
     def begins(self, words: str) -> bool:
-        """Whether these are its first words; any white space separates words. The last is <end>."""
+        """Whether the block begins with these words; white space separates words. <end> is last."""
         return f"{' '.join(self.text.split())} <end>".startswith(words)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""docs/extending.md lists the files that an extension touches: those that name an existing one."""
+"""docs/extending.md must list each file that names an existing extension of a kind."""
 
 import dataclasses
 import functools
@@ -9,13 +9,13 @@ import re
 import unittest
 
 _PAGE = pathlib.Path("docs/extending.md")
-# The source tree, because the test reads all of it.
+# The path of the source tree. The test reads the whole tree.
 _ROOT = _PAGE.resolve().parent.parent
 _SOURCES = ("bench", "client", "kernels", "proto", "runtime")
 _CODE = (".bazel", ".c", ".cc", ".cu", ".cuh", ".h", ".hpp", ".proto", ".py", ".pyi")
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
-# An existing extension for each section: how the code names it, and how a listed file does.
+# An existing extension for each section: its name in the code, and in a listed file.
 _NAMES = {
     "A backend": (r'"tcp"|//runtime/tcp\b', r"(?i)tcp"),
     "An operation": (r"(?i)reduce_?scatter", r"(?i)reduce_?scatter"),
@@ -35,7 +35,7 @@ class Section:
 
     Attributes:
         count: the number of files in the heading.
-        required: for each file that every change touches, the files of which it may be one.
+        required: for each file that every change touches, the alternatives for it.
         made: the files that `make bindings` rewrites.
         allowed: files and folders that some changes touch.
     """
@@ -148,7 +148,7 @@ class ExtendingTest(unittest.TestCase):
 
 
 class FaultsTest(unittest.TestCase):
-    """The comparison itself, on the real sources and lists that are wrong."""
+    """Tests the comparison itself, with the real sources and with wrong lists."""
 
     def setUp(self):
         self.page = _PAGE.read_text()

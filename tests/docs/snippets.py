@@ -27,7 +27,7 @@ class Snippet:
     after: str = ""
 
     def program(self) -> str:
-        """The block within its program. A page that repeats it has the same words."""
+        """The block within its program. A page that repeats the block has the same words."""
         return self.before + self.text() + self.after
 
     def text(self) -> str:
@@ -64,8 +64,8 @@ class ShellSnippet(Snippet):
 
     Attributes:
         dry: rondarun only prints what it would start, because the hosts do not exist.
-        without: the first words of lines that are left out, with the reasons.
-        port: a port of the block that the test replaces by a free one.
+        without: the first words of lines that the test leaves out, with the reasons.
+        port: a port in the block, which the test replaces by a free port.
     """
 
     dry: bool = False
@@ -249,13 +249,13 @@ template <typename Samples> double train(const Samples&, double) { return 0; }
     ),
 ]
 
-# Whole programs: compiled, linked, and run on two ranks, with what rank 0 prints.
+# Whole programs that are compiled, linked and run on two ranks, and the output of rank 0.
 CPP_PROGRAMS = {Snippet("#include <ronda.hpp> #include <cstdio>"): "w[0] = 0.500"}
 
 _SLURM = "needs Slurm: tests/python/slurm runs rondarun in an allocation"
 _HOSTS = "the hosts do not exist: tests/hosts checks hosts"
 _ADDRESSES = "the addresses are not this host's: tests/programs/rondarun/options tests --ips"
-_SECRET = "export RONDA_JOB_SECRET=f00d\n"  # the page asks for it
+_SECRET = "export RONDA_JOB_SECRET=f00d\n"  # the page tells the reader to set it
 _MPI = "the hosts do not exist: tests/multiprocess/launcher_mpirun_test starts ranks by mpirun"
 
 SHELL = [

@@ -77,7 +77,7 @@ class FolderTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def call(self, *command: str, **variables: str) -> str:
-        """What a command prints; it must succeed."""
+        """Returns what a command prints. The command must succeed."""
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -100,7 +100,7 @@ class CppTest(FolderTest):
         chosen = [each for each in snippets.CPP if each.libtorch == libtorch]
         includes = dict.fromkeys(line for each in chosen for line in each.includes())
         functions = [each.function(f"snippet{number}") for number, each in enumerate(chosen)]
-        # In one file, because the headers take the compiler longer than the snippets.
+        # All snippets are in one file, because most of the compile time goes to the headers.
         self.compile("\n".join([*includes, *functions]), "-fsyntax-only", *options)
 
     def test_snippets_compile(self) -> None:
@@ -125,7 +125,7 @@ assert ronda.allreduce([ronda.rank()], ronda.ReduceOp.SUM)[0] == sum(range(ronda
 
 class ShellTest(FolderTest):
     def run_snippet(self, snippet: snippets.ShellSnippet) -> None:
-        # No link for python3: from a link, Python does not find its virtual environment.
+        # python3 gets no link, because Python does not find its virtual environment from a link.
         files = dict.fromkeys(("train", "trainer", "train.py", "hosts.sh"), _TRAIN)
         files["python3"] = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
         for name, text in files.items():

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The common part of fuzz targets: how they read their bytes as decisions, and how they fail.
+// The common part of fuzz targets. It reads their bytes as decisions, and makes them fail.
 #ifndef RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 #define RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 
@@ -16,21 +16,21 @@
 
 namespace ronda::fuzz {
 
-// Ends the process, which is how a fuzz target fails, unless `holds`.
+// Ends the process unless `holds`. A fuzz target fails by ending the process.
 inline void Require(bool holds, const char* requirement) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", requirement);
   std::abort();
 }
 
-// Input from outside must be accepted, or refused as INVALID_ARGUMENT with a text.
+// Requires that the code has accepted input from outside, or has refused it as INVALID_ARGUMENT with a text.
 inline void RequireOkOrRefused(const absl::Status& status) {
   if (status.ok()) return;
   const bool refused = status.code() == absl::StatusCode::kInvalidArgument && !status.message().empty();
   Require(refused, status.ToString().c_str());
 }
 
-// Reads decisions from the front of an input; zeros after its end. Thread-compatible.
+// Reads decisions from the front of an input. After the end of the input it reads zeros. Thread-compatible.
 class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs whose ranks are on several hosts: all collectives, to the bits of the kernels.
+// Jobs whose ranks are on several hosts. All collectives must give the bits of the kernels.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -32,7 +32,7 @@ constexpr char kSeedVariable[] = "TEST_SEED";
 
 // -- Programs of ranks --
 
-// From the names of the hosts, as ranks see only those hosts' numbers that have a rank of the same local rank.
+// Made from the names of the hosts, because a rank sees the numbers only of hosts that have a rank of its local rank.
 HostMap HostsOfAll(const ConnectedJob& job) {
   constexpr size_t kNameBytes = 64;
   std::string own = job.topology.hostname;

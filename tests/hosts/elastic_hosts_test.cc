@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic jobs on several hosts, over OpenSSH: members that die, hosts that are lost, cut off, come back, come and go.
+// Elastic jobs on several hosts, over OpenSSH. Members die. Hosts are lost, cut off, come back, come and go.
 #include <signal.h>
 #include <unistd.h>
 
@@ -45,8 +45,8 @@ struct Counter {
   void step() { total[0] += gradient[0]; }
 };
 
-// Counts steps until the file exists, and says in each epoch who and how many they are after the first step. Whoever
-// the ranks are, all of them together add 1 in a step.
+// Counts steps until the file exists. After the first step of each epoch it prints its rank and the number of ranks. In
+// a step all ranks together add 1, whatever the number of ranks.
 void CountSteps() {
   Counter counter;
   std::int64_t finish = 0;
@@ -110,25 +110,25 @@ class ElasticHostsTest : public testing::SshHostsTest {
 
   static Words Program() { return {std::filesystem::read_symlink("/proc/self/exe"), "--rank_program=count_steps"}; }
 
-  // The first ranks on the first host, as many on the second.
+  // Returns options for `each` ranks on each of the two hosts; the first ranks are on the first host.
   Words OnBoth(int each) const {
     return {"-H", absl::StrCat(hosts_->AddressOf(0), ":", each, ",", hosts_->AddressOf(1), ":", each)};
   }
 
-  // Waits until all ranks of an epoch of that size have made a step, which is the `time`th of that size. After a death,
-  // no test may wait for an epoch without the replacement: if the survivors are slow, the replacement joins before
+  // Waits until all ranks of the epoch number `times` among the epochs of `size` ranks have made a step. After a death
+  // no test may wait for an epoch without the replacement. If the survivors are slow, the replacement joins before
   // them.
   static void AwaitSize(LauncherRun* run, int size, int times = 1) {
     run->WaitForOut(absl::StrCat("size ", size, " local size "), size * times);
   }
 
-  // All members come to the end of their program. Returns rondarun's exit code.
+  // Lets all members come to the end of their program. Returns rondarun's exit code.
   int Finish(LauncherRun* run) const {
     std::ofstream(finish_) << "";
     return run->Finish();
   }
 
-  // A program that lists the hosts of the file, which may change.
+  // Writes a program that lists the hosts in a file, which may change. Returns the program's path.
   std::string WriteDiscovery() const {
     const std::string script = directory_ + "/hosts.sh";
     std::ofstream(script) << "#!/bin/sh\ncat " << directory_ << "/hosts\n";
@@ -169,7 +169,7 @@ TEST_F(ElasticHostsTest, TheOldestMemberIsKilledAndAnotherHostBecomesThatOfRankZ
 
 class CutOffHostTest : public ElasticHostsTest, public ::testing::WithParamInterface<int> {};
 
-// The first host is that of rank 0.
+// Rank 0 is on the first host.
 TEST_P(CutOffHostTest, IsGoneOnWithoutAndComesBack) {
   const int lost = GetParam();
   const auto run = Start(Joined({"-np", "4", "--min-np", "2", "--blacklist-cooldown-range", "0.1", "1"}, OnBoth(2)));
@@ -269,7 +269,7 @@ TEST_F(ElasticHostsTest, TheJobFollowsTheHostsThatAProgramLists) {
   }
 }
 
-// The pids of the members that live, as rondarun --verbose has told them.
+// Returns the pids of the living members, which rondarun --verbose has printed.
 std::vector<pid_t> LivingMembers(const LauncherRun& run) {
   std::vector<pid_t> pids;
   for (const std::string& line : Lines(run.err())) {

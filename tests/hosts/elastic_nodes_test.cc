@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes that come and go between hosts: rondarun --nnodes MIN:MAX on each of them, without ssh.
+// Nodes that come and go. Each host runs rondarun --nnodes MIN:MAX, without ssh.
 #include <unistd.h>
 
 #include <csignal>
@@ -47,7 +47,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     const std::string command = absl::StrJoin(words, " ");
     const std::string agent = hosts_->agent();
     const std::string name = hosts_->NameOf(host);
-    // All programs between become the next one, so signals reach rondarun.
+    // Each program on the way to rondarun replaces itself by the next one, so signals reach rondarun.
     const auto become_agent = [agent, name, command] {
       execl(agent.c_str(), agent.c_str(), name.c_str(), command.c_str(), nullptr);
     };
@@ -59,7 +59,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return leader;
   }
 
-  // Waits until all ranks of an epoch of that size have made a step, which is the `time`th of that size.
+  // Waits until all ranks of the epoch number `time` among the epochs of `size` ranks have made a step.
   static void AwaitSize(LauncherRun* leader, int size, int time = 1) {
     leader->WaitForOut(absl::StrCat("size ", size, " local size "), size * time);
   }

@@ -44,7 +44,7 @@ void Record(const std::string& kind, const std::string& text) {
   std::filesystem::rename(path + ".new", path);
 }
 
-// Adds up until that fails.
+// Adds up until an allreduce fails.
 void AddUp() {
   init();
   std::vector<float> data(300'000, 1.0f);
@@ -73,7 +73,7 @@ constexpr int kRanks = 4;
 
 using HostsApartTest = testing::HostsTest;
 
-// The value of RONDA_BACKEND.
+// The parameter is the value of RONDA_BACKEND.
 class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
@@ -88,21 +88,21 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     if (!notes_.empty()) std::filesystem::remove_all(notes_);
   }
 
-  // Ranks 0 and 1 on the first host, 2 and 3 on the second.
+  // Starts ranks 0 and 1 on the first host, and ranks 2 and 3 on the second.
   std::future<ProcessResult> Start() {
     HostsJob job = RankProgramJob({2, 2}, "add_up");
     job.env.insert(job.env.end(), {{kNotesVariable, notes_},
                                    {"RONDA_HEARTBEAT", "200ms"},
                                    {"RONDA_HEARTBEAT_TIMEOUT", "2s"},
                                    {"RONDA_BACKEND", GetParam()}});
-    // Else mpirun kills the other ranks before they can say anything; sometimes its helpers do so all the same, but not
-    // to a process with a session of its own. It does not end by itself then, and does not always notice that they are
-    // gone.
+    // Without this option mpirun kills the other ranks before they can report. Sometimes mpirun's helpers kill them
+    // even so, but never a process with its own session. With the option mpirun does not end by itself, and does not
+    // always notice that the ranks are gone.
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
-    // mpirun's helpers may end before the rank: they must not be its readers, and SIGPIPE, which MPI gets when it
-    // writes to them, must not end it.
+    // mpirun's helpers may end before the rank. So the rank's output goes to a file. The rank also ignores SIGPIPE,
+    // which it gets when MPI writes to the helpers.
     const std::string output = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.output");
     job.argv.insert(job.argv.begin(), {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
                                        absl::StrCat("trap '' PIPE; \"$@\" > ", output, " 2>&1; echo -n $? > ", note,
@@ -111,13 +111,13 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     return std::async(std::launch::async, [this, job = std::move(job)] { return RunAcross(*hosts_, job); });
   }
 
-  // Ends mpirun, which misses its helpers on the hosts.
+  // Kills mpirun's helpers on the hosts, so that mpirun ends.
   void Stop(std::future<ProcessResult> job) const {
     for (int host = 0; host < hosts_->count(); ++host) hosts_->KillAllOn(host);
     EXPECT_NE(job.get().exit_code, 0);
   }
 
-  // Waits for the note of the rank and returns it; "" and a test failure if there is none in time.
+  // Waits for the note of the rank and returns it. If none comes in time, the test fails and the result is "".
   std::string Await(int rank, const std::string& kind) const {
     constexpr absl::Duration kTimeout = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
@@ -152,7 +152,7 @@ TEST_P(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
   AwaitPids();
   ASSERT_EQ(hosts_->CutOff(1), absl::OkStatus());
   for (int rank : {0, 1}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(1)));
-  // To those there it is the other host that is gone.
+  // For the ranks on the second host, the first host is gone.
   for (int rank : {2, 3}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(0)));
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(Await(rank, "exit"), "1");
   ASSERT_EQ(hosts_->Reconnect(1), absl::OkStatus());
@@ -175,7 +175,7 @@ TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(Across, HostsFailureTest, ::testing::Values("hierarchical-mpi", "hierarchical-tcp"),
                          [](const auto& info) { return info.index == 0 ? "Mpi" : "Tcp"; });
 
-// All reach the first host, and so they can meet there; over TCP the data of ranks 1 and 2 has no way.
+// All ranks reach the first host, so they can meet there. Over TCP the data of ranks 1 and 2 cannot reach each other.
 TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
   const std::unique_ptr<NetworkHosts> hosts = MakeHosts({.count = 3});
   ASSERT_NE(hosts, nullptr);

@@ -24,7 +24,7 @@
 
 namespace ronda::testing {
 
-// The programs of ranks, each file's: the tests start further processes of their own binary.
+// The rank programs of each test file. The tests start further processes of their own binary to run these programs.
 std::vector<RankProgram> AcrossHostsPrograms();
 std::vector<RankProgram> ElasticHostsPrograms();
 std::vector<RankProgram> HostsFailurePrograms();
@@ -40,17 +40,17 @@ class HostsTest : public ::testing::Test {
     if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "Open MPI's mpirun is not installed";
   }
 
-  // nullptr after a test failure.
+  // Returns nullptr after a test failure.
   static std::unique_ptr<NetworkHosts> MakeHosts(const NetworkHosts::Options& options) {
     absl::StatusOr<std::unique_ptr<NetworkHosts>> hosts = NetworkHosts::Create(options);
     EXPECT_TRUE(hosts.ok()) << hosts.status();
     return hosts.ok() ? *std::move(hosts) : nullptr;
   }
 
-  // Where ranks on all hosts find it.
+  // Returns the absolute path of the plugin, which is valid on all hosts.
   static std::string HostsPlugin() { return std::filesystem::absolute("runtime/net/libronda_hosts.so"); }
 
-  // Ronda finds its plugins, and says which backend it has chosen.
+  // Returns a job with the variables by which Ronda finds its plugins and reports the backend that it has chosen.
   static HostsJob RondaJob(std::vector<int> slots, std::vector<std::string> argv) {
     const std::string plugin = absl::StrCat("runtime/mpi/", PluginName(MpiFlavor::kOpenMpi));
     return {.slots = std::move(slots),
@@ -119,7 +119,7 @@ class LauncherHostsTest : public HostsTest {
   std::string directory_;
 };
 
-// The same, and OpenSSH leads to the hosts.
+// As LauncherHostsTest, but the launcher reaches the hosts by OpenSSH.
 class SshHostsTest : public LauncherHostsTest {
  protected:
   void SetUp() override {
@@ -132,7 +132,7 @@ class SshHostsTest : public LauncherHostsTest {
     servers_ = *std::move(servers);
   }
 
-  // Two ranks on each host, whose names are their addresses.
+  // Returns arguments for two ranks on each host. The hosts are named by their addresses.
   Words TwoOnEach(const std::string& identity) const {
     return {"-np",
             "4",

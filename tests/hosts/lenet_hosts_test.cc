@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The example on several hosts: the same parameters as on one.
+// The example gives the same parameters on several hosts as on one host.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -54,7 +54,7 @@ TEST_F(LenetHostsTest, FourRanksOnTwoHostsTrainAsFourOnOne) {
   constexpr int kSteps = 20;
   const lenet::Parameters one_host = OnOneHost(4, kSteps);
   EXPECT_LE(lenet::Distance(OnTwoHosts(2, kSteps), one_host), 1e-5 * lenet::Norm(one_host));
-  // Against "all are equal because nothing has happened".
+  // Otherwise all parameters might be equal because nothing has happened.
   const lenet::Parameters untrained = OnOneHost(1, 0);
   EXPECT_GT(lenet::Distance(one_host, untrained), 0.02 * lenet::Norm(untrained));
 }

@@ -69,7 +69,7 @@ class MonitorHostsTest : public HostsTest {
     for (const pid_t pid : agents_) waitpid(pid, nullptr, 0);
   }
 
-  // Starts two ranks and a monitor on each host, with a /proc of its own: a monitor sees the processes of its host.
+  // Starts two ranks and a monitor on each host. Each host has its own /proc, so a monitor sees its host's processes.
   void Start(const std::string& variables = "") {
     for (int host = 0; host < 2; ++host) {
       const std::string ask = host == 0 ? absl::StrCat(" --ask ", hosts_->AddressOf(1), ":", kPort) : "";
@@ -91,7 +91,7 @@ class MonitorHostsTest : public HostsTest {
     }
   }
 
-  // What the monitor of the first host answers to Explain; empty if it does not.
+  // Returns the answer of the first host's monitor to Explain; empty: it does not answer.
   static std::string Explain(const NetworkHosts& hosts) {
     const Endpoint endpoint = {.host = "first", .address = hosts.AddressOf(0), .port = kPort};
     const auto channel = MessageChannel::Connect(HostsPlugin(), endpoint, {});
@@ -126,7 +126,7 @@ class MonitorHostsTest : public HostsTest {
     return text;
   }
 
-  // Until it has compared the ranks of both hosts.
+  // Waits until the monitor has compared the ranks of both hosts.
   void AwaitBothHosts() const {
     const std::string text = ExplainUntil({"no rank holds the others up", " of 4 ranks"}, absl::Seconds(60));
     ASSERT_THAT(text, HasSubstr("4 of 4 ranks"));

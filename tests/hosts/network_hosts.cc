@@ -37,7 +37,7 @@ namespace {
 
 constexpr absl::string_view kNamespacePrefix = "ronda-";
 
-// ip and tc are administrators' programs, in directories that Bazel leaves out.
+// ip and tc are in directories for administrators, which Bazel's PATH lacks.
 constexpr absl::string_view kSetPath = "PATH=$PATH:/usr/sbin:/sbin; ";
 
 ProcessResult Shell(const std::string& command) {
@@ -58,7 +58,7 @@ bool IsOfDeadTest(absl::string_view name) {
   return parts.size() == 3 && absl::SimpleAtoi(parts[1], &pid) && kill(pid, 0) != 0;
 }
 
-// The bridges and cables of a test that was killed go with the namespaces that they lead to, or have its id as name.
+// Bridges and cables of a killed test vanish with the namespaces that they lead to, or have the test's id in the name.
 void RemoveLeftovers() {
   for (absl::string_view line : absl::StrSplit(Shell("ip netns list").output, '\n')) {
     const absl::string_view name = line.substr(0, line.find(' '));
@@ -82,7 +82,7 @@ absl::Status NetworkHosts::Available() {
   return absl::FailedPreconditionError(absl::StrCat("this machine gives no network namespaces: ", made.output));
 }
 
-// A cable of two interfaces between which a thread carries frames: it keeps those from `host_end` for the delay.
+// A cable of two interfaces. A thread carries frames between them, and delays the frames from `host_end`.
 class NetworkHosts::Relay {
  public:
   static absl::StatusOr<std::unique_ptr<Relay>> Create(const std::string& host_end, const std::string& bridge_end) {
@@ -186,7 +186,7 @@ std::string NetworkHosts::AddressIn(int number) const {
 std::string NetworkHosts::AddressOf(int host) const { return AddressIn(host); }
 
 std::vector<std::pair<std::string, std::string>> NetworkHosts::MpiNetwork() const {
-  // Open MPI can be told an interface of the hosts, which mpirun does not have, or a network, but none of IPv6.
+  // Open MPI accepts an interface of the hosts, which mpirun's machine lacks, or a network, but no IPv6 network.
   if (options_.family == Family::kIPv6) return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_if_include", "eth0"}};
   const int net = getpid() % (250 * 250);
   const std::string network = absl::StrCat("10.", net / 250, ".", net % 250, ".0/24");
@@ -229,7 +229,7 @@ absl::Status NetworkHosts::AddCable(int host) {
 absl::Status NetworkHosts::WriteAgent() {
   const char* const directory = getenv("TEST_TMPDIR");
   agent_ = absl::StrCat(directory == nullptr ? "/tmp" : directory, "/agent-", id_);
-  // As with ssh, little of the caller's environment gets there.
+  // As with ssh, the command gets little of the caller's environment.
   std::ofstream(agent_) << "#!/bin/sh\n"
                         << kSetPath << "host=$1\nshift\n"
                         << "exec env -i PATH=\"$PATH\" HOME=\"$HOME\" ip netns exec \"$host\" unshare -m -u sh -c "

@@ -17,21 +17,22 @@
 
 namespace ronda::testing {
 
-// Hosts that reach each other over one network, which this machine is on too. Each has a name, an address, an interface
-// "eth0", a loopback of its own and, for processes that agent() starts there, a /dev/shm and a hostname of its own.
+// Hosts that reach each other over one network. This machine is also on that network. Each host has a name, an address,
+// an interface "eth0" and a loopback of its own. Processes that agent() starts on a host also see a /dev/shm and a
+// hostname of the host.
 //
-// Needs root and iproute2. Names contain this process' id; the next test removes the remains of a killed one.
+// Needs root and iproute2. Names contain this process' id. The next test removes what a killed test has left.
 class NetworkHosts {
  public:
   enum class Family { kIPv4, kIPv6 };
   struct Options {
     int count = 2;
     Family family = Family::kIPv4;
-    // kRelayed: what hosts send goes through this process, which can delay it, as not every kernel has netem.
+    // kRelayed: all data between hosts goes through this process, which can delay the data. Not every kernel has netem.
     enum class Cables { kOfTheKernel, kRelayed } cables = Cables::kOfTheKernel;
   };
 
-  // OK if hosts can be made here; else the reason.
+  // Returns OK if hosts can be made here, otherwise the reason why not.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<NetworkHosts>> Create(const Options& options);
@@ -56,14 +57,14 @@ class NetworkHosts {
   // Limits the rate at which each host sends, in Mbit/s.
   absl::Status LimitRate(double mbit);
 
-  // From now on all that the host sends is under way for so much longer.
+  // From now on everything that the host sends arrives later by `delay`.
   // REQUIRES: Options::kRelayed.
   void DelaySending(int host, absl::Duration delay);
 
   // Kills all processes on a host.
   void KillAllOn(int host) const;
 
-  // Pulls the plug of a host, and puts it back in.
+  // Disconnects a host from the network, and connects it again.
   absl::Status CutOff(int host);
   absl::Status Reconnect(int host);
 
@@ -73,7 +74,7 @@ class NetworkHosts {
   absl::Status AddHost(int host);
   absl::Status AddCable(int host);
   absl::Status WriteAgent();
-  std::string LinkOf(int host) const;  // the bridge's end of its cable
+  std::string LinkOf(int host) const;  // the bridge's end of the host's cable
   std::string AddressIn(int number) const;
 
   const Options options_;
@@ -81,7 +82,7 @@ class NetworkHosts {
   const std::string bridge_;
   std::string agent_;
   class Relay;
-  std::vector<std::unique_ptr<Relay>> relays_;  // of kRelayed, by host
+  std::vector<std::unique_ptr<Relay>> relays_;  // by host; only with kRelayed
 };
 
 // A job that mpirun starts across hosts.
@@ -93,10 +94,10 @@ struct HostsJob {
   absl::Duration timeout = absl::Seconds(180);
 };
 
-// The command line of Open MPI's mpirun for it.
+// Returns the command line of Open MPI's mpirun for the job.
 std::vector<std::string> MpirunAcross(const NetworkHosts& hosts, const HostsJob& job);
 
-// Runs the job; the output interleaves that of its ranks.
+// Runs the job. The result's output interleaves the outputs of the ranks.
 ProcessResult RunAcross(const NetworkHosts& hosts, const HostsJob& job);
 
 }  // namespace ronda::testing

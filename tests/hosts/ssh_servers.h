@@ -17,7 +17,7 @@ namespace ronda::testing {
 // The servers end with the hosts.
 class SshServers {
  public:
-  // OK if servers can run here; else the reason.
+  // Returns OK if servers can run here, otherwise the reason why not.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<SshServers>> Start(const NetworkHosts& hosts);
@@ -27,11 +27,11 @@ class SshServers {
 
   int port() const;
 
-  // Private keys: one that the servers know, and one that they do not.
+  // The paths of two private keys: the servers know the first, but not the second.
   std::string identity() const { return directory_ + "/known"; }
   std::string foreign_identity() const { return directory_ + "/foreign"; }
 
-  // Holds an ssh for these hosts: it knows only their keys and has no other settings.
+  // A folder with an `ssh` for these hosts. This ssh knows only the hosts' keys, and has no other settings.
   std::string client_directory() const { return directory_ + "/bin"; }
 
   // From now on the user does not know this host's key.

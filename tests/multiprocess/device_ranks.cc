@@ -2,7 +2,7 @@
 
 // A rank whose tensors are in the memory of a GPU, which it may share with other ranks. It runs the steps of a training
 // loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real GPU or a fake one;
-// DEVICE_RANKS_LARGE_STEPS says how many steps have a large gradient, of which the CPUs of fake ones take seconds.
+// DEVICE_RANKS_LARGE_STEPS is the number of steps with a large gradient, which take seconds on fake GPUs.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -57,7 +57,7 @@ Trainer MakeTrainer() {
   return {.device = device, .stream = std::move(stream), .access = DeviceAccess(device, handle)};
 }
 
-// Of small integers, whose sums are exact in every format and order.
+// Tensors of small integers, whose sums are exact in every format and order.
 float Expected(int step, size_t tensor) {
   const int ranks = size() * (size() + 1) / 2;
   return static_cast<float>(ranks * (step % 3 + 1)) + static_cast<float>(tensor) * static_cast<float>(size());
@@ -85,7 +85,7 @@ void CheckSteps(Trainer& trainer) {
   }
 }
 
-// Rows that the ranks cannot share out evenly: one more than there are ranks, of two elements.
+// Rows that the ranks cannot share evenly: one more row than ranks, with two elements each.
 void CheckReduceScatter(Trainer& trainer) {
   const int64_t rows = size() + 1;
   const int64_t first = rank() == 0 ? 0 : rank() + 1;
@@ -107,7 +107,7 @@ void CheckReduceScatter(Trainer& trainer) {
   }
 }
 
-// More than a chunk of the fusion buffer, packed into another format; in locked steps, too.
+// A gradient longer than a chunk of the fusion buffer, packed into another format, also in locked steps.
 void CheckLargeGradient(Trainer& trainer) {
   constexpr size_t kCount = (size_t{34} << 20) / 2;  // 34 MiB of float16
   const char* const steps = std::getenv("DEVICE_RANKS_LARGE_STEPS");
@@ -142,7 +142,7 @@ void CheckBroadcast(Trainer& trainer) {
   EXPECT_EQ(trainer.ValuesOf(parameters.data(), 5000), std::vector<float>(5000, static_cast<float>(size() - 1)));
 }
 
-// A loss, say, which is the host's.
+// A value in the host's memory, for instance a loss.
 void CheckHostMemory() {
   std::vector<float> loss = {static_cast<float>(rank() + 1)};
   allreduce(tensor("loss", loss), {.op = Op::Sum});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs whose tensors are in the memory of GPUs, in processes of their own: fake GPUs, or, where RONDA_TEST_CUDA_PLUGIN
-// says so, real ones.
+// Jobs of processes whose tensors are in the memory of GPUs. The GPUs are fake, or real if RONDA_TEST_CUDA_PLUGIN names
+// a plugin for them.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -34,12 +34,12 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// For fake devices, with which the machine's real NCCL can do nothing.
+// Returns the variable for the fake NCCL. The machine's real NCCL cannot use fake devices.
 std::string FakeNccl() {
   return "RONDA_NCCL_LIBRARY=" + std::filesystem::absolute("tests/testing/fake_nccl/libfake_nccl.so").string();
 }
 
-// Why real devices have no NCCL; OK for fake ones.
+// Returns why real devices have no NCCL. OK: they have one, or the devices are fake.
 absl::Status NcclIsThere() {
   if (!IsReal()) return absl::OkStatus();
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV")).status();
@@ -55,7 +55,7 @@ class DeviceRanksTest : public ::testing::Test {
     if (!status.ok()) GTEST_SKIP() << status.message();
   }
 
-  // The environment of a job; fake devices as said, real ones as they are.
+  // Returns the settings of a job: `environment`, and the variables for fake or real devices.
   static LauncherRun::Options With(std::vector<std::string> environment) {
     environment.push_back("RONDA_CUDA_PLUGIN=" + Plugin());
     if (!IsReal()) environment.push_back(FakeNccl());
@@ -64,8 +64,8 @@ class DeviceRanksTest : public ::testing::Test {
     return {.environment = std::move(environment)};
   }
 
-  // Real devices have the real NCCL, where the ranks find it or RONDA_NCCL_LIBRARY says. It is not their first choice
-  // where they are one.
+  // Real devices use the real NCCL, which the ranks find themselves or by RONDA_NCCL_LIBRARY. The variable
+  // RONDA_DEVICE_BACKEND is needed because NCCL is not the first choice for ranks that share one device.
   static LauncherRun::Options OverNccl(std::vector<std::string> environment) {
     if (IsReal()) environment.emplace_back("RONDA_DEVICE_BACKEND=nccl");
     return With(std::move(environment));
@@ -100,7 +100,7 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
 
-// NCCL does not mind that ranks share a device if they say that they are on several hosts.
+// NCCL lets ranks share a device if their NCCL_HOSTID differ, as if they were on several hosts.
 TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A program for jobs of `rondarun --min-np`: it speaks with its launcher in the words of membership_message.h, and
-// trains a sum. The test speaks with it by signals and files.
+// A program for jobs of `rondarun --min-np`. It exchanges the messages of membership_message.h with its launcher, and
+// trains a sum. The test controls the program by signals and files.
 //
 //   elastic_member FOLDER [EVENT=VALUE]...
 //
-// All members end well when there is a file FOLDER/finish. SIGTERM: leaves. SIGUSR1: sends nonsense to the launcher.
-// SIGUSR2: does not join again. Events: crash=STEP: rank 0 exits with code 7 in that step; vanish=EPOCH: its rank 1 is
-// killed before the members have met.
+// All members end without an error when the file FOLDER/finish exists. After SIGTERM the member leaves. After SIGUSR1
+// it sends nonsense to the launcher. After SIGUSR2 it does not join again. With crash=STEP, rank 0 exits with code 7 in
+// that step. With vanish=EPOCH, rank 1 of that epoch is killed before the members have met.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -69,7 +69,7 @@ class ElasticMember {
     if (!SendMembershipMessage(socket_, Encode(message)).ok()) std::exit(4);
   }
 
-  // The next message of the launcher, if there is one within `milliseconds`; -1: however long it takes.
+  // Returns the next message of the launcher, if one comes within `milliseconds`; -1: waits without a limit.
   std::optional<LauncherMessage> Hear(int milliseconds) const {
     pollfd request = {.fd = socket_, .events = POLLIN, .revents = 0};
     if (poll(&request, 1, milliseconds) != 1) return std::nullopt;
@@ -85,7 +85,7 @@ class ElasticMember {
     }
   }
 
-  // The exit code, if the program is to end.
+  // Returns the exit code if the program has to end.
   std::optional<int> RunEpoch(const EpochPlace& place) {
     epoch_ = place.epoch;
     is_told_ = false;
@@ -96,10 +96,10 @@ class ElasticMember {
     try {
       init(options);
       Send(EpochMet{.epoch = epoch_});
-      // Those that are new learn how far the others are.
+      // New members learn the step of the others.
       allreduce(tensor("step", &step_, {1}), {Op::Max});
       Verdict verdict = Step();
-      // No epoch fails at the step of the one before, if the test waits for this.
+      // If the test waits for this line, no epoch fails at the same step as the epoch before.
       Say(absl::StrCat("epoch ", epoch_, " is rank ", rank(), " of ", size(), ", pid ", getpid(), ";"));
       while (verdict == kGoOn) verdict = Step();
       shutdown();

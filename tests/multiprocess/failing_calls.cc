@@ -60,7 +60,7 @@ Plan ReadPlan() {
   return plan;
 }
 
-// What a call is about: a file, by its path or its descriptor, or something else.
+// The object of a call: a file, by its path or its descriptor, or something else.
 class Subject {
  public:
   Subject() = default;
@@ -79,7 +79,8 @@ class Subject {
   int fd_ = -1;
 };
 
-// Whether it was made; not if the call has failed for a member that this one replaces.
+// Returns whether it has made the file. The file exists already if the call has failed in a member that this one
+// replaces.
 bool MakeMark(const char* path, const char* function) {
   const long mark = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (mark < 0) return false;
@@ -93,7 +94,8 @@ const Plan& ThePlan() {
   return plan;
 }
 
-// Of this process, if it is to lose its power. One of its threads alone works on the folder.
+// Returns the files of this process if the plan is a power failure, else nullptr. Only one thread of the process works
+// on the folder.
 ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))
@@ -104,7 +106,7 @@ ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
 
 std::atomic<int> calls{0};
 
-// Whether this call is the one; then errno is set.
+// Returns whether this call has to fail. If so, sets errno.
 bool Fails(const char* function, const Subject& subject = Subject()) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process) return false;
@@ -127,7 +129,7 @@ Function* Next(const char* name) {
 
 #define STANDS_IN extern "C" __attribute__((visibility("default")))
 
-// A function that fails without having done anything. What it is about follows its arguments, if that is a file.
+// A function that fails without having done anything. After its arguments comes the file that it uses, if any.
 #define FAILING(type, name, failure, parameters, arguments, ...) \
   STANDS_IN type name parameters {                               \
     static auto* const next = Next<type parameters>(#name);      \
@@ -175,7 +177,7 @@ STANDS_IN ssize_t __recv_chk(int fd, void* data, size_t size, size_t room, int f
   return Fails("recv") ? -1 : next(fd, data, size, room, flags);
 }
 
-// A function that has closed what it was given, whatever it returns.
+// A function that closes its argument even if it fails.
 #define FAILING_CLOSE(name, type)                       \
   STANDS_IN int name(type opened) {                     \
     static auto* const next = Next<int(type)>(#name);   \
@@ -205,14 +207,14 @@ STANDS_IN int rename(const char* from, const char* to) {
   return result;
 }
 
-// The disk is left alone: no test is to wait for it.
+// Does not call the real fsync, because no test has to wait for the disk.
 STANDS_IN int fsync(int fd) {
   if (Fails("fsync", Subject(fd))) return -1;
   if (auto* const unsynced = Unsynced(Subject(fd))) unsynced->Synced(fd);
   return 0;
 }
 
-// A disk that is full takes a part.
+// A full disk takes only a part of the data.
 STANDS_IN size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
   static auto* const next = Next<size_t(const void*, size_t, size_t, FILE*)>("fwrite");
   if (!Fails("fwrite", Subject(file))) return next(data, size, count, file);

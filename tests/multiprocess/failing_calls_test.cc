@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each of the first calls of a function fails once, in the launcher or in a rank, or a rank is killed at it: the job
-// works all the same, or ends soon with an error, and leaves nothing behind.
+// Each of the first calls of a function fails once, in the launcher or in a rank, or a rank is killed in the call. The
+// job then works nevertheless, or ends soon with an error. It leaves nothing behind.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,18 +31,19 @@ using ::testing::HasSubstr;
 struct Failure {
   const char* function;
   int error_number;
-  const char* process = "0";  // where the calls of one process alone fail
+  const char* process = "0";  // for tests in which calls of only one process fail
 };
 
 class FailingCallsTest : public ::testing::TestWithParam<Failure> {
  protected:
-  // A job, and what each of its processes prints if all is well.
+  // A job, and the lines that each of its processes prints if nothing fails.
   struct JobToRun {
     std::vector<std::string> arguments;  // of rondarun
     std::vector<std::string> lines;
   };
 
-  // The call number `which` of a process fails: of a rank, or of the launcher ("-"). False if there is no such call.
+  // Runs the job. Call number `which` of `process` fails, which is a rank or the launcher ("-"). Returns false if there
+  // is no such call.
   bool Run(const JobToRun& job, const std::string& process, int which) {
     const Failure& failure = GetParam();
     unlink(mark_.c_str());
@@ -70,7 +71,7 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     return has_failed;
   }
 
-  // The first `most` calls of each of `processes` fail, one in each job.
+  // Makes the first `most` calls of each of `processes` fail, one call per job.
   void RunEach(const JobToRun& job, const std::vector<std::string>& processes, int most) {
     int failed = 0;
     for (const std::string& process : processes) {

@@ -45,7 +45,7 @@ using testing::RunRankProgram;
 
 constexpr char kFailureLine[] = "FIRST FAILURE: ";
 constexpr milliseconds kNever{1000 * 1000};
-// Busy machines let a rank wait for a core: no step of a healthy job takes this long.
+// No step of a healthy job takes this long, even if a rank waits for a core on a busy machine.
 constexpr milliseconds kDeadline{2000};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -80,8 +80,8 @@ bool IsStopped(const std::filesystem::path& thread) {
   return absl::StrContains(ReadFile(thread / "stat").value_or(""), ") T ");
 }
 
-// Returns when no thread of the process runs any more. kill() does not wait for that: on a busy machine the threads go
-// on until the one that takes the signal is scheduled.
+// Returns when no thread of the process runs any more. kill() does not wait for this. On a busy machine the threads
+// continue until the thread that takes the signal is scheduled.
 void StopAndAwait(pid_t pid) {
   kill(pid, SIGSTOP);
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";
@@ -92,8 +92,8 @@ void StopAndAwait(pid_t pid) {
   while (!all_stopped()) std::this_thread::sleep_for(milliseconds(1));
 }
 
-// An allreduce of two ranks in which `victim` is stopped: it has submitted the tensor, and the coordinator rank knows,
-// when the other rank stops it and then submits too.
+// An allreduce of two ranks in which `victim` is stopped. When the victim has submitted the tensor and the coordinator
+// knows, the other rank stops the victim, and then submits its own tensor.
 class StoppedAllreduce {
  public:
   explicit StoppedAllreduce(int victim) : is_victim_(rank() == victim) {
@@ -133,7 +133,7 @@ void ReportAndShutDown(const Status& of_operation) {
   std::printf("%s%s\n", kFailureLine, failure.message().c_str());
 }
 
-// Rank 1 is stopped before it submits, until rank 0 has warned of it.
+// Rank 1 is stopped before it submits, until rank 0 has warned that rank 1 is late.
 void IsStoppedBeforeSubmitting() {
   InitWithLimits(milliseconds(200), kNever);
   const std::vector<int32_t> pids = PidsOfAllRanks();
@@ -152,7 +152,7 @@ void IsStoppedBeforeSubmitting() {
   shutdown();
 }
 
-// Rank 1 is stopped in a collective, until rank 0 has warned of it.
+// Rank 1 is stopped in a collective, until rank 0 has warned that rank 1 is late.
 void IsStoppedInAllreduce() {
   InitWithLimits(milliseconds(200), kNever);
   const StoppedAllreduce allreduce(1);
@@ -209,12 +209,12 @@ void EndsWithoutShutdown() {
   ReportAndShutDown(status);
 }
 
-// While the others are in a wait. All of them join another job then.
+// Rank 1 leaves while the others wait. Then all ranks join another job.
 void AbortsTheJob() {
   EXPECT_EQ(try_abort_job("too early").code(), RONDA_ERROR_NOT_INITIALIZED);
   init();
   EXPECT_TRUE(job_status().ok());
-  Status status = try_barrier();  // in which others may still be when rank 1 has left it
+  Status status = try_barrier();  // other ranks may still be in it when rank 1 has left it
   if (rank() == 1) abort_job("the loss is not a number");
   while (status.ok()) status = try_barrier();
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED);
@@ -310,7 +310,7 @@ void DiesInALockedSchedule() {
   EXPECT_EQ(try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
 }
 
-// Rank 1, until rank 0 has warned of it.
+// Rank 1 is stopped until rank 0 has warned that it is late.
 void IsStoppedInALockedSchedule() {
   const std::vector<int32_t> pids = InitAndLock(milliseconds(200), kNever);
   if (rank() == 1) raise(SIGSTOP);
@@ -326,7 +326,7 @@ void IsStoppedInALockedSchedule() {
   shutdown();
 }
 
-// Rank 1, until rank 0 has given up.
+// Rank 1 is stopped until rank 0 has given up.
 void IsStoppedForTooLongInALockedSchedule() {
   const std::vector<int32_t> pids = InitAndLock(milliseconds(200), kDeadline);
   if (rank() == 1) raise(SIGSTOP);
@@ -348,7 +348,7 @@ void ExpectAllEndWell(const JobResult& result) {
   EXPECT_THAT(result.left_in_shared_memory, IsEmpty());
 }
 
-// The failure that all ranks report; a test failure if they differ.
+// Returns the failure that all ranks report. If the reports differ, the test fails.
 std::string FirstFailure(const JobResult& result) {
   std::set<std::string> failures;
   for (const ProcessResult& process : result.ranks) {

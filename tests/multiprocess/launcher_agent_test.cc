@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --agent as the launcher of an elastic job meets it: the test is the launcher, and speaks the messages of
+// rondarun --agent, as the launcher of an elastic job uses it. The test is the launcher, and sends the messages of
 // programs/rondarun/supervise/agent.h.
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = AgentMessage::Kind;
 
-// As long as all others, and no other test's.
+// Returns an id of the usual length that no other test uses.
 std::string FreshJobId() {
   static int jobs = 0;
   return absl::StrCat(absl::Hex(getpid(), absl::kZeroPad16), absl::Hex(++jobs, absl::kZeroPad16));
@@ -34,7 +34,7 @@ std::string FreshJobId() {
 
 class AgentRun {
  public:
-  // An agent that gives up after so many milliseconds of silence, and whose members run this command.
+  // Starts an agent whose members run this command. It gives up after `timeout` milliseconds without a message.
   AgentRun(std::vector<std::string> command, int timeout, const std::string& job_id = FreshJobId()) {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -56,7 +56,7 @@ class AgentRun {
   void StartMember(int member) const { Send({.kind = Kind::kMember, .numbers = {member, 0, 1}, .texts = {}}); }
   void CloseInput() { to_.Reset(); }
 
-  // Waits for the message, of which the numbers may say more than this.
+  // Waits for a message of this kind whose numbers begin with `numbers`.
   AgentMessage Await(Kind kind, const std::vector<int64_t>& numbers) {
     AgentMessage found;
     const auto is_it = [&](const AgentMessage& message) {
@@ -73,7 +73,7 @@ class AgentRun {
                               found = message;
                             })
                       .ok());
-      // Signs of life come all the time.
+      // The agent sends signs of life all the time.
       if (!has_come) run_->WaitForOut(Encode({.kind = Kind::kAlive, .numbers = {}, .texts = {}}), ++signs_);
     }
     return found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that go on when ranks die: rondarun --min-np with real processes and real kills.
+// Jobs that continue when ranks die. They use rondarun --min-np with real processes and real kills.
 #include <dirent.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -34,10 +34,10 @@ using ::testing::StartsWith;
 
 constexpr char kMember[] = "tests/multiprocess/elastic_member";
 
-// Members that wait in vain for one that has died while they meet do so for a second.
+// If a member dies while the members meet, the others wait in vain for one second.
 const LauncherRun::Options kShortStart = {.environment = {"RONDA_START_TIMEOUT=1s"}};
 
-// An elastic job of members that obey (elastic_member.cc).
+// An elastic job whose members obey the test (elastic_member.cc).
 class ElasticRun {
  public:
   explicit ElasticRun(const std::vector<std::string>& options, const std::vector<std::string>& events = {},
@@ -51,14 +51,14 @@ class ElasticRun {
     run_ = std::make_unique<LauncherRun>(words, surroundings);
   }
 
-  // Waits until that many members are in the epoch.
+  // Waits until `members` members are in the epoch.
   void AwaitEpoch(int epoch, int members) {
     for (int rank = 0; rank < members; ++rank) {
       run_->WaitForOut(absl::StrCat(": epoch ", epoch, " is rank ", rank, " of ", members, ", pid "));
     }
   }
 
-  // The pid of a member that is, or was, in the epoch.
+  // Returns the pid of a member that is, or was, in the epoch.
   pid_t PidOf(int member, int epoch) const {
     for (const std::string& line : Lines(run_->out())) {
       if (absl::StartsWith(line, absl::StrCat("[", member, "]<stdout>: epoch ", epoch, " is "))) {
@@ -69,13 +69,13 @@ class ElasticRun {
     return -1;
   }
 
-  // To a member that is in the epoch.
+  // Sends a signal to a member that is in the epoch.
   void Signal(int member, int epoch, int signo) const {
     const pid_t pid = PidOf(member, epoch);
     if (pid > 0) kill(pid, signo);
   }
 
-  // All members come to the end of their program. Returns rondarun's exit code.
+  // Lets all members come to the end of their program. Returns rondarun's exit code.
   int Finish() {
     std::ofstream(folder_ + "/finish") << "";
     return run_->Finish();
@@ -89,7 +89,7 @@ class ElasticRun {
   std::unique_ptr<LauncherRun> run_;
 };
 
-// Whether members are children of rondarun, or of an agent of it, as on other hosts.
+// Whether members are children of rondarun, or of its agent, as on other hosts.
 enum class Parent { kRondarun, kAgent };
 
 std::vector<std::string> Joined(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -179,7 +179,7 @@ TEST_P(LauncherElasticTest, AMemberThatDoesNotLeaveTheFailedEpochIsKilled) {
 TEST_P(LauncherElasticTest, AStoppedMemberIsKilledAfterTenSeconds) {
   ElasticRun run(Options({"-np", "3", "--min-np", "2"}));
   run.AwaitEpoch(0, 3);
-  // One that goes on in time is left alone.
+  // The launcher does not kill a stopped member that continues in time.
   run.Signal(1, 0, SIGSTOP);
   run.Signal(1, 0, SIGCONT);
   run.Signal(2, 0, SIGSTOP);
@@ -245,7 +245,7 @@ TEST_P(LauncherElasticTest, AMemberThatGetsTheSignalLeavesAndIsNotReplaced) {
   run.Signal(0, 0, SIGTERM);
   run.AwaitEpoch(1, 2);
   run->WaitForOut("[0]<stdout>: left\n");
-  // Nobody is started instead, as the next change shows.
+  // The launcher starts no replacement, as the next change shows.
   run.Signal(1, 1, SIGTERM);
   run.AwaitEpoch(2, 1);
   EXPECT_EQ(run.Finish(), 0);
@@ -303,13 +303,13 @@ TEST_P(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
       Joined(Options({"-np", "2", "--min-np", "1"}),
              {"sh", "-c", absl::StrCat(AwaitAllRanks(2), "[ $RONDA_RANK = 0 ] || { echo bad luck >&2; exit 9; }")}));
   const int code = run.Finish();
-  // Who ends first is open: member 1 is replaced if it is the first, and so is its replacement.
+  // Either member may end first. If member 1 is the first, it is replaced, and so is its replacement.
   EXPECT_EQ(code, 9);
   EXPECT_THAT(run.err(), HasSubstr(") exited with code 9; last error: \"bad luck\""));
 }
 
 TEST_P(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
-  // A replacement too, which is started while other members have sockets.
+  // This also holds for a replacement, which is started while other members have sockets.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/first.", getpid());
   std::filesystem::remove_all(flag);
   LauncherRun run(Joined(

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-// The last line for a rank that ended like that.
+// Returns the last line for a rank that ended in this way.
 std::string LastLineOf(int rank, const std::string& end) {
   return absl::StrCat("rondarun: rank ", rank, " \\(pid [0-9]+, host [^ ]+\\) ", end);
 }
@@ -60,7 +60,7 @@ TEST(LauncherFailureTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
 }
 
 TEST(LauncherFailureTest, RanksThatEndByThemselvesAreNotSignalled) {
-  // The launcher gives them a second to end by themselves: rank 0 reports the death of rank 1.
+  // The launcher gives the other ranks a second to end by themselves, so rank 0 reports the death of rank 1.
   LauncherRun run(Shell(2, absl::StrCat("trap 'echo signalled; exit 9' TERM; ", AwaitAllRanks(2),
                                         "if [ $RONDA_RANK = 1 ]; then kill -9 $$; fi; "
                                         "echo 'Error: rank 1 (host h, pid 1) was killed by signal 9' >&2; exit 1")));
@@ -113,7 +113,7 @@ TEST(LauncherFailureTest, JobIsStartedAgainUntilItDoesNotFail) {
                    absl::StrCat("echo $RONDA_JOB_ID >> ", log, "; [ $(wc -l < ", log, ") = 3 ] || exit 4; sort -u ",
                                 log, " | wc -l")});
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_EQ(run.out(), "[0]<stdout>: 3\n");  // each of them a job of its own
+  EXPECT_EQ(run.out(), "[0]<stdout>: 3\n");  // each process is a separate job
   EXPECT_THAT(run.err(), HasSubstr("the job has failed; starting it again (restart 1 of at most 5)"));
   EXPECT_THAT(run.err(), HasSubstr("(restart 2 of at most 5)"));
   EXPECT_THAT(run.err(), Not(HasSubstr("(restart 3 of at most 5)")));

@@ -32,7 +32,7 @@ namespace {
 
 constexpr char kLauncher[] = "programs/rondarun/rondarun";
 
-// Only a defect takes so long.
+// Only a defect makes a test wait this long.
 constexpr absl::Duration kTimeout = absl::Minutes(4);
 constexpr int kPollMilliseconds = 5;
 
@@ -66,10 +66,10 @@ std::vector<std::string> ExportedFunctions() {
   return names;
 }
 
-// A descriptor from which `text` can be read, to its end.
+// Returns a descriptor from which `text` can be read, up to its end.
 UniqueFd InputWith(const std::string& text) {
   Ends pipe = MakePipe();
-  // A pipe holds all that tests give.
+  // The texts of all tests fit into a pipe.
   if (write(pipe.theirs.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) abort();
   return std::move(pipe.ours);
 }
@@ -80,7 +80,7 @@ UniqueFd InputWith(const std::string& text) {
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   for (const std::string& name : ExportedFunctions()) unsetenv(name.c_str());
-  setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);  // rondarun speaks of it otherwise
+  setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);  // otherwise rondarun prints a line about it
   for (const std::string& name : options.unset) unsetenv(name.c_str());
   for (const std::string& variable : options.environment) {
     const size_t equals = variable.find('=');
@@ -126,7 +126,7 @@ void LauncherRun::Read(Collected* from) {
   if (count > 0) {
     from->text.append(buffer, static_cast<size_t>(count));
   } else if (count == 0 || errno != EINTR) {
-    from->descriptor.Reset();  // the end; a terminal says so with an error
+    from->descriptor.Reset();  // the end, which a terminal reports as an error
   }
 }
 
@@ -157,7 +157,8 @@ int LauncherRun::Finish() {
 
 void LauncherRun::StopReadingOut() {
   reading_out_ = false;
-  // Asked at the writing end, which is opened once more: a pipe can be full with few bytes in it.
+  // The writing end, which is opened once more, shows whether the pipe is full. A pipe can be full with few bytes in
+  // it.
   const UniqueFd writer(
       open(absl::StrCat("/proc/self/fd/", out_.descriptor.get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   const auto is_full = [&] {

@@ -19,8 +19,8 @@ namespace ronda {
 //   EXPECT_EQ(run.Finish(), 0);
 //   EXPECT_EQ(run.out(), ...);
 //
-// All waiting ends with a test failure after kTimeout, with the output until then. Thread-compatible. Kills the
-// launcher when destroyed.
+// A wait that takes longer than kTimeout ends with a test failure, which shows the output so far. Thread-compatible.
+// The destructor kills the launcher.
 class LauncherRun {
  public:
   enum class Output { kPipes, kTerminal };
@@ -28,7 +28,7 @@ class LauncherRun {
   struct Options {
     std::vector<std::string> environment;  // "NAME=value", in addition to the test's own
     std::vector<std::string> unset;        // names of variables to drop
-    Output output = Output::kPipes;        // a terminal is both stdout and stderr, and is read by out()
+    Output output = Output::kPipes;        // a terminal is both stdout and stderr; out() returns its text
     std::string input;                     // for the launcher's stdin
     std::function<void()> in_child;        // runs in the launcher's process before it becomes rondarun
   };
@@ -39,20 +39,21 @@ class LauncherRun {
   LauncherRun(const LauncherRun&) = delete;
   LauncherRun& operator=(const LauncherRun&) = delete;
 
-  // Waits until the launcher has ended and its output too. Returns its exit code, or minus the signal that killed it.
+  // Waits for the end of the launcher and of its output. Returns its exit code, or minus the signal that killed it.
   int Finish();
 
   // Waits until the launcher has printed `text` `times` times to stdout, or to stderr.
   void WaitForOut(const std::string& text, int times = 1);
   void WaitForErr(const std::string& text, int times = 1);
 
-  // Reads output until `condition` holds. Returns whether it holds; if not, it is a test failure that names `awaited`.
+  // Reads output until `condition` holds, and returns whether it holds. If it does not hold in time, the test fails
+  // with a text that names `awaited`.
   bool ReadUntil(const std::function<bool()>& condition, const std::string& awaited);
 
-  // Lets go of the pipe that the launcher's stdout is.
+  // Closes the test's end of the pipe that the launcher has as stdout.
   void CloseOut() { out_.descriptor.Reset(); }
 
-  // Reads no more of the launcher's stdout until StartReadingOut or its end, and returns when the pipe is full.
+  // Stops reading the launcher's stdout until StartReadingOut() or Finish(). Returns when the pipe is full.
   void StopReadingOut();
   void StartReadingOut() { reading_out_ = true; }
 
@@ -85,20 +86,20 @@ class LauncherRun {
 // The lines of `text`.
 std::vector<std::string> Lines(const std::string& text);
 
-// The number that follows `label` in `text`; 0 and a test failure if there is none.
+// Returns the number that follows `label` in `text`. If there is none, the test fails and the result is 0.
 pid_t NumberAfter(const std::string& text, const std::string& label);
 
-// Whether a process runs; one that has ended and waits to be collected does not.
+// Whether a process runs. A process that has ended does not run, even before its parent has waited for it.
 bool IsRunning(pid_t pid);
 
-// Waits until `condition` holds; a test failure that says `awaited` if it does not in time.
+// Waits until `condition` holds. If this takes too long, the test fails with a text that names `awaited`.
 void WaitUntil(const std::function<bool()>& condition, const std::string& awaited);
 
 // {"-np", "<rank_count>", "sh", "-c", script}
 std::vector<std::string> Shell(int rank_count, const std::string& script);
 
-// A command for the scripts of `rank_count` ranks, "; " included: each rank waits there for all others, for instance
-// until they have set their traps. Each call makes a barrier of its own.
+// Returns a command for the scripts of `rank_count` ranks, with "; " at its end. In it each rank waits for all others,
+// for instance until all have set their traps. Each call makes a new barrier.
 std::string AwaitAllRanks(int rank_count);
 
 }  // namespace ronda

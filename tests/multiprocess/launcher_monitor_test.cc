@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --monitor: the monitor lives as long as the job, and no longer.
+// rondarun --monitor. The monitor lives as long as the job, and no longer.
 #include <unistd.h>
 
 #include <csignal>
@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The monitor of the tree, and a place for its token.
+// The variables for the monitor that was built, and for the folder of its token.
 LauncherRun::Options WithMonitor() {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/run.", getpid());
   std::filesystem::create_directories(folder);
@@ -30,7 +30,7 @@ LauncherRun::Options WithMonitor() {
                           absl::StrCat("XDG_RUNTIME_DIR=", folder)}};
 }
 
-// The ranks print the pid of the monitor, which is a child of their parent, and stay.
+// The ranks print the pid of the monitor, which is a child of their parent, and wait.
 constexpr char kPrintMonitorAndStay[] =
     "while ! p=$(pgrep -P $PPID -x ronda-monitor); do sleep 0.01; done; echo monitor $p; while :; do sleep 0.02; done";
 

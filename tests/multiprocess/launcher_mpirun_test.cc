@@ -26,15 +26,15 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// An mpirun of either kind, found first in PATH by the launcher, and a stand-in for ssh that runs commands for
-// another host on this one.
+// Puts an mpirun of either kind first in the launcher's PATH. A stand-in for ssh runs commands for other hosts on this
+// host.
 class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
  protected:
   LauncherMpirunTest() : directory_(absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", GetParam())) {
     std::filesystem::create_directories(directory_);
     WriteScript("mpirun", absl::StrCat("exec /usr/bin/mpirun.", GetParam(), " \"$@\""));
-    // Each host has a folder of its own for temporary files, as real ones do. Daemons of Open MPI that start at the
-    // same time and share the folder sometimes wait for ever.
+    // Each host has its own folder for temporary files, as real hosts have. Daemons of Open MPI that start at the same
+    // time and share the folder sometimes wait for ever.
     WriteScript("agent", absl::StrCat("export TMPDIR=", directory_, "/$1; mkdir -p $TMPDIR; shift; exec sh -c \"$*\""));
   }
   void SetUp() override {
@@ -49,12 +49,12 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "MY_SECRET=hidden"}};
   }
 
-  // On this host, with $RANK in `script`.
+  // Returns arguments that run `script` on this host. The script can use $RANK.
   std::vector<std::string> OnThisHost(int rank_count, const std::string& script) const {
     return {"-np", absl::StrCat(rank_count), "--mpi", "--grace-period", "1", "sh", "-c", WithRank(script)};
   }
 
-  // On hosts a (two ranks) and b (one), as far as mpirun knows.
+  // Returns arguments for a job that mpirun sees on hosts a (two ranks) and b (one rank).
   std::vector<std::string> OnTwoHosts(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {
         "-np", "3", "-H", "a:2,b:1", "--launcher", "mpirun", "--launch-agent", directory_ + "/agent"};
@@ -62,7 +62,7 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return words;
   }
 
-  // The same, with $RANK in `script`.
+  // Returns arguments that run `script` on hosts a and b. The script can use $RANK.
   std::vector<std::string> ScriptOnTwoHosts(const std::string& script) const {
     return OnTwoHosts({"--grace-period", "1", "-x", "MY_SECRET", "sh", "-c", WithRank(script)});
   }
@@ -71,9 +71,9 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // A job of two ranks: rank 1 runs `script`, which fails, and rank 0 `other`. Both wait until mpirun has passed on
-  // the output of both: on a busy machine either MPI may fail to report the end of a rank that it has hardly started
-  // (Hydra fails an assertion of its own).
+  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Both wait until mpirun has
+  // passed on the output of both. Without this wait, on a busy machine, either MPI may fail to report the end of a rank
+  // that it has hardly started. (Hydra fails one of its assertions.)
   std::unique_ptr<LauncherRun> FailAsRank1(const std::string& script, const std::string& other) const {
     const std::string go = directory_ + "/go";
     auto run = std::make_unique<LauncherRun>(
@@ -121,7 +121,7 @@ TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
   LauncherRun run({"-np", "2", "--mpi", "sh", "-c", say}, Options());
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/2 0/2 host=0 1", "[1]<stdout>: 1/2 1/2 host=0 1"));
-  // Hosts that differ have no number that follows from the rank.
+  // Hosts with different numbers of ranks have no number that follows from the rank.
   LauncherRun hosts(OnTwoHosts({"sh", "-c", say}), Options());
   EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
   for (const std::string& line : Lines(hosts.out())) {
@@ -140,7 +140,7 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
   const auto run = FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60");
   EXPECT_EQ(run->Finish(), 128 + SIGKILL);
-  // Hydra says only on which host it was.
+  // Hydra reports only the host of the rank.
   EXPECT_THAT(run->LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
                                                           "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
                                                         : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "
@@ -149,7 +149,7 @@ TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
 }
 
 TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
-  // Hydra lets the others go on after an exit.
+  // Hydra lets the other ranks continue after an exit.
   const auto run = FailAsRank1("echo out of data >&2; exit 3", "exit 0");
   EXPECT_EQ(run->Finish(), 3);
   EXPECT_THAT(
@@ -170,7 +170,7 @@ TEST_P(LauncherMpirunTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
   words.insert(words.begin(), {"--start-timeout", "4"});
   LauncherRun run(words, Options());
   EXPECT_EQ(run.Finish(), 1);
-  // Open MPI starts no rank before all hosts are there.
+  // Open MPI starts no rank before it has reached all hosts.
   EXPECT_THAT(run.LastLine(), StartsWith(IsOpenMpi() ? "rondarun: ranks 0, 1, 2 (hosts a, b) were not started "
                                                      : "rondarun: rank 2 (host b) was not started "));
   EXPECT_THAT(run.err(), HasSubstr("not all ranks have started; ending the job (killed in 7s)"));

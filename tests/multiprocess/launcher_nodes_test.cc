@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes that come and go: several rondarun --nnodes MIN:MAX, which are the nodes of one job, on this machine.
+// Nodes that come and go. Several rondarun --nnodes MIN:MAX on this machine are the nodes of one job.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -45,7 +45,7 @@ class LauncherNodesTest : public ::testing::Test {
 
   std::string Address() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  // Starts a node with one member, or another number that the options say. The first one leads the job.
+  // Starts a node with one member, unless the options name another number. The first node leads the job.
   std::unique_ptr<LauncherRun> Start(const std::string& nodes, const Words& options = {},
                                      const Words& environment = {}) const {
     return Run(nodes, options, {kMember, folder_}, environment);
@@ -65,18 +65,18 @@ class LauncherNodesTest : public ::testing::Test {
     return leader;
   }
 
-  // Waits until there is an epoch of so many members, which is the `time`th of that size.
+  // Waits until there have been `time` epochs of `size` members.
   static void AwaitSize(LauncherRun* leader, int size, int time = 1) {
     leader->WaitForOut(absl::StrCat(" of ", size, ", pid "), size * time);
   }
 
-  // The newest epoch of that size.
+  // Returns the newest epoch of `size` members.
   static int EpochOf(const LauncherRun& leader, int size) {
     const std::string text = absl::StrCat(" is rank 0 of ", size, ", pid ");
     const size_t at = leader.out().rfind(text);
     return at == std::string::npos ? -1 : NumberAfter(leader.out().substr(leader.out().rfind('[', at)), ": epoch ");
   }
-  // Waits until so many members are in that epoch.
+  // Waits until `size` members are in the epoch.
   static void AwaitEpoch(LauncherRun* leader, int epoch, int size) {
     leader->WaitForOut(absl::StrCat(": epoch ", epoch, " is rank "), size);
     for (int rank = 0; rank < size; ++rank) {
@@ -84,7 +84,7 @@ class LauncherNodesTest : public ::testing::Test {
     }
   }
 
-  // The processes of all members that have been in an epoch.
+  // Returns the processes of all members that have been in an epoch.
   static std::vector<pid_t> Pids(const LauncherRun& leader) {
     std::vector<pid_t> pids;
     for (const std::string& line : Lines(leader.out())) {
@@ -96,7 +96,7 @@ class LauncherNodesTest : public ::testing::Test {
     for (const pid_t pid : Pids(leader)) WaitUntil([&] { return !IsRunning(pid); }, "the end of a member");
   }
 
-  // All members come to the end of their program. Returns the leader's exit code.
+  // Lets all members come to the end of their program. Returns the leader's exit code.
   int Finish(LauncherRun* leader) const {
     std::ofstream(folder_ + "/finish") << "";
     return leader->Finish();
@@ -128,7 +128,7 @@ TEST_F(LauncherNodesTest, NodesGetTheirNumbersInTheOrderOfTheirComing) {
   const Words say = {"sh", "-c", kSayPlace};
   const auto first = Run("3", two_ranks, say);
   first->WaitForErr(absl::StrCat("rondarun: leads the job; nodes join it at ", Address()));
-  // A node that goes before all are there leaves its number to others.
+  // If a node leaves before all nodes have joined, another node gets its number.
   const auto gone = Run("3", two_ranks, say);
   first->WaitForErr(" has come, with 2 slots");
   gone->Signal(SIGKILL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Processes that ranks have started end with them, also with a session of their own.
+// Processes that ranks have started end with the ranks, even if they have their own sessions.
 #include <unistd.h>
 
 #include <csignal>
@@ -14,8 +14,8 @@
 namespace ronda {
 namespace {
 
-// The ranks' command `eval "$DAEMON"` starts a process with a session of its own, which prints its number, and waits
-// until that runs.
+// The ranks' command `eval "$DAEMON"` starts a process with its own session, and waits until the process runs. The
+// process prints its number.
 LauncherRun::Options WithDaemon(const std::string& name) {
   return {.environment = {absl::StrCat("FLAG=", ::testing::TempDir(), "/",
                                        absl::StrReplaceAll(name, {{" ", "_"}, {"$", ""}}), getpid()),

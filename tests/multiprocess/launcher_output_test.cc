@@ -107,7 +107,7 @@ TEST(LauncherOutputTest, ProgressCollapsesToItsLastStateInAPipe) {
 }
 
 TEST(LauncherOutputTest, ProgressIsRedrawnInPlaceOnATerminal) {
-  // Every step waits for the one before to be seen.
+  // Every step waits until the output of the step before has been seen.
   const std::string go = absl::StrCat(::testing::TempDir(), "/go.", getpid(), ".");
   LauncherRun run(Shell(1, absl::StrCat("wait_for() { while [ ! -e ", go, "$1 ]; do sleep 0.01; done; }; ",
                                         "printf '\\r10%%'; wait_for 1; echo note >&2; printf '\\r20%%'; wait_for 2; "
@@ -149,7 +149,7 @@ TEST(LauncherOutputTest, ReaderThatDoesNotReadCannotKeepTheLauncherFromEnding) {
   run.StopReadingOut();
   run.Signal(SIGINT);
   run.WaitForErr("rondarun: the job was ended: received SIGINT\n");
-  // The launcher waits for its reader, until the user has had enough.
+  // The launcher waits for the reader of its output, until the user interrupts it.
   run.Signal(SIGINT);
   EXPECT_EQ(run.Finish(), 128 + SIGINT);
 }
@@ -182,7 +182,7 @@ TEST(LauncherOutputTest, HiddenStreamIsOnlyInTheFiles) {
   LauncherRun run({"-r", "2", "--log-dir", directory, "-np", "1", "sh", "-c", "echo shown; echo hidden >&2; exit 3"});
   EXPECT_EQ(run.Finish(), 3);
   EXPECT_EQ(run.out(), "[0]<stdout>: shown\n");
-  // The failure is explained all the same.
+  // The launcher reports the failure nevertheless.
   EXPECT_THAT(run.err(), MatchesRegex("rondarun: rank 0 .* exited with code 3; last error: \"hidden\"\n"));
   EXPECT_EQ(ReadFile(directory + "/rank.0/stderr").value_or(""), "hidden\n");
 }

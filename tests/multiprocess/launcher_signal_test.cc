@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 struct Forwarded {
   int signo;
-  std::string name;  // as `trap` has it
+  std::string name;  // as in `trap`
 };
 
 class ForwardedSignalTest : public ::testing::TestWithParam<Forwarded> {};
@@ -104,7 +104,7 @@ TEST(LauncherSignalTest, RanksHaveTheSignalHandlingOfTheLaunchersParent) {
 }
 
 TEST(LauncherSignalTest, ProcessesEndWithAKilledLauncher) {
-  // Every rank, a child of it, and a grandchild that ignores polite signals.
+  // Every rank, its child, and a grandchild that ignores SIGTERM, SIGHUP and SIGINT.
   LauncherRun run(Shell(4,
                         "sh -c 'trap \"\" TERM HUP INT; sleep 1000 & echo pid=$!; echo pid=$$; wait' & "
                         "echo pid=$$; touch /dev/shm/ronda-$RONDA_JOB_ID.$RONDA_RANK; echo job=$RONDA_JOB_ID.; wait"));

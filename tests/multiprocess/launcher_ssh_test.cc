@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How rondarun has ranks started by agents on other hosts. The hosts are this one under other names, and in ssh's place
-// is a script that runs the command on this host.
+// How agents on other hosts start ranks for rondarun. The hosts are this host under other names. A script in the place
+// of ssh runs the command on this host.
 #include <csignal>
 #include <filesystem>
 #include <fstream>

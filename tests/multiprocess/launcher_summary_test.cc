@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --summary: what it says about a job while that runs, and when it has ended.
+// rondarun --summary. Tests what it prints about a job while the job runs, and after the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// For long enough to be looked at a few times.
+// The ranks run long enough for rondarun to look at them a few times.
 void StepsForASecond() {
   init();
   for (int i = 0; i < 100; ++i) {
@@ -79,7 +79,7 @@ TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
   }
 }
 
-// Without a sleep: rondarun has no time to look for the ranks.
+// Without a sleep the ranks end before rondarun has looked for them.
 void TwentySteps() {
   init();
   for (int i = 0; i < 20; ++i) Step();

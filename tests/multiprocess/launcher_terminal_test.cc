@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun as a job of a shell on a terminal: the keys that stop it, and a rank that asks questions.
+// rondarun as a job of a shell on a terminal. Tests the keys that stop it, and a rank that asks questions.
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr char kStopKey[] = "\x1a";
 constexpr char kInterruptKey[] = "\x03";
 
-// A shell with job control, on a terminal of which this is the other end.
+// A shell with job control on a terminal. This object has the other end of the terminal.
 class ShellOnATerminal {
  public:
   ShellOnATerminal() {
@@ -62,21 +62,21 @@ class ShellOnATerminal {
         text);
   }
 
-  // Waits until `text` is shown, behind what the last call has waited for.
+  // Waits until `text` is shown after the text for which the last call has waited.
   void WaitFor(const std::string& text) {
     WaitUntil([&] { return Read() && absl::StrContains(shown_, text); }, absl::StrCat(text, " behind:\n", shown_));
     const size_t at = shown_.find(text);
     if (at != std::string::npos) shown_.erase(0, at + text.size());
   }
 
-  // Waits until all that is shown so far is `enough`, and returns it.
+  // Waits until `enough` accepts all text that is shown so far, and returns this text.
   std::string TakeWhen(const std::function<bool(const std::string& shown)>& enough) {
     WaitUntil([&] { return Read() && enough(shown_); }, absl::StrCat("more than:\n", shown_));
     return std::exchange(shown_, {});
   }
 
  private:
-  // What there is now.
+  // Reads the text that is there now, without waiting.
   bool Read() {
     pollfd request = {.fd = ours_, .events = POLLIN, .revents = 0};
     char buffer[4096];
@@ -93,7 +93,7 @@ class ShellOnATerminal {
   std::string shown_;
 };
 
-// The letter in /proc for the state of a process: T is stopped.
+// Returns the letter in /proc for the state of a process. T means stopped.
 char StateOf(pid_t pid) {
   const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
   const size_t name_end = stat.rfind(") ");
@@ -110,7 +110,7 @@ struct Pids {
   bool GoOn() const { return StateOf(first) != 'T' && StateOf(second) != 'T'; }
 };
 
-// The ranks print in any order, and what else they are to print may come before one of these lines.
+// The ranks print in any order. Their other output, `also`, may come before one of these lines.
 Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
   const std::string ranks[] = {"[0]<stdout>: pid=", "[1]<stdout>: pid="};
   const std::string shown = shell->TakeWhen([&](const std::string& text) {
@@ -118,7 +118,7 @@ Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
       const size_t at = text.find(mark);
       return at != std::string::npos && text.find(".\r\n", at) != std::string::npos;
     };
-    const size_t begin = std::min(text.find(ranks[0]), text.size());  // the shell has shown the command before
+    const size_t begin = std::min(text.find(ranks[0]), text.size());  // before that, the shell has shown the command
     return is_whole(ranks[0]) && is_whole(ranks[1]) && text.find(also, begin) != std::string::npos;
   });
   return {.first = NumberAfter(shown, ranks[0]), .second = NumberAfter(shown, ranks[1])};
@@ -126,7 +126,7 @@ Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
 
 const char kLauncher[] = "programs/rondarun/rondarun";
 
-// Ranks without children: a shell that has just started one waits for it in a way in which it does not count as
+// The ranks have no children. A shell that has just started a child waits for it in a state that does not count as
 // stopped.
 class StopKeyTest : public ::testing::TestWithParam<std::string> {};
 
@@ -147,10 +147,10 @@ TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
   shell.WaitFor("rondarun: the job was ended: received SIGINT");
 }
 
-// Ranks of rondarun itself, of an agent, and members.
+// The ranks are children of rondarun, children of an agent, or members of an elastic job.
 INSTANTIATE_TEST_SUITE_P(All, StopKeyTest, ::testing::Values("", " --launcher ssh", " --min-np 1"));
 
-// Rank 0, or member 0, asks twice: for the second question it has the terminal already.
+// Rank 0, or member 0, asks twice. For the second question it already has the terminal.
 constexpr char kQuestions[] =
     "printf \"pid=%s.\\n\" $$; if [ $LOCAL_RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
     "printf \"more? \"; read more; echo got $more; fi";
@@ -191,7 +191,7 @@ TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.Type("ada\r");
   shell.WaitFor("[0]<stdout>: hello ada\r\n");
   shell.WaitFor("more? ");
-  // A job in the background stops when it reads. The shell tells with its next prompts.
+  // A job in the background stops when it reads. The shell reports this with its next prompts.
   shell.Type(kStopKey);
   shell.WaitFor("Stopped");
   shell.Type("bg\r");
@@ -200,7 +200,7 @@ TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.WaitFor("rondarun");
   shell.Type("no\r");
   shell.WaitFor("[0]<stdout>: got no\r\n");
-  // The key reaches rank 0 alone, whose end is the job's.
+  // The key reaches only rank 0. When rank 0 ends, the job ends.
   shell.Type(kInterruptKey);
   shell.WaitFor(GetParam().interrupted);
 }

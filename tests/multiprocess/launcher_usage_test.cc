@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How rondarun answers to its command line, and the environment that its ranks get.
+// rondarun's reaction to its command line, and the environment of its ranks.
 #include <unistd.h>
 
 #include <csignal>
@@ -28,7 +28,7 @@ using Words = std::vector<std::string>;
 
 struct BadCall {
   Words arguments;
-  std::string message;  // how its first line on stderr begins
+  std::string message;  // the beginning of the first line on stderr
 };
 
 class BadCallTest : public ::testing::TestWithParam<BadCall> {};
@@ -84,7 +84,7 @@ TEST(LauncherUsageTest, MissingCommandIsReportedOnce) {
 
 class CommandFileTest : public ::testing::Test {
  protected:
-  // The PATH of tests has the current folder in it.
+  // A PATH without the current folder, which is in the PATH of tests.
   static LauncherRun::Options UsualPath() { return {.environment = {"PATH=/usr/bin:/bin"}}; }
 
   std::string Make(const std::string& content, int mode, const std::string& name = "command") {
@@ -102,7 +102,7 @@ TEST_F(CommandFileTest, FileThatIsNotExecutableIsReportedOnce) {
   EXPECT_EQ(run.err(), "rondarun: command is not executable: " + path + "; make it so: chmod +x " + path + "\n");
 }
 
-// Each is one line, which can be copied.
+// Each command is one line, so that a user can copy it.
 TEST_F(CommandFileTest, ScriptOfPythonThatIsNoCommandIsGivenAnInterpreter) {
   const std::string path = Make("print('hello')\n", 0644, "train.py");
   LauncherRun not_executable({"-np", "2", path, "--lr", "0.1 0.2"});
@@ -257,7 +257,7 @@ TEST(LauncherUsageTest, ThisHostMayBeNamed) {
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: hello", "[1]<stdout>: hello"));
 }
 
-// Both names are this host's.
+// Both names mean this host.
 TEST(LauncherUsageTest, SchedulersAllocationSaysTheHostsAndTheRanks) {
   const std::vector<std::string> slurm = {"SLURM_JOB_NODELIST=localhost,127.0.0.1", "SLURM_TASKS_PER_NODE=2,1"};
   LauncherRun run({"sh", "-c", "echo $RANK of $WORLD_SIZE, host $GROUP_RANK"}, {.environment = slurm});
@@ -317,7 +317,7 @@ TEST(LauncherUsageTest, DefaultsAreToldOnceAndNotWithEachRestart) {
   EXPECT_EQ(run.err().find(note), run.err().rfind(note));
 }
 
-// Python keeps what it prints to a pipe in memory otherwise.
+// Otherwise Python would buffer its output to a pipe.
 TEST(LauncherUsageTest, LastPrintOfAPythonRankThatIsKilledIsShown) {
   LauncherRun run({"-np", "1", "/usr/bin/python3", "-c",
                    "import os, signal; print('last print'); os.kill(os.getpid(), signal.SIGKILL)"},

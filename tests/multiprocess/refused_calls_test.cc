@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The system refuses a call to the launcher and its ranks, as profiles of containers do: the job works all the same, or
+// The system refuses a call to the launcher and its ranks, as profiles of containers do. The job works nevertheless, or
 // ends soon with an error that names the call.
 #include <sys/syscall.h>
 
@@ -23,11 +23,11 @@ using ::testing::HasSubstr;
 struct Call {
   std::string name;
   long number;
-  // What the last line says; empty: the job works.
+  // A part of the last line; empty: the job works.
   std::string says;
-  // The same with a table of the ranks at work, and a core for each.
+  // The same for a job with a table of the ranks at work, and with a core for each rank.
   std::string says_with_cores;
-  // The same over TCP.
+  // The same for a job over TCP.
   std::string says_over_tcp = says;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A library for LD_PRELOAD: the calendar's clock is off by the seconds in the file that SHIFTED_CLOCK names, which may
-// change at any time. Other clocks go on.
+// A library for LD_PRELOAD that shifts the calendar's clock. The file that SHIFTED_CLOCK names has the seconds of the
+// shift, and may change at any time. Other clocks are not shifted.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>

@@ -3,7 +3,7 @@
 // The main program of tests of the launcher in unusual surroundings. With arguments it is a rank of a job:
 //
 //   launcher_surroundings_test rank                  prints the job's name and a sum, after 200 steps
-//   launcher_surroundings_test checkpoints FOLDER    resumes, saves three checkpoints, resumes, and prints how it went
+//   launcher_surroundings_test checkpoints FOLDER    resumes, saves three checkpoints, resumes, and prints the results
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -49,7 +49,7 @@ class SavesCheckpoints {
   // More than the buffer of a file holds.
   static constexpr std::size_t kElements = 3000;
 
-  // The step. After an error the ranks try once more.
+  // Returns the step. After an error the ranks try once more.
   std::int64_t Resume() {
     std::vector<float> state(kElements, -1);
     const std::vector<ronda::Tensor> tensors = {ronda::tensor("state", state)};

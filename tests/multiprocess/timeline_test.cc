@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Timelines of jobs whose ranks are processes: begun by the environment or by the program, and ended by force.
+// Timelines of jobs whose ranks are processes. The environment or the program begins them, and a kill may end them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -71,7 +71,7 @@ void Trains() {
   shutdown();
 }
 
-// Rank 1, while the thread that writes may be anywhere.
+// Rank 1 is killed at any point of the thread that writes.
 void Dies() {
   init();
   const int steps = std::atoi(std::getenv("STEPS"));

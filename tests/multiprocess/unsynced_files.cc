@@ -14,9 +14,9 @@
 namespace ronda {
 namespace {
 
-constexpr int kSynced = -1;  // in the place of a descriptor
+constexpr int kSynced = -1;  // replaces a descriptor
 
-// By system calls: the library's functions are stood in for.
+// Uses system calls, because failing_calls.cc replaces the C library's functions.
 bool IsSameFile(int a, int b) {
   struct stat of_a, of_b;
   const auto look = [](int fd, struct stat* info) { return syscall(SYS_fstat, fd, info) == 0; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a process has done to files, and not forced to the disk.
+// The changes to files that a process has made and not synced to the disk.
 #ifndef RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 #define RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 
@@ -10,13 +10,13 @@
 
 namespace ronda {
 
-// Of what the descriptor has opened; "" if that is no file. Leaves errno alone.
+// Returns the path of the file that `fd` has opened, or "" if there is none. Does not change errno.
 std::string PathOf(int fd);
 
-// Plays a file system at its worst when the power fails: the bytes of files that were not synced are gone, and so are
-// the new names in folders that were not synced. A removal counts at once.
+// Simulates the worst that a file system can do in a power failure. Files that were not synced lose their bytes, and
+// folders that were not synced lose their new names. A removal takes effect at once.
 //
-// Thread-compatible. Its owner tells it what has been done, with absolute paths.
+// Thread-compatible. The owner reports each change, with absolute paths.
 class UnsyncedFiles {
  public:
   // Names that are lost are moved to `lost`, which is on the same file system.
@@ -32,11 +32,11 @@ class UnsyncedFiles {
  private:
   struct Name {
     std::string path;
-    std::string before;  // where what it names was before
+    std::string before;  // the earlier path of the same file or folder
   };
 
   const std::string lost_;
-  std::vector<int> files_;   // descriptors of its own
+  std::vector<int> files_;   // descriptors that this object owns
   std::vector<Name> names_;  // the oldest first
 };
 

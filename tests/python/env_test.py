@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The description of a process' place in its job that other libraries get."""
+"""The variables that tell other libraries a process' rank and job."""
 
 import os
 import unittest
@@ -12,7 +12,7 @@ _STORE = ("MASTER_ADDR", "MASTER_PORT")
 
 
 def exported(env):
-    """The changes that export() makes in such an environment."""
+    """Returns the changes that export() makes in such an environment."""
     with mock.patch.dict(os.environ, env, clear=True):
         _env.export()
         changed = {name: value for name, value in os.environ.items() if env.get(name) != value}
@@ -48,11 +48,11 @@ class LauncherTest(unittest.TestCase):
             "GROUP_RANK": "1",
         }
         self.assertEqual(exported(env), expected)
-        # A rank of another job has started the launcher of this one.
+        # A rank of another job has started the launcher of this job.
         self.assertEqual(
             exported({**env, "RANK": "0", "WORLD_SIZE": "2", "HOROVOD_RANK": "0"}), expected
         )
-        # The launcher, or the user, has chosen it.
+        # The launcher, or the user, has chosen the value.
         store = {"MASTER_ADDR": "alpha", "MASTER_PORT": "1"}
         self.assertEqual(exported({**env, **store}), expected)
 

@@ -10,7 +10,7 @@ import unittest
 
 import ronda_test
 
-# The program of a rank that loops until an error; then it prints the error, and the seconds since
+# The program of a rank. It loops until an error. Then it prints the error, and the seconds since
 # the time in the file $TIME.
 _TRAINER = """
     import os, signal, sys, time
@@ -35,8 +35,8 @@ class FailureTest(unittest.TestCase):
 
     def train(self, deed, **options):
         program = _TRAINER.format(deed=deed)
-        # Without this, rondarun would end the other ranks; here each has to notice the failure by
-        # itself.
+        # Without this option rondarun would end the other ranks. In this test each rank has to
+        # notice the failure by itself.
         return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
 
     def expect_others_learn_of_it(self, finished, culprit):

@@ -36,7 +36,7 @@ def random_span(source: random.Random) -> Span:
 
 class InFlightTest(unittest.TestCase):
     def test_operations_whose_memory_is_used_are_awaited(self):
-        """No others are awaited, in random programs."""
+        """No other operations are awaited, in random programs."""
         source = random.Random(7)
         for _ in range(200):
             record, alive = InFlight(), {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""python -m ronda.launch: programs for torch.distributed.launch, as they are."""
+"""python -m ronda.launch runs unchanged programs for torch.distributed.launch."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(options("--nnodes=1:2")[:2], ["--nnodes", "1:2"])
 
     def test_rondarun_knows_each_option(self):
-        """Passes a word that no option accepts as its value. The error must name the option, and
-        not say that the option is unknown.
+        """Passes a word that no option accepts as its value. The error must name the option. It
+        must not call the option unknown.
         """
         for name in launch._WITH_VALUE:
             checked = subprocess.run(

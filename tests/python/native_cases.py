@@ -13,7 +13,7 @@ INT = DType.INT32
 
 
 class Buffer:
-    """Numbers with an address. It is visible when they are released."""
+    """Numbers with an address. A test can see when they are released."""
 
     def __init__(self, numbers, code="f"):
         self.array = array.array(code, numbers)
@@ -49,7 +49,7 @@ def allreduce_async(name, buffer, op=ReduceOp.SUM, *others):
 
 
 def finish(handle):
-    """Waits, and releases the handle."""
+    """Waits for the handle, and releases it."""
     try:
         return native.synchronize(handle)
     finally:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles of the low-level binding: references that they keep, threads, signals, leaks, fork()."""
+"""Handles of the low-level binding: their references, threads, signals, leaks, fork()."""
 
 import gc
 import multiprocessing
@@ -265,7 +265,7 @@ class ThreadsTest(JobTest):
 
 
 class StressTest(JobTest):
-    """Threads submit; handles are waited for, awaited by callbacks, or released at once."""
+    """Threads submit, and then wait for handles, use callbacks, or release handles at once."""
 
     THREADS = 4
     OPERATIONS = 200
@@ -373,7 +373,7 @@ class InterruptTest(JobTest):
             self.assertTrue(ronda_test.eventually(lambda index=index: gone[index]() is None), index)
 
     def test_a_handler_that_returns(self):
-        """The wait goes on."""
+        """The wait continues."""
         if native.size() == 1:
             self.skipTest("a single rank waits for nobody")
         handled = threading.Event()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How processes begin and end with the low-level binding: jobs that the test starts itself."""
+"""Begin and end of processes with the low-level binding. The test itself starts the jobs."""
 
 import os
 import signal
@@ -68,7 +68,7 @@ class ExitTest(unittest.TestCase):
         self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_operations_in_flight(self):
-        """Other ranks do not submit them; the shutdown at exit ends them."""
+        """Other ranks do not submit these operations. The shutdown at exit ends them."""
         source = """
 job.init()
 if native.rank() == 0:
@@ -128,7 +128,7 @@ native.monitored_barrier()
         self.assertEqual(result.code, 4, result.err)
 
     def test_forked_children(self):
-        """They end as Python programs do, and run the functions registered at exit."""
+        """The ranks end as Python programs do, and run the functions registered at exit."""
         source = """
 job.init()
 entered, go_on = threading.Event(), threading.Event()
@@ -190,7 +190,7 @@ native.shutdown()
 
 class FailureTest(unittest.TestCase):
     def test_a_killed_rank(self):
-        """Every rank that waits for it gets its name at once, whatever the call."""
+        """Every rank that waits for the killed rank gets its name at once, whatever the call."""
         source = """
 native.init()
 native.monitored_barrier()
@@ -254,7 +254,7 @@ say("again")
 
 
 class LibraryTest(unittest.TestCase):
-    """The import of the binding."""
+    """Tests the import of the binding."""
 
     def test_free_threaded_python_is_refused(self):
         result = subprocess.run(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the test cases of modules as one rank, or alone; has helpers for the package's tests.
+"""Runs the test cases of modules as one rank, or alone. Has helpers for the package's tests.
 
     ronda_test.py MODULE.py...
 
@@ -125,8 +125,8 @@ def environment() -> dict[str, str]:
 
 
 UNDER_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
-# With GCC 12's AddressSanitizer, a child may wait for ever for a lock of the sanitizer's allocator,
-# if another thread of the parent had it at the fork.
+# With GCC 12's AddressSanitizer a child may wait for ever for a lock of the sanitizer's allocator.
+# This happens if another thread of the parent held the lock at the fork.
 forks = unittest.skipIf(UNDER_ASAN, "AddressSanitizer does not survive fork() beside threads")
 
 

@@ -19,26 +19,26 @@
 
 namespace ronda::simulation {
 
-// Looks after the members of its host, as the production's agent does: with its messages, its reports, its members, and
-// its way to be the only agent of the host. Only the event loop is not the production's: VirtualSupervisor runs it.
+// Looks after the members of its host, as the production agent does. The messages, the reports, the members, and the
+// claim to be the only agent of the host are production code. Only the event loop is not; VirtualSupervisor runs it.
 class Agent {
  public:
   struct Options {
     std::string host;
     // Makes a member's part, as MemberProcesses::MakeMember does.
     MemberProcesses::MakeMember make_member;
-    // This process is the only agent of the host from now on.
+    // Called when this process becomes the only agent of the host.
     std::function<void()> on_only_one;
   };
   Agent(Options options, VirtualProcesses::Descriptors descriptors);
 
-  // Returns its exit code.
+  // Returns the agent's exit code.
   int Run();
 
  private:
-  // Reads the launcher's next messages; false at their end.
+  // Reads the launcher's next messages. Returns false if there are no more.
   bool ReadMore();
-  // Waits until the launcher has said what to do. False if there is nothing to do any more.
+  // Waits for the launcher's order. Returns false if the agent has nothing to do any more.
   bool AwaitOrder();
   absl::Status Become();
   void Obey();
@@ -50,12 +50,12 @@ class Agent {
   AgentReport report_;
   VirtualSupervisor supervisor_;
   AgentMessageReader reader_{AgentMessageReader::Stream::kMessages};
-  std::vector<AgentMessage> messages_;  // that have come and are not carried out
+  std::vector<AgentMessage> messages_;  // messages that have arrived and are not carried out yet
   std::string job_id_;
   AgentPart::SignsOfLife signs_;
   bool is_ordered_ = false;
   UniqueFd name_;
-  AgentMembers* members_ = nullptr;  // the supervisor's
+  AgentMembers* members_ = nullptr;  // the supervisor owns it
 };
 
 }  // namespace ronda::simulation

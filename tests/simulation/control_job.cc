@@ -26,9 +26,10 @@ constexpr absl::Duration kUsualTime = absl::Milliseconds(50);
 constexpr absl::Duration kHeartbeat = absl::Hours(10);
 constexpr absl::Duration kStartTimeout = absl::Hours(1);
 constexpr absl::Duration kLongestWait = absl::Hours(1);
-// From the last fault to the end of the last rank: a control plane that ends waits some seconds for the others.
+// The longest time from the last fault to the end of the last rank. A control plane that ends waits some seconds for
+// the others.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(30);
-// From the last fault to the moment when a rank knows the failure: this, and so many latencies for each rank.
+// The longest time from the last fault until a rank knows the failure is this time, and this many latencies per rank.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(200);
 constexpr int kLatenciesToHear = 100;
 
@@ -94,7 +95,7 @@ class ControlRank {
     return absl::OkStatus();
   }
 
-  // Errors: CANCELLED if the rank leaves early; the job's failure.
+  // Errors: CANCELLED if the rank leaves early, or the job's failure.
   absl::Status Work() {
     for (int64_t round = 0; round < job_.scenario().rounds; ++round) {
       Compute();
@@ -127,7 +128,7 @@ class ControlRank {
     return status;
   }
 
-  // Checks what has come.
+  // Checks the messages that have arrived.
   absl::Status Hear() {
     const uint64_t seed = job_.scenario().seed;
     RONDA_ASSIGN_OR_RETURN(const ControlPlane::Inbox inbox, plane_->Receive());
@@ -284,7 +285,7 @@ std::optional<ControlFault::Kind> ControlJob::TakeOrder(RankId rank) {
   return std::exchange(order, std::nullopt);
 }
 
-// A thread of a process that was killed goes on for a while if it holds a lock, without its sockets.
+// A thread of a killed process continues for a while if it holds a lock, but without its sockets.
 void ControlJob::RecordFailure(RankId rank, Phase phase, const absl::Status& failure) {
   Rank& failed = ranks_[static_cast<size_t>(rank)];
   if (!IsAlive(failed)) return;

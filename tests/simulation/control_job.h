@@ -34,7 +34,7 @@ struct ControlFault {
 
   Kind kind = Kind::kReset;
   absl::Duration at;
-  RankId rank = 0;  // of kReset: not 0
+  RankId rank = 0;  // not 0 for kReset
 };
 
 struct ControlScenario {
@@ -42,13 +42,13 @@ struct ControlScenario {
   ControlTree tree;
   int64_t rounds = 1;
   absl::Duration compute;  // longest time between operations
-  absl::Duration latency;  // the longest of a piece of a message
+  absl::Duration latency;  // the longest latency of a piece of a message
   absl::Duration tick;     // between two reads of the clock
   PollLimit::Cores cores = PollLimit::Cores::kAreShared;
-  std::vector<ControlFault> faults;  // in their order
+  std::vector<ControlFault> faults;  // in the order of their times
 };
 
-// Equal for equal seeds.
+// Returns equal scenarios for equal seeds.
 ControlScenario MakeControlScenario(uint64_t seed);
 std::string Describe(const ControlScenario& scenario);
 
@@ -83,13 +83,13 @@ inline constexpr ControlCountName kControlCountNames[] = {
 };
 inline constexpr const char* kControlFaultNames[ControlFault::kKinds] = {"reset", "kill", "leave early", "fail"};
 
-// Ranks that send reports to rank 0, which answers each round with a broadcast, as ranks negotiate. Each rank is a
-// process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over sockets of the
-// world. There are no heartbeats, so that a failure that only a heartbeat would publish is never known.
+// A job whose ranks send reports to rank 0. Rank 0 answers each round with a broadcast, as in a negotiation. Each rank
+// is a process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over sockets of
+// the world. There are no heartbeats, so a failure that only a heartbeat would reveal stays unknown.
 //
-// Checks the promises: every message arrives whole, once and in order; departures in any order are no failure; after a
-// fault every rank knows the failure in time, and all ranks that are still connected have the same one; all ranks end.
-// At the first violation, `violate` ends the operating system's process.
+// Checks the promises. Every message arrives whole, once and in order. Departures in any order are no failure. After a
+// fault every rank knows the failure in time, and all ranks that are still connected have the same failure. All ranks
+// end. At the first violation, `violate` ends the operating system's process.
 //
 // Only virtual threads use it.
 class ControlJob {
@@ -102,15 +102,15 @@ class ControlJob {
 
   const ControlScenario& scenario() const { return scenario_; }
 
-  // Called by ranks. Violate does not return.
+  // Called by ranks. Violate() does not return.
   [[noreturn]] void Violate(const std::string& what) const;
   ControlCounts& counts() { return counts_; }
   std::vector<UniqueFd> TakeSockets(RankId rank) { return std::move(ranks_[static_cast<size_t>(rank)].sockets); }
-  // What the rank is to do now, if anything: leave early, or fail the job.
+  // Returns what the rank has to do now, if anything: leave early, or fail the job.
   std::optional<ControlFault::Kind> TakeOrder(RankId rank);
   enum class Phase { kStart, kWork };
   void RecordFailure(RankId rank, Phase phase, const absl::Status& failure);
-  // The rank has left in order, and then its control plane has this failure.
+  // Called after the rank has left in order. `failure` is the failure that its control plane has then.
   void RecordDeparture(RankId rank, const absl::Status& failure);
 
  private:
@@ -119,9 +119,9 @@ class ControlJob {
     std::vector<UniqueFd> sockets;
     int to_parent = -1;
     std::optional<ControlFault::Kind> order;
-    bool is_cut = false;         // from its parent
-    bool is_culprit = false;     // a fault has hit it
-    Phase phase = Phase::kWork;  // in which it failed
+    bool is_cut = false;         // whether it is cut off from its parent
+    bool is_culprit = false;     // whether a fault has hit it
+    Phase phase = Phase::kWork;  // the phase in which it failed
     absl::Status failure;
   };
 

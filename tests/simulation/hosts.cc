@@ -19,8 +19,8 @@ namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(8);
 constexpr uint64_t kLongestPiece = 4096;
-// The longest time for which an agent may live without a word of its launcher: its timeout, the time of its members to
-// end, and some more.
+// The longest time for which an agent may live without a message of its launcher. This is the agent's timeout, the time
+// that its members need to end, and some slack.
 constexpr absl::Duration kTimeToBeForsaken = absl::Seconds(60 + 5 + 5);
 // For this time after a fault, the launcher may lose the host because of it.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(30);

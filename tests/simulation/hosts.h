@@ -27,18 +27,19 @@ namespace ronda::simulation {
 // Only virtual threads use it.
 class Hosts {
  public:
-  // Runs the agent of a host in its process, and returns the exit code.
+  // Runs the agent of a host in the agent's process, and returns the exit code.
   using RunAgent = std::function<int(const std::string& host, VirtualProcesses::Descriptors descriptors)>;
   Hosts(RunAgent run_agent, std::function<void(const std::string& what)> violate)
       : run_agent_(std::move(run_agent)), violate_(std::move(violate)) {}
 
-  // The program that connects the launcher to a host: starts an agent there, and passes bytes. Returns its exit code.
+  // Runs the program that connects the launcher to a host. The program starts an agent on the host, and passes bytes.
+  // Returns the exit code.
   int Connect(const std::string& host, VirtualProcesses::Descriptors descriptors);
 
-  // The calling process is now the only agent of this job on its host.
+  // Records that the calling process is now the only agent of this job on its host.
   void RecordAgent(const std::string& host);
 
-  // Faults. False if the host has no agent.
+  // Faults. A function with a result returns false if the host has no agent.
   bool KillAgent(const std::string& host);
   bool FreezeAgent(const std::string& host, absl::Duration until);
   // The connections of the host deliver nothing before `until`.
@@ -51,7 +52,7 @@ class Hosts {
   // Checks the agents' promises. Returns whether an agent lives.
   bool Check();
   bool HasAgent(const std::string& host) const;
-  // Whether a fault may be the cause if the launcher loses the host now.
+  // Whether the launcher may lose the host now because of a fault.
   bool MayBeLost(const std::string& host) const;
   uint64_t agents() const { return agents_started_; }
   uint64_t broken() const { return broken_; }
@@ -60,13 +61,13 @@ class Hosts {
   struct Agent {
     ProcessId process = 0;
     bool is_only_one = false;
-    absl::Duration heard;  // when the last bytes came to it, or could be read
+    absl::Duration heard;  // when its last bytes arrived, or could be read
   };
   struct Host {
     std::vector<Agent> agents;
     absl::Duration cut_until = -absl::InfiniteDuration();
     absl::Duration hurt_until = -absl::InfiniteDuration();
-    bool breaks = false;  // the newest connection is to break
+    bool breaks = false;  // whether the newest connection has to break
   };
   struct Way;
   struct Connection;
@@ -74,9 +75,9 @@ class Hosts {
   void Carry(Connection* connection);
   bool AwaitHost(const Connection& connection);
   void StartAgent(Connection* connection);
-  // Passes what has come; false at the end of a way.
+  // Passes on the bytes that have arrived. Returns false when one direction of the connection has ended.
   bool Pass(Connection* connection);
-  // Passes half of what has come, if anything has.
+  // Passes on half of the bytes that have arrived. Returns false if none have arrived.
   bool PassHalf(Connection* connection);
   Agent* LivingAgent(Host* host);
   static absl::Duration now() { return VirtualWorld::Get().now(); }

@@ -27,15 +27,16 @@
 namespace ronda::simulation {
 namespace {
 
-// The longest time from a job's last fault, or its start, to its end: several rounds of the longest timeouts.
+// The longest time from a job's last fault, or from its start, to its end. It covers several rounds of the longest
+// timeouts.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(180);
-// The longest time from the end of the launcher to that of the other processes: an agent may be cut off.
+// The longest time from the end of the launcher to the end of the other processes. An agent may be cut off.
 constexpr absl::Duration kTimeForProcesses = absl::Seconds(100);
 // The longest time between the first and the last member that leave a failed epoch.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(500);
 // For this time, a member that was frozen, or cut off, may still be late.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(10);
-// An agent that gives no sign of life for this time is lost with its host.
+// If an agent gives no sign of life for this time, the launcher gives up the agent's host.
 constexpr absl::Duration kAgentsTimeout = absl::Seconds(2);
 // The launcher may give up only after this many faults.
 constexpr size_t kFaultsToGiveUp = 3;
@@ -216,7 +217,7 @@ void Job::OnJobFailure(absl::string_view what, int exit_code) {
   if (end_.exit_code == 0) end_ = {.exit_code = exit_code, .why = std::string(what)};
 }
 
-// The launcher says what it gives up before the other members go on.
+// The launcher reports what it gives up before the other members continue.
 void Job::Say(absl::string_view text) {
   const VirtualWorld::Shield shield;
   Log(LogLevel::kInfo, -1, text);
@@ -268,8 +269,8 @@ void Job::RecordMet(int64_t epoch) {
   if (epoch == epoch_) ++met_;
 }
 
-// If every member can run, and every message arrives, all of them notice a failure at about the same time. This is not
-// so while they meet, because then they wait for each other.
+// If every member can run, and every message arrives, all members notice a failure at about the same time. This does
+// not hold while the members meet, because then they wait for each other.
 void Job::RecordJoin(int member, int64_t epoch, const std::string& why) {
   if (epoch != epoch_ || met_ < epochs_[epoch_].size() || members_[member].is_given_up) return;
   const absl::Duration now = VirtualWorld::Get().now();

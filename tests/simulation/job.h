@@ -41,12 +41,12 @@ struct Counts {
   uint64_t late = 0;     // operations that a rank has left out
   uint64_t callbacks = 0;
   uint64_t states_moved = 0;
-  uint64_t restarts = 0;  // from the first step, because no member with a state was left
+  uint64_t restarts = 0;  // starts from the first step again, because no member with a state was left
   uint64_t given_up = 0;  // jobs that their launcher has ended, with the reason
   uint64_t messages = 0;
   uint64_t halves = 0;
-  uint64_t parts = 0;   // over TCP
-  uint64_t resets = 0;  // likewise
+  uint64_t parts = 0;   // calls that moved a part of the bytes, over TCP
+  uint64_t resets = 0;  // connections reset with bytes under way, over TCP
   uint64_t descriptors_failed = 0;
   uint64_t agents = 0;
   uint64_t lost_hosts = 0;  // as the launcher sees them
@@ -81,12 +81,12 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::broken_connections, "connections to agents that broke with half a message"},
 };
 
-// Runs a job as rondarun does, by the production class ElasticJob. Its members, and the agents of other hosts, are
-// processes of the world.
+// Runs a job as rondarun does, by the production class ElasticJob. The job's members, and the agents of other hosts,
+// are processes of the world.
 //
-// Checks the promises of the whole job: no two epochs live at once; a member's state is that of its step; no state is
-// lost while a member that has it lives; a host that does not answer is lost as a host; the job ends in time, and with
-// it all its processes. At the first violation, `violate` ends the operating system's process.
+// Checks the promises of the whole job. No two epochs live at once. A member's state is the right state for its step.
+// No state is lost while a member that has it lives. If a host does not answer, the launcher gives up the whole host.
+// The job and all its processes end in time. At the first violation, `violate` ends the operating system's process.
 //
 // Only virtual threads use it.
 class Job final : private JobListener {
@@ -104,20 +104,20 @@ class Job final : private JobListener {
   [[noreturn]] void Violate(const std::string& what);
   // Whether the member has been asked to leave.
   bool IsAskedToLeave(int member) const;
-  // The member is in this epoch from now on, and later in none.
+  // Records that the member has got this place in an epoch.
   void RecordPlace(int member, const EpochPlace& place);
   void RecordLeftEpoch(int member) { members_[member].epoch = -1; }
-  // A member has met the others of the epoch.
+  // Records that a member has met the others of the epoch.
   void RecordMet(int64_t epoch);
-  // The member has left its epoch, and asks for a place in the next one. `why`: the failure, if there was one.
+  // Records that the member has left its epoch and asks for a place in the next one. `why` is the failure, if any.
   void RecordJoin(int member, int64_t epoch, const std::string& why);
-  // An operation of the epoch has succeeded on the member.
+  // Records that an operation of the epoch has succeeded on the member.
   void RecordOperation(int member, int64_t epoch);
-  // The member has a state after `steps` steps.
+  // Records the state that the member has after `steps` steps.
   void RecordState(int member, int64_t steps, uint64_t state);
-  // The member leaves the job, as it was asked to.
+  // Records that the member leaves the job, as it was asked to.
   void RecordLeft(int member) { members_[member].has_left = true; }
-  // The members of an epoch continue with the state of this step.
+  // Records that the members of an epoch continue with the state of this step.
   void RecordSource(int member, int64_t epoch, int64_t step);
 
  private:
@@ -125,14 +125,15 @@ class Job final : private JobListener {
     ProcessId process = 0;
     std::string host;
     int slot = 0;
-    int socket = -1;     // to its launcher or agent
-    int64_t epoch = -1;  // that it is in; -1: in none
+    int socket = -1;     // the connection to its launcher or agent
+    int64_t epoch = -1;  // the epoch that it is in; -1: none
     int64_t steps = -1;
     // Until this time, the member may be late because of its last fault.
     absl::Duration hurt_until = -absl::InfiniteDuration();
     bool is_asked = false;  // by a fault
     bool has_left = false;
-    // The launcher has lost it with its host, or has ordered its agent to kill it. The others go on without it.
+    // The launcher has lost the member with its host, or has ordered its agent to kill it. The others continue without
+    // the member.
     bool is_given_up = false;
   };
 
@@ -185,7 +186,7 @@ class Job final : private JobListener {
   std::map<std::string, int> slots_;            // of the hosts
   std::map<int, Member> members_;               // all that have ever run
   std::set<ProcessId> silenced_;                // processes whose connections stay silent at their end
-  std::map<int64_t, std::vector<int>> epochs_;  // by rank; -1: has not got its place yet
+  std::map<int64_t, std::vector<int>> epochs_;  // members by rank; -1: not placed yet
   std::vector<uint64_t> states_;                // of the model, by steps; no fault may change them
   int64_t epoch_ = -1;                          // the newest in which a member has a place
   struct End {
@@ -194,9 +195,9 @@ class Job final : private JobListener {
   };
   End end_;
   bool is_over_ = false;
-  int64_t completed_ = -1;                                 // the most steps of a member that has ended without an error
+  int64_t completed_ = -1;                                 // the most steps of a member that has ended without error
   bool has_last_left_ = false;                             // the member that ended last had been asked to leave
-  absl::Duration last_fault_;                              // when it ended
+  absl::Duration last_fault_;                              // when the last fault ended
   absl::Duration hurt_until_ = -absl::InfiniteDuration();  // the latest of all members
   size_t met_ = 0;                                         // members of the newest epoch that have met the others
   absl::Duration first_left_ = absl::InfiniteDuration();   // when the newest epoch first failed for a member

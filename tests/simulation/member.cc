@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(2);
 constexpr absl::Duration kJoinTimeout = absl::Minutes(10);
-// The longest wait for an operation: the longest deadline of the job, and time to spread the failure.
+// The longest wait for an operation. It is the longest deadline of the job, and the time to spread the failure.
 constexpr absl::Duration kLongestWait = absl::Seconds(60);
 constexpr WaitLimits kShortLimits = {.warning = absl::Milliseconds(50), .deadline = absl::Milliseconds(100)};
 constexpr int kCallbacksOneIn = 4;
@@ -174,7 +174,7 @@ absl::Status Member::MakeStep() {
   return absl::OkStatus();
 }
 
-// In an order that only this rank has.
+// The order of submissions differs between ranks.
 absl::Status Member::SubmitAll(const std::vector<std::unique_ptr<Part>>& parts) {
   VirtualWorld& world = VirtualWorld::Get();
   std::vector<size_t> order(parts.size());

@@ -30,7 +30,7 @@ class Member {
  public:
   Member(Job& job, int id, UniqueFd socket) : job_(job), id_(id), channel_(std::move(socket)) {}
 
-  // Returns its exit code.
+  // Returns the member's exit code.
   int Run();
 
  private:
@@ -64,7 +64,7 @@ class Member {
   StepMarks marks_;
   uint64_t state_ = 0;
   int64_t epoch_ = -1;
-  // Of the current epoch.
+  // The following members are for the current epoch.
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<StopAgreement> agreement_;
   std::vector<std::shared_ptr<Handle>> handles_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The meaning of a seed: a job, its machine, and its faults.
+// The scenario that a seed stands for. It has a job, its machine, and its faults.
 #ifndef RONDA_TESTS_SIMULATION_SCENARIO_H_
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_
 
@@ -20,7 +20,7 @@ struct Fault {
     kKill,          // SIGKILL: the connections are reset
     kPowerLoss,     // the process is gone, and its connections stay silent
     kFreeze,        // the process does not run for some time, and its launcher does not know
-    kStop,          // SIGSTOP, and SIGCONT some time later; the launcher knows
+    kStop,          // SIGSTOP, and some time later SIGCONT; the launcher learns of both
     kReset,         // the connections between two members break
     kSilence,       // nothing arrives between two members for some time
     kNoMemory,      // an allocation fails
@@ -35,7 +35,7 @@ struct Fault {
     kAgentFreeze,  // the agent does not run for some time; its members do
     kCutOff,       // nothing arrives between launcher and agent for some time; the members reach each other
     kBreak,        // the connection to the agent breaks, with half a message
-    kHostLoss,     // the host is switched off, and on some time later
+    kHostLoss,     // the host is switched off, and some time later on again
   };
   static constexpr int kKinds = 18;
   static constexpr Kind kFirstOfHosts = Kind::kAgentKill;
@@ -43,8 +43,8 @@ struct Fault {
   Kind kind = Kind::kKill;
   absl::Duration at;
   absl::Duration lasts;
-  uint64_t choice = 0;   // of the member
-  uint64_t choice2 = 0;  // of the other member, or of a number
+  uint64_t choice = 0;   // chooses the member
+  uint64_t choice2 = 0;  // chooses the other member, or a number
 };
 
 // "kill", "power loss", ...
@@ -52,7 +52,7 @@ const char* Name(Fault::Kind kind);
 
 struct Scenario {
   uint64_t seed = 0;
-  int hosts = 1;  // one: the members are the launcher's children; several: each host has an agent
+  int hosts = 1;  // 1: the members are the launcher's children; more: each host has an agent
   int members = 2;
   int min_members = 1;
   int max_members = 2;
@@ -61,17 +61,17 @@ struct Scenario {
   int64_t omission_every = 0;       // steps between omissions of an operation by a rank; 0: never
   uint64_t corrupted = 0;           // the number of the tensor message in which one bit is changed; 0: none
   absl::Duration compute;           // longest time between operations
-  absl::Duration latency;           // the longest of a message
+  absl::Duration latency;           // the longest latency of a message
   absl::Duration tick;              // between two reads of the clock
   VirtualNetwork::Transport transport = VirtualNetwork::Transport::kMessages;
   Tunables tunables;
-  std::vector<Fault> faults;  // in their order
+  std::vector<Fault> faults;  // in the order of their times
 };
 
-// Equal for equal seeds.
+// Returns equal scenarios for equal seeds.
 Scenario MakeScenario(uint64_t seed);
 
-// In a line or two.
+// Describes the scenario in a line or two.
 std::string Describe(const Scenario& scenario);
 
 }  // namespace ronda::simulation

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// simulate: runs scenarios of elastic jobs under faults, in virtual time, each in a separate process. Or scenarios of
-// the control plane over TCP.
+// simulate runs scenarios of elastic jobs under faults, or scenarios of the control plane over TCP. Each scenario runs
+// in virtual time, in a separate process.
 //
 //   simulate --scenarios=1000          seeds 1 to 1000
 //   simulate --seconds=60 --first=7    seeds from 7, for a minute
@@ -9,7 +9,7 @@
 //   simulate --control --seconds=60    the control plane
 //   simulate --corrupted=100           with a wrong bit in the 100th message of tensors, which the checks must find
 //
-// Exit code 1 if a scenario broke a promise; the seed and the promise are printed.
+// If a scenario breaks a promise, simulate prints the seed and the promise, and the exit code is 1.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -129,7 +129,7 @@ void Work(const Flags& flags, int worker, Report* report) {
   }
 }
 
-// Prints the sums of the workers' counts. `names` are of the counts except those of faults.
+// Prints the sums of the workers' counts. `names` has the names of all counts except the counts of faults.
 template <typename AnyCounts, typename Names>
 void PrintSums(const std::vector<AnyCounts>& counts, const Names& names, const char* (*name_of_fault)(int)) {
   const auto line = [&](const std::string& name, const auto& count_of) {

@@ -31,7 +31,7 @@ class Part {
   // Makes this part contradict the other ranks' parts.
   void Contradict() { submission_.request.prescale = 0.5; }
 
-  // "" if the operation's results are right; otherwise a text that names the first wrong value.
+  // Returns "" if the operation's results are right, otherwise a text that names the first wrong value.
   std::string Check(const OperationResult& result) const;
 
   // A number that identifies the right result, the same for any number of ranks.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions of the C library by which production code deals with other threads, time and other processes, for
-// programs that link this file. If a virtual thread calls them, they are the simulation's; if another thread calls
-// them, they are the C library's.
+// Replaces the functions of the C library by which production code deals with threads, time and other processes, in
+// programs that link this file. A call by a virtual thread goes to the simulation. A call by any other thread goes to
+// the C library.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ absl::Duration BaseOf(clockid_t clock) {
   return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
 }
 
-// Whether the call that wants a new descriptor is to fail; then errno is set.
+// Returns whether the call that needs a new descriptor has to fail. If so, sets errno.
 bool LacksDescriptor() {
   if (!VirtualWorld::IsInside() || !VirtualWorld::Get().FailsDescriptor()) return false;
   errno = EMFILE;
@@ -71,7 +71,7 @@ int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock
   return VirtualWorld::Get().WaitFor(condition, mutex, absl::DurationFromTimespec(*time) - BaseOf(clock));
 }
 
-// The name of a socket without a file, of which the world has its own; nullopt for any other address.
+// Returns the name of a socket without a file, or nullopt for any other address. The world has its own such names.
 std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (!VirtualWorld::IsInside() || address->sa_family != AF_UNIX || size < kBegin) return std::nullopt;
@@ -79,7 +79,7 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   return path[0] == '\0' ? std::optional(std::string(path + 1, size - kBegin)) : std::nullopt;
 }
 
-// The descriptors that are ready now. `next`: when one of the world's sockets may be.
+// Returns the number of descriptors that are ready now. `next` is the time at which a socket of the world may be ready.
 int Look(pollfd* descriptors, nfds_t count, absl::Duration* next) {
   const VirtualWorld::Shield shield;
   const VirtualSockets& sockets = VirtualSockets::Get();

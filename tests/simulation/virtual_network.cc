@@ -68,7 +68,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     return static_cast<uint64_t>(peer) << 1 | static_cast<uint64_t>(side);
   }
 
-  // Moves the data that has come from `peer` to the waiting buffers.
+  // Moves the data that has arrived from `peer` to the waiting buffers.
   void ReceiveArrived(RankId peer) {
     Channel& channel = mesh_.At(peer, rank_);
     while (!channel.under_way.empty() && channel.under_way.front().arrival <= VirtualWorld::Get().now()) {

@@ -32,9 +32,9 @@ class VirtualNetwork {
   enum class Transport { kMessages, kTcp };
   struct Options {
     Transport transport = Transport::kMessages;
-    absl::Duration latency;  // the longest of a message, without faults
-    // In the message with this number (from 1) among those in meshes for tensors, one bit is changed. No network does
-    // that, but the checks of values must find it. 0: none. Only for kMessages.
+    absl::Duration latency;  // the longest latency of a message, without faults
+    // The number of a message, counted from 1 over all meshes for tensors. One bit of this message is changed. No
+    // network does that, but the checks of values must find the change. 0: no message. Only for kMessages.
     uint64_t corrupted = 0;
   };
   explicit VirtualNetwork(const Options& options) : options_(options) {}
@@ -42,15 +42,15 @@ class VirtualNetwork {
   // The use of a mesh: for tensors, or for other messages.
   enum class Use { kTensors, kControl };
 
-  // The calling process' end: `rank` in the mesh of this name. The ranks of a mesh may connect in any order; messages
-  // to a rank wait until it has connected.
+  // Returns the calling process' end, which is `rank` in the mesh of this name. The ranks of a mesh may connect in any
+  // order. Messages to a rank wait until the rank has connected.
   std::unique_ptr<PointToPoint> Connect(const std::string& mesh, Use use, RankId rank, int size);
 
   // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
-  // Nothing arrives between them before `until`; then all that was sent arrives.
+  // Before `until` nothing arrives between the two processes. After that, everything that was sent arrives.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
-  // The process ends. Its connections are reset, or stay silent for ever.
+  // Ends the process' connections: they are reset, or stay silent for ever.
   enum class End { kReset, kSilence };
   void Drop(ProcessId process, End how);
 
@@ -69,13 +69,13 @@ class VirtualNetwork {
     std::deque<Message> under_way;
     uint64_t taken = 0;  // messages that have been received
     absl::Duration last_arrival = -absl::InfiniteDuration();
-    absl::Duration broken_at = absl::InfiniteDuration();  // when its ends notice it
+    absl::Duration broken_at = absl::InfiniteDuration();  // when its ends notice the break
   };
   struct Mesh {
     Use use;
-    std::vector<ProcessId> processes;  // by rank; kNobody: has not connected yet
+    std::vector<ProcessId> processes;  // by rank; kNobody: the rank has not connected yet
     std::vector<Channel> channels;     // [from * size + to]
-    // With kTcp: of two ranks, the lower first.
+    // The sockets between two ranks, the lower rank's socket first. Only with kTcp.
     std::map<std::pair<RankId, RankId>, std::array<int, 2>> sockets;
     int size() const { return static_cast<int>(processes.size()); }
     ProcessId ProcessOf(RankId rank) const { return processes[static_cast<size_t>(rank)]; }

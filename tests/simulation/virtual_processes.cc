@@ -16,7 +16,7 @@
 namespace ronda::simulation {
 namespace {
 
-// No pid of the operating system is so high.
+// No pid of the operating system is as high as this.
 constexpr pid_t kFirstPid = 10'000'000;
 
 struct Pipe {

@@ -24,8 +24,8 @@
 namespace ronda::simulation {
 
 // Starts processes of the world, which are functions, as children of the calling process. A process has pipes of the
-// operating system. When it ends, its descriptors are closed and its children are killed, as those of a launcher are
-// (PR_SET_PDEATHSIG).
+// operating system. When a process ends, its descriptors are closed and its children are killed. A launcher's children
+// also end so (PR_SET_PDEATHSIG).
 //
 // A process of the operating system has one such object, as it has one world. Only the running virtual thread calls it.
 class VirtualProcesses final : public ProcessStarter {
@@ -47,12 +47,12 @@ class VirtualProcesses final : public ProcessStarter {
 
   absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const override;
 
-  // The descriptor belongs to this process from now on: it is closed when the process ends.
+  // Gives the descriptor to a process. When the process ends, the descriptor is closed.
   void Give(int fd, ProcessId process);
   // Closes the calling process' descriptor. A thread of a process that has ended has no descriptors.
   int Close(int fd);
 
-  // As kill(). False if the pid is none of the world's.
+  // As kill(). Returns false if no process of the world has the pid.
   bool Signal(pid_t pid, int signo);
   // Whether the process has got SIGTERM.
   bool IsAskedToEnd(ProcessId process) const { return asked_to_end_.contains(process); }
@@ -61,8 +61,8 @@ class VirtualProcesses final : public ProcessStarter {
   // Whether the calling process has got SIGCHLD since the last call.
   bool TakeChildSignal();
 
-  // The names of sockets without a file, each of which one living process has.
-  // False if a living process has the name.
+  // The names of sockets without a file. At most one living process has a name.
+  // Takes the name. Returns false if a living process has it.
   bool TakeName(const std::string& name);
   // As connect() to the name, and then SO_PEERCRED of that socket; nullopt if the socket is no such one.
   bool ConnectToName(int fd, const std::string& name);
@@ -75,7 +75,7 @@ class VirtualProcesses final : public ProcessStarter {
 
   struct Process {
     ProcessId parent = 0;
-    int end_event = -1;  // becomes readable when it ends; the parent's
+    int end_event = -1;  // readable once the process has ended; belongs to the parent
     std::deque<int> motions;
   };
 
@@ -85,7 +85,7 @@ class VirtualProcesses final : public ProcessStarter {
 
   Program program_;
   std::function<void(ProcessId process)> on_end_;
-  std::map<ProcessId, Process> processes_;  // that were started here
+  std::map<ProcessId, Process> processes_;  // the processes that were started here
   std::map<int, ProcessId> owners_;         // of descriptors
   std::set<ProcessId> asked_to_end_;
   std::set<ProcessId> child_signals_;  // processes that have got SIGCHLD

@@ -15,7 +15,7 @@ namespace {
 // A buffer has 2^6 to 2^16 bytes.
 constexpr size_t kSmallestBuffer = 64;
 constexpr uint64_t kBufferSizes = 11;
-// One of this many calls moves a part of the bytes; so do the pieces in which they arrive.
+// One of this many calls moves only a part of its bytes. One of this many pieces is split before it arrives.
 constexpr uint64_t kCallsAPart = 4;
 // A reset takes this long at most.
 constexpr absl::Duration kResetTime = absl::Milliseconds(1);

@@ -23,29 +23,29 @@
 namespace ronda::simulation {
 
 // Stream sockets, each connected with one other. The sockets are numbers that no descriptor of the operating system
-// has. virtual_calls.cc replaces the functions of the C library that production code calls with them: sendmsg, recvmsg,
-// ppoll and close.
+// has. Production code calls sendmsg, recvmsg, ppoll and close with them. virtual_calls.cc replaces these functions of
+// the C library.
 //
-// As in TCP: A call moves as many bytes as it likes. A socket takes no more bytes while those that the other end has
-// not read fill a buffer. Bytes arrive some time after they were sent, in order. What has arrived can be read even
-// after a reset; the rest is lost, wherever that cuts a message. A socket that is closed sends its end after its last
-// byte, or a reset if there are bytes that it will never read.
+// The sockets behave like TCP. A call may move only a part of its bytes. A socket takes no more bytes while unread
+// bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. Bytes that have
+// arrived can be read even after a reset. The other bytes are lost, even in the middle of a message. A socket that is
+// closed sends its end after its last byte, or a reset if there are bytes that it will never read.
 //
 // A process of the operating system has one such object, as it has one world. Only the running virtual thread calls it.
 class VirtualSockets {
  public:
   static VirtualSockets& Get();
 
-  // The time at which bytes arrive that are sent now from one process to the other.
+  // Returns the time at which bytes arrive if one process sends them to the other now.
   using Arrival = std::function<absl::Duration(ProcessId from, ProcessId to)>;
-  // Connects two new sockets. The processes that have them are set by Give.
+  // Connects two new sockets. Give() sets the processes that own them.
   std::array<int, 2> Connect(Arrival arrival);
-  // The socket belongs to this process.
+  // Gives the socket to a process.
   void Give(int socket, ProcessId process) { EndOf(socket).process = process; }
 
-  // Faults. Resets the connection of the socket: both ends notice it some time later.
+  // Faults. Resets the connection of the socket. Both ends notice the reset some time later.
   void Reset(int socket);
-  // The process ends. Its sockets are closed, or stay silent for ever as after a power failure of their host.
+  // Ends the process' sockets: they are closed, or stay silent for ever as after a power failure of the host.
   enum class End { kClose, kSilence };
   void Drop(ProcessId process, End how);
 
@@ -54,8 +54,8 @@ class VirtualSockets {
   ssize_t Send(int socket, const msghdr& message);
   ssize_t Receive(int socket, const msghdr& message);
   int Close(int socket);
-  // The events of `events` that the socket has now. `next`: when it may have others, unless another thread does
-  // something; is only lowered.
+  // Returns the events of `events` that the socket has now. Lowers `next` to the time at which the socket may have
+  // other events if no thread does anything.
   int16_t Look(int socket, int16_t events, absl::Duration* next) const;
 
   uint64_t parts() const { return parts_; }    // calls that moved a part of the bytes
@@ -92,12 +92,12 @@ class VirtualSockets {
   static Side& SideOf(const Place& place) { return place.connection->sides[place.side]; }
   static Side& OtherOf(const Place& place) { return place.connection->sides[1 - place.side]; }
   Side& EndOf(int socket) { return SideOf(ends_.at(socket)); }
-  // Part of the bytes, or all of them.
+  // Returns the number of bytes that a call moves: some of `bytes`, or all.
   size_t SomeOf(size_t bytes);
   // The bytes that can be read.
   static size_t Readable(const Side& side);
   static absl::Duration ArrivalAtOther(const Place& place);
-  // The end notices the reset soon after `from`.
+  // Resets this end, which notices the reset soon after `from`.
   void ResetSide(Side* side, absl::Duration from);
   void Close(const Place& place);
 

@@ -17,23 +17,24 @@
 
 namespace ronda::simulation {
 
-// The supervisor of a simulated launcher or agent: runs the members of an elastic job as the production's Supervisor
-// does. The latter cannot take part, because it has a guard, a terminal and signals of the operating system.
+// The supervisor of a simulated launcher or agent. It runs the members of an elastic job as the production class
+// Supervisor does. Supervisor itself cannot take part, because it has a guard, a terminal and signals of the operating
+// system.
 //
-// Only the process that made it uses it.
+// Only the process that made this object uses it.
 class VirtualSupervisor final : private JobListener {
  public:
-  // `report` outlives this object. So does `output`, which is written in each round; nullptr: none.
+  // `report` and `output` must outlive this object. Each round writes `output`; nullptr: there is no output.
   VirtualSupervisor(JobListener* report, OutputQueue* output) : report_(*report), output_(output) {}
 
-  // As Supervisor's.
+  // As Supervisor::MakeMembers.
   using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
   void SignalParts(int signo);
 
-  // Runs until the members are over, and calls `on_round` in each round.
+  // Runs until all members have ended, and calls `on_round` in each round.
   void Run(const std::function<void()>& on_round);
 
  private:

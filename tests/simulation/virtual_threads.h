@@ -73,14 +73,14 @@ class VirtualWorld {
   // Stops all threads of the process for ever. Threads that hold a lock continue until they hold none, because some
   // locks belong to the whole world, such as the logger's.
   void Kill(ProcessId process);
-  // The same, but only until `until`.
+  // Stops all threads of the process until `until`, as Kill() does for ever.
   void Freeze(ProcessId process, absl::Duration until);
   bool IsAlive(ProcessId process) const { return processes_[static_cast<size_t>(process)].is_alive; }
   // REQUIRES: the process is not alive.
   int ExitCode(ProcessId process) const { return processes_[static_cast<size_t>(process)].exit_code; }
   static constexpr int kKilledExit = 137, kTerminatedExit = 134, kStuckExit = 3;
 
-  // While it lives, no allocation of the calling thread fails. For the simulation's own allocations.
+  // While a Shield exists, no allocation of the calling thread fails. For the simulation's own allocations.
   class Shield {
    public:
     Shield() { ++shields_; }
@@ -101,8 +101,8 @@ class VirtualWorld {
     const int shields_before_;
   };
 
-  // Faults of one process: after some allocations or new descriptors that succeed, some fail; after `after` starts of
-  // threads, one fails.
+  // Faults of one process. After `after` allocations or new descriptors that succeed, the next `times` fail. After
+  // `after` starts of threads, one start fails.
   struct Shortage {
     int after = 0;
     int times = 0;
@@ -134,7 +134,7 @@ class VirtualWorld {
   int Lock(pthread_mutex_t* mutex);
   int TryLock(pthread_mutex_t* mutex);
   int Unlock(pthread_mutex_t* mutex);
-  // ETIMEDOUT after `deadline`.
+  // Returns ETIMEDOUT after `deadline`.
   int WaitFor(pthread_cond_t* condition, pthread_mutex_t* mutex, absl::Duration deadline);
   void Notify(pthread_cond_t* condition, size_t most);
 
@@ -145,12 +145,12 @@ class VirtualWorld {
     pthread_t real = {};
     enum class State { kReady, kBlocked, kOver } state = State::kReady;
     const void* blocked_on = nullptr;
-    absl::Duration deadline = absl::InfiniteDuration();  // of a blocked thread
-    bool is_woken = false;                               // before the deadline
-    int locks = 0;                                       // that it holds
+    absl::Duration deadline = absl::InfiniteDuration();  // if the thread is blocked
+    bool is_woken = false;                               // whether it was woken before the deadline
+    int locks = 0;                                       // the number of locks that it holds
     std::function<void()> body;
     std::atomic<int> turn{0};   // a futex: 1 when the thread may run
-    Thread* to_reap = nullptr;  // has just ended: to be joined before this thread continues
+    Thread* to_reap = nullptr;  // has just ended; this thread joins it before it continues
   };
   struct Process {
     std::string name;

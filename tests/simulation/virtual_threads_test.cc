@@ -205,7 +205,7 @@ TEST(VirtualWorldTest, AWorldThatIsStuckSaysSo) {
               ::testing::ExitedWithCode(VirtualWorld::kStuckExit), "");
 }
 
-// Two processes, of which the second waits for a message of the first.
+// Two processes. The second waits for a message of the first.
 bool Exchange(const std::function<void(VirtualNetwork& network, ProcessId a, ProcessId b)>& fault,
               absl::StatusCode expected, absl::string_view content) {
   VirtualNetwork network({.latency = absl::Milliseconds(1)});

@@ -13,7 +13,7 @@ namespace ronda::testing {
 
 struct Allocations {
   int64_t count = 0;
-  std::string first;  // the place of the first: return addresses relative to the program's beginning, for addr2line
+  std::string first;  // call stack of the first: return addresses relative to the program's start, for addr2line
 };
 
 // Counts the allocations of all threads of the process while `body` runs; `body` is called once. Not reentrant.

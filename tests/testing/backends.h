@@ -25,12 +25,12 @@ enum class Backend {
   kShmSeparately,       // each rank maps the memory separately, as processes do
   kHierarchical,        // several hosts: shared memory on each, messages across
   kMpi,                 // messages between all ranks, with varying delay, in small chunks
-  kTcp,                 // the same over TCP
+  kTcp,                 // as kMpi, but over TCP
   kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
   kNccl,                // tensors of devices, one device per rank, through a fake NCCL
-  kNcclInRankOrder,     // the same, with SumOrder::kOfRanks
+  kNcclInRankOrder,     // as kNccl, with SumOrder::kOfRanks
   kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
-  kHierarchicalNccl,    // the same, with a fake NCCL across
+  kHierarchicalNccl,    // as kHierarchicalStaged, with a fake NCCL across hosts
 };
 
 std::string Name(Backend backend);
@@ -48,8 +48,8 @@ struct BackendOptions {
   int size = 1;
 };
 
-// One transport per rank. Fails the test, and returns nothing, if they do not connect. REQUIRES: IsTestable(backend,
-// options.size).
+// Returns one transport per rank. If the ranks do not connect, fails the test and returns nothing.
+// REQUIRES: IsTestable(backend, options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
 
 // Tests of the guarantees that every backend gives, with several numbers of ranks.
@@ -65,7 +65,7 @@ std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
 // the numbers.
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
 
-// The same, and the backends for memory of devices.
+// EveryBackend, and the backends for memory of devices.
 std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes);
 
 // EveryBackend without those that span several hosts.

@@ -16,7 +16,7 @@
 
 namespace ronda::testing {
 
-// Reads lines from a descriptor that others own. Thread-compatible.
+// Reads lines from a descriptor, which it does not own. Thread-compatible.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
@@ -26,7 +26,7 @@ class LineReader {
 
  private:
   const int fd_;
-  std::string text_;  // that no line end has followed yet
+  std::string text_;  // the beginning of a line whose end has not arrived yet
 };
 
 // Another process of this test's binary, which runs one of its rank programs (RankProgramMain). The program reads
@@ -35,12 +35,12 @@ class LineReader {
 // Thread-compatible. The destructor kills the process if it still runs.
 class CommandedProcess {
  public:
-  // The number of a further descriptor that the process inherits.
+  // The number that the inherited descriptor has in the process.
   static constexpr int kInheritedFd = 9;
 
   CommandedProcess(const std::string& program, const std::vector<std::pair<std::string, std::string>>& env);
-  // A process that runs argv, with `env` in addition to this process's variables, and gets `inherited` as kInheritedFd;
-  // -1: no descriptor.
+  // Starts a process that runs argv, with `env` in addition to this process's variables. The process gets `inherited`
+  // as kInheritedFd; -1: no descriptor.
   CommandedProcess(std::vector<std::string> argv, const std::vector<std::pair<std::string, std::string>>& env,
                    int inherited);
   ~CommandedProcess();
@@ -51,19 +51,20 @@ class CommandedProcess {
 
   void Tell(const std::string& line);
 
-  // The next line of its answers. If no line comes within a minute, the test fails, and the line is empty.
+  // Returns the next line of the process's answers. If no line comes within a minute, the test fails and the result is
+  // empty.
   std::string Hear();
 
-  // All its output until it has ended, or has written nothing for a minute.
+  // Returns all output until the process has ended, or has written nothing for a minute.
   std::string Rest();
 
-  // Waits for its end, and returns the status from waitpid().
+  // Waits for the end of the process, and returns the status from waitpid().
   int Wait();
 
-  // Kills it with SIGKILL, and returns when it has ended.
+  // Kills the process with SIGKILL, and returns when it has ended.
   void Kill();
 
-  // Closes its standard input. The process should then end without an error.
+  // Closes the process's standard input, and expects that the process then ends without an error.
   void ExpectEnd();
 
  private:

@@ -28,7 +28,7 @@ struct CountingModel {
         gradient(kWeights) {}
 
   std::vector<std::int64_t> counts;
-  std::vector<std::int64_t> counted;  // by this rank, in this step
+  std::vector<std::int64_t> counted;  // by sample: its count on this rank, in this step
   std::vector<float> weights;
   std::vector<float> gradient;
 
@@ -44,7 +44,7 @@ struct CountingModel {
     }
   }
 
-  // The same number on all ranks that have the same weights, bit for bit.
+  // Returns the same number on all ranks that have the same weights, bit for bit.
   std::uint64_t Hash() const {
     std::uint64_t hash = 14695981039346656037u;
     for (const float weight : weights) {

@@ -25,7 +25,7 @@
 namespace ronda::testing {
 namespace {
 
-// Devices, and the objects that they need.
+// Devices, and the objects that the devices need.
 struct Machine {
   std::shared_ptr<const FakeCuda> fake;  // nullptr: the devices are real
   const ronda_cuda_plugin* plugin;

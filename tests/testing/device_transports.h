@@ -17,7 +17,7 @@ namespace ronda::testing {
 // the devices are real.
 inline constexpr char kRealPlugin[] = "RONDA_TEST_CUDA_PLUGIN";
 
-// Whether devices exist; if not, prints the reason.
+// Returns whether devices exist. If none exist, prints the reason.
 bool HasDevices();
 
 // Tensors travel through pinned memory, in small slots, and between the ranks as in InProcessWorld. REQUIRES:
@@ -26,7 +26,7 @@ std::vector<Transport> ConnectStagedTransports(int size);
 
 // Jobs whose tensors travel through NCCL, inside one test: every rank is a thread with its own device.
 
-// Whether the machine has that many devices, and an NCCL for them.
+// Whether the machine has `size` devices, and an NCCL for them.
 bool HasNcclDevices(int size);
 
 // One transport per rank: an NcclCommunicator, which appears as a communicator of host memory (on_device.h), and a

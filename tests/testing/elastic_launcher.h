@@ -36,7 +36,7 @@ class ElasticLauncher {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
 
-  // Its members run argv, with `environment` and a separate RONDA_JOB_ID.
+  // The members run argv, with `environment` and a RONDA_JOB_ID that no other job has.
   explicit ElasticLauncher(std::vector<std::string> argv, Environment environment = {});
   ~ElasticLauncher();
 
@@ -49,12 +49,12 @@ class ElasticLauncher {
 
   void Kill(size_t member, int signal) const;
 
-  // Tells all living members that the job has no place for them any more. EndAfter tells those that join after `epochs`
-  // epochs.
+  // Tells all living members that the job has no place for them any more. EndAfter() tells this to members that join
+  // after `epochs` epochs.
   void End(const std::string& reason) const;
   void EndAfter(size_t epochs, const std::string& reason) { last_ = {epochs, reason}; }
 
-  // Closes its ends of all sockets, as if the launcher had died.
+  // Closes the launcher's ends of all sockets, as if the launcher had died.
   void Vanish();
 
   // The living members of the current epoch, ascending.
@@ -80,8 +80,8 @@ class ElasticLauncher {
   void Listen(size_t member);
   void RecordEnd(size_t member);
   void Tell(size_t member, const LauncherMessage& message) const;
-  // Assigns places to all that have joined, if no other process is still expected. Otherwise announces the new members
-  // to the others.
+  // Assigns places to all members that have joined, if no other process is still expected. Otherwise announces the new
+  // members to the others.
   void Decide();
 
   const std::vector<std::string> argv_;
@@ -91,7 +91,7 @@ class ElasticLauncher {
   std::vector<int> sizes_;
   int64_t epoch_ = -1;
   int size_ = 0;
-  int unmet_ = -1;  // members of the epoch that have not said that they have met; -1 once all have, and the test knows
+  int unmet_ = -1;  // members that have not reported that they have met the others; -1: all have, and the test knows
   bool is_change_told_ = false;
   std::optional<std::pair<size_t, std::string>> last_;
 };

@@ -40,7 +40,7 @@ class FakeClock : public Clock {
 // A control plane that forwards to another one. Tests derive from it to delay or inspect messages, so that a race
 // between messages always ends the same way.
 //
-// Thread-safety: as that of the other one.
+// As thread-safe as the control plane that it forwards to.
 class ForwardingControlPlane : public ControlPlane {
  public:
   explicit ForwardingControlPlane(std::unique_ptr<ControlPlane> to) : to_(std::move(to)) {}

@@ -38,7 +38,7 @@ struct Message {
   size_t wanted_bytes = 0;
   bool is_sent = false;      // the sender has posted it
   bool is_wanted = false;    // the receiver has
-  bool is_read = false;      // `content` holds it: the sender is done
+  bool is_read = false;      // `content` has the message, so the sender is done
   bool is_received = false;  // the receiver is done
   int sender_delay = 0;      // calls on each side that still pass without effect
   int receiver_delay = 0;

@@ -16,22 +16,23 @@
 
 namespace ronda::testing {
 
-// The ends of `size` ranks, as strict about buffers as an MPI may be. Only a rank's own calls touch its memory. Some
-// messages are read at once; others, chosen by numbers that follow from `seed`, only after the receiver has asked for
-// them and a few calls have passed. If a message's size differs from the one that its receiver names, that is an error.
+// Returns the ends of `size` ranks. They are as strict about buffers as an MPI may be: only a rank's own calls touch
+// its memory. Some messages are read at once. Others, which follow from `seed`, are read only after the receiver has
+// asked for them and a few calls have passed. If a message's size differs from the size that its receiver names, that
+// is an error.
 //
-// All ends together are thread-safe; each end is as PointToPoint says.
+// Different ends can be used in different threads. Each end is as thread-safe as PointToPoint says.
 std::vector<std::unique_ptr<PointToPoint>> ConnectFakeMessages(int size, uint64_t seed);
 
 // Messages over TCP between ranks that are threads of a test.
 
-// A rank on loopback; nullptr after a test failure.
+// Returns the listener of a rank on loopback, or nullptr after a test failure.
 std::unique_ptr<TcpListener> ListenOnLoopback();
 
-// The arguments with which `rank` calls ConnectTcp, if the ranks listen at `listeners`.
+// Returns the arguments with which `rank` calls ConnectTcp, if the ranks listen at `listeners`.
 TcpMeshOptions MeshOptions(const std::vector<std::unique_ptr<TcpListener>>& listeners, RankId rank);
 
-// The ends of `size` ranks on loopback. Fails the test, and returns nothing, if they do not connect.
+// Returns the ends of `size` ranks on loopback. If they do not connect, fails the test and returns nothing.
 std::vector<std::unique_ptr<PointToPoint>> ConnectTcpMessages(int size);
 
 // Jobs whose tensors travel as messages, inside one test: every rank is a thread.
@@ -40,7 +41,7 @@ std::vector<std::unique_ptr<PointToPoint>> ConnectTcpMessages(int size);
 // data needs many, and a control plane within the process.
 std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed);
 
-// The same over TCP on loopback. Fails the test, and returns nothing, if the ranks do not connect.
+// As ConnectMessageTransports, over TCP on loopback. If the ranks do not connect, fails the test and returns nothing.
 std::vector<Transport> ConnectTcpTransports(int size);
 
 // Jobs on several hosts inside one test: every rank is a thread.

@@ -22,7 +22,7 @@ class DeviceAccess {
  public:
   DeviceAccess(std::shared_ptr<Device> device, StreamHandle stream) : device_(std::move(device)), stream_(stream) {}
 
-  // The memory that it allocates must not outlive the device.
+  // The returned memory must not outlive the device.
   DeviceMemory Allocate(size_t bytes);
 
   void Write(void* memory, absl::string_view content);
@@ -54,14 +54,14 @@ class OnDevice : public Communicator {
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
     std::unique_ptr<Communicator> host;          // holds votes; the device's communicator may use it
-    std::unique_ptr<Communicator> communicator;  // of the device, on the stream
+    std::unique_ptr<Communicator> communicator;  // works on the device, on the stream
   };
 
   explicit OnDevice(Parts parts) : parts_(std::move(parts)), access_(parts_.device, parts_.stream->handle()) {}
 
   const Parts& parts() const { return parts_; }
 
-  // As Reduce, but `reduce` carries it out, with the same call on tensors of the device.
+  // As Reduce, but `reduce` carries out the reduction. It gets the same call with tensors on the device.
   absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
   RankId rank() const override { return parts_.communicator->rank(); }

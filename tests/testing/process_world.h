@@ -40,13 +40,13 @@ struct JobResult {
 // `added`.
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added);
 
-// Pointers to the strings, for posix_spawn; the strings must outlive them.
+// Returns pointers to the strings, for posix_spawn. The strings must outlive the pointers.
 std::vector<char*> Pointers(std::vector<std::string>& strings);
 
 // The arguments with which this binary runs the rank program `name`.
 std::vector<std::string> ArgumentsOfRankProgram(const std::string& name);
 
-// Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a separate RONDA_JOB_ID, and waits for all of them.
+// Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a separate RONDA_JOB_ID, and waits for all ranks.
 JobResult RunProcesses(const ProcessJob& job);
 
 // The work of a rank in a test. A failed gtest expectation in it fails the rank.
@@ -62,7 +62,7 @@ int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& progr
 // Runs the program of this name on `size` ranks. `job.argv` and `job.size` are ignored.
 JobResult RunRankProgram(const std::string& name, int size, ProcessJob job = {});
 
-// The same, and expects that every rank ends without an error.
+// Runs the program as RunRankProgram, and expects that every rank ends without an error.
 void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job = {});
 
 // A port of the loopback interface on which no process listens.
@@ -70,10 +70,10 @@ std::string FreePort();
 
 // Jobs of N ranks inside one test: every rank is a process that an MPI's own launcher starts.
 
-// Debian's name for this MPI's launcher, which does not depend on the administrator's default.
+// Returns Debian's name for this MPI's launcher. The name does not depend on the administrator's default.
 std::string PathOfMpirun(MpiFlavor flavor);
 
-// Whether it is installed.
+// Whether this MPI's launcher is installed.
 bool HasMpirun(MpiFlavor flavor);
 
 // Runs argv on `size` ranks; their output is interleaved. REQUIRES: HasMpirun(flavor).
@@ -85,7 +85,7 @@ ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::
 // Create it while the test has a single thread. The destructor kills the process if it still runs.
 class ForkedChild {
  public:
-  // The function calls this to report to its parent that it has come so far (see WaitUntilReady).
+  // The function calls this to end the parent's WaitUntilReady().
   using SayReady = std::function<void()>;
 
   explicit ForkedChild(const std::function<std::string(const SayReady& say_ready)>& body);
@@ -100,7 +100,7 @@ class ForkedChild {
 
   void Kill(int signal) const { kill(pid_, signal); }
 
-  // The result of `body`; empty if the child was killed.
+  // Returns the result of `body`, or "" if the child was killed.
   std::string Result();
 
  private:

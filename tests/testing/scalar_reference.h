@@ -13,14 +13,14 @@ namespace ronda::testing {
 // The reference for tests of kernels and collectives: one element at a time, as simple as possible. It computes with
 // numbers (ldexp, nearbyint) where the kernels shuffle bits, so that the two do not share errors.
 
-// The value of a bit pattern; exact.
+// Returns the exact value of a bit pattern.
 double DoubleFromFp16(uint16_t bits);
 double DoubleFromBf16(uint16_t bits);
 double DoubleFromE4M3(uint8_t code);
 double DoubleFromE5M2(uint8_t code);
 
 // Rounds once, to nearest even. A number out of range becomes infinity, and NaN becomes a quiet NaN. In E4M3, which has
-// no infinity, both become NaN; in both 8-bit formats NaN is positive.
+// no infinity, numbers out of range also become NaN. In both 8-bit formats NaN is positive.
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
 uint8_t E4M3FromDouble(double value);

@@ -25,7 +25,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ("client/ronda.h", "client/ronda/operations.h")
 STUB = "client/python/ronda/_native.pyi"
 
-# Functions of an operation NAME: which list of operations they make, their name, their parameters.
+# Functions of an operation NAME: the list of operations they make, their name, their parameters.
 _ARGS = "const ronda_{}_args*"
 _FORMS = {
     "RONDA_TENSOR_OPERATIONS": ("ronda_{}_async", (_ARGS, "ronda_handle*")),
@@ -133,7 +133,8 @@ def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
 def arguments(headers: Headers, operation: str) -> list[Argument]:
     """The arguments of the function for an operation, in their order.
 
-    Memory comes first, then what is required, then what has a default. Messages have no name.
+    Memory comes first, then required arguments, then arguments with a default. Messages have no
+    name.
     """
     struct = f"ronda_{operation}_args"
     members = _members(struct, headers.structs[struct])

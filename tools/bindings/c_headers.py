@@ -2,8 +2,8 @@
 
 """Declarations in the headers of the C ABI: enums, structs and functions.
 
-This is no parser of C. It reads what client/ronda.h and client/ronda/operations.h contain: enums
-whose values are numbers, structs with a field in each declaration, functions on one or more lines.
+This is no parser of C. It reads only the forms in client/ronda.h and client/ronda/operations.h:
+enums whose values are numbers, structs with a field in each declaration, and functions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Headers:
     Attributes:
         enums: {"ronda_dtype": {"RONDA_UINT8": 0, ...}}.
         structs: {"ronda_send_args": (Field("size_t", "struct_size"), ...)}.
-        functions: the types of their parameters, of those that return a ronda_status.
+        functions: the types of their parameters, for functions that return a ronda_status.
     """
 
     enums: dict[str, dict[str, int]]
@@ -81,6 +81,6 @@ def _fields(declarations: list[str]) -> tuple[Field, ...]:
         words = " ".join(declaration.split())
         if match := _FIELD.fullmatch(words):
             fields.append(Field(match[1], match[2]))
-        elif words:  # of a form that is not known; its reader says so
+        elif words:  # an unknown form, which its reader reports
             fields.append(Field(words, ""))
     return tuple(fields)

@@ -39,8 +39,8 @@ def _has_all(sources: Sources) -> bool:
 def check_clang(sources: Sources) -> Iterator[Finding]:
     """clang compiles everything with -Wthread-safety -Werror.
 
-    Of a change, clang-tidy analyses the thread safety alone: a build with another compiler would
-    compile everything that the change depends on.
+    For a change, clang-tidy analyses only the thread safety, because a build with another compiler
+    would compile everything that the change depends on.
     """
     if _has_all(sources):
         _bazel(sources, "build", "--config=clang", "--show_progress_rate_limit=60", "//...")
@@ -54,7 +54,7 @@ def _is_tidied(sources: Sources, path: str) -> bool:
 
 def check_clang_tidy(sources: Sources) -> Iterator[Finding]:
     """clang-tidy and clang's analysis of thread safety have no complaints."""
-    # A source file includes every header. Of a change, headers are checked by themselves.
+    # With --all, source files include every header. For a change, headers are checked separately.
     endings = (".cc",) if _has_all(sources) else (".cc", ".h", ".hpp")
     paths = [path for path in sources.chosen(*endings) if _is_tidied(sources, path)]
     if not paths:

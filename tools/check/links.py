@@ -19,7 +19,7 @@ _CODE = re.compile(r"`[^`\n]+`")
 
 
 def _blank(match: re.Match[str]) -> str:
-    """As many lines, so that the numbers of later lines stay right."""
+    """Returns as many line ends, so that the numbers of later lines stay right."""
     return "\n" * match[0].count("\n")
 
 
@@ -50,7 +50,7 @@ class _Pages:
         self._anchors: dict[str, set[str]] = {}
 
     def problem(self, target: str, name: str) -> str | None:
-        """Why the link to the anchor `name` of `target` leads nowhere; None if it is right."""
+        """Returns why the link to the anchor `name` of `target` leads nowhere, or None."""
         if target in self._folders and not name:
             return None
         if target not in self._files:

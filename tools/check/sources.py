@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The files of the repository, and which of them a check looks at."""
+"""The files of the repository, and the selection that a check reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Finding:
 
 
 def git(root: pathlib.Path, *arguments: str) -> str:
-    """What git prints. An error of git becomes a CheckError."""
+    """Returns the output of git. An error of git becomes a CheckError."""
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     if done.returncode != 0:
         raise CheckError(f"git {' '.join(arguments)} fails in {root}: {done.stderr.strip()}")
@@ -67,7 +67,7 @@ class Sources:
     Attributes:
         root: of the repository.
         files: all of them, relative to `root`.
-        selected: those that a check of single files looks at.
+        selected: the files that a check of single files reads.
         branch_point: the commit at which the branch left main; None on main.
     """
 

@@ -36,7 +36,7 @@ _BANNED_WORDS = {
     "wish": "request",
 }
 
-# Where a banned word is not ours to choose, with the reason.
+# Files where a banned word comes from elsewhere, with the reason.
 _ALLOWED_WORDS = {
     "client/ronda/training/learning_rate.hpp": "patience",  # PyTorch's name of the option
     "tests/client/cpp17/training/learning_rate_test.cc": "patience",
@@ -57,8 +57,8 @@ _TEST_NAMES = (
     (PYTHON, rf"^\s*def (test_(?:an?_|the_)?(?:{'|'.join(_NO_SUBJECTS)})(?![a-z])\w*)"),
 )
 
-# Calls that do harm: a pattern, the folders and endings of files that may not contain it, the files
-# that may, and the remedy.
+# Harmful calls. Each has a pattern, the folders and endings of files that may not contain it, the
+# files that may, and the remedy.
 _CALLS = (
     # gRPC takes deadlines as calendar times, and converts them to steady ones at once. Two tests
     # replace the clock.
@@ -144,7 +144,7 @@ def check_test_names(sources: Sources) -> Iterator[Finding]:
 
 
 def _without_prose(lines: list[str], path: str) -> Iterator[str]:
-    """The lines without their strings and comments; of Python's, docstrings are left out too."""
+    """The lines without their strings and comments, and without Python's docstrings."""
     comment, string = r"//.*", r'"(?:\\.|[^"\\])*"'
     if path.endswith(PYTHON):
         comment, string = r"#.*", rf"{string}|'(?:\\.|[^'\\])*'"
@@ -156,7 +156,7 @@ def _without_prose(lines: list[str], path: str) -> Iterator[str]:
 
 
 def check_calls(sources: Sources) -> Iterator[Finding]:
-    """No source calls what does harm in it."""
+    """No source has a call that is harmful there."""
     for pattern, (folders, endings), allowed, remedy in _CALLS:
         for path in sources.chosen(*endings):
             if path in allowed or not path.startswith(folders):

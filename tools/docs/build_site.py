@@ -69,7 +69,7 @@ class Stage:
         return place + (link[2] or "")
 
     def _place(self, target: str) -> str:
-        """Where the site has the repository's file or folder `target`, which it adds if needed."""
+        """Returns the site's path of the file or folder `target`, which it adds if needed."""
         if target == "README.md":
             return "index.md"
         if target.startswith("docs/"):
@@ -118,7 +118,7 @@ def _source_page(target: str) -> str:
 
 
 class _Anchors(html.parser.HTMLParser):
-    """The places that links of a page of HTML name, and those that it has."""
+    """The anchors that links of a page of HTML name, and the anchors of the page itself."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ def _titles(folder: pathlib.Path) -> dict[str, str]:
 
 
 def build(folder: pathlib.Path) -> pathlib.Path:
-    """Builds the site in `folder`, and returns where its HTML is."""
+    """Builds the site in `folder`, and returns the folder of its HTML."""
     pages, site = folder / "pages", folder / "html"
     shutil.rmtree(pages, ignore_errors=True)
     pages.mkdir(parents=True)

@@ -2,8 +2,8 @@
 
 """The reference of the C and C++ headers, made of their declarations and the comments above them.
 
-The headers are as clang-format leaves them. Bodies of functions, private members and the namespaces
-`detail` are left out.
+clang-format must have formatted the headers. The reference leaves out bodies of functions, private
+members and the namespaces `detail`.
 """
 
 from __future__ import annotations

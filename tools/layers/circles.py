@@ -3,8 +3,8 @@
 
 """Finds rooms of the C++ sources that include each other in a circle: circles.py [ROOT].
 
-A room is a folder of runtime/ or programs/ with all folders in it, or another top folder. With a
-circle the exit code is 1, and each line of the output has an include that is a part of it.
+A room is a folder of runtime/ or programs/ with all folders in it, or another top folder. If there
+is a circle, the exit code is 1, and each line of the output has an include of the circle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOP_FOLDERS = ("proto", "kernels", "runtime", "programs", "client", "bench", "e
 _SOURCES = {".h", ".hpp", ".cc", ".cu", ".c"}
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
-# By the including room and the included one: a line for people.
+# By the including room and the included room: a line of text for people.
 Includes = dict[str, dict[str, str]]
 
 
@@ -44,7 +44,7 @@ def includes_in(root: pathlib.Path) -> Includes:
 def circle_in(includes: Includes) -> list[str]:
     """The lines of one circle; [] if there is none."""
     rooms = dict(includes)
-    # A room that includes no other one of these is no part of a circle.
+    # A room that includes no other of these rooms is no part of a circle.
     while ends := [room for room, others in rooms.items() if not rooms.keys() & others.keys()]:
         for room in ends:
             del rooms[room]

@@ -2,8 +2,8 @@
 
 """Prints what installed packages require, one requirement per line: requirements.py NAME[EXTRA]...
 
-It leaves out the packages themselves, torch, and the libraries that a GPU needs: PyPI's torch is
-built for CUDA, and asks for gigabytes of them.
+It leaves out the packages themselves, torch, and the libraries that a GPU needs. PyPI's torch is
+built for CUDA, and requires gigabytes of these libraries.
 """
 
 from __future__ import annotations

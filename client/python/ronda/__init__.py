@@ -63,8 +63,8 @@ def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: obj
 
 
 def shutdown() -> None:
-    """Completes the operations in flight, waits until every rank has called it, and ends the job
-    for this process.
+    """Completes the operations in flight, waits until every rank has called shutdown(), and ends
+    the job for this process.
 
     Raises:
         RondaError: the job had failed. It has ended all the same.
@@ -81,7 +81,7 @@ def rank() -> int:
     """This process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions below also raise it.
+        NotInitializedError: init() has not been called. The functions below also raise this error.
     """
     return _of_job("rank")
 
@@ -112,8 +112,8 @@ def cross_size() -> int:
 
 
 def should_stop() -> bool:
-    """Whether SIGTERM has asked some rank to end: the same answer on all ranks, which must call it
-    equally often.
+    """Returns whether SIGTERM has asked some rank to end. All ranks get the same answer, and must
+    call the function equally often.
     """
     return _binding.should_stop()
 

@@ -4,8 +4,8 @@
 
 It takes NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,
 mmap). It also takes everything with DLPack in host memory or on a CUDA device (tensors of PyTorch,
-arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba). It imports
-no library for that.
+arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba). This module
+imports none of these libraries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Buffer(NamedTuple):
     """Row-major memory. `keep` keeps its owner alive.
 
     On a CUDA device the memory may be used after the work that `stream`, a cudaStream_t as a
-    number, has been given so far; -1: at once. `stream` is None for host memory.
+    number, has been given so far. If `stream` is -1, it may be used at once. `stream` is None for
+    host memory.
     """
 
     dtype: int
@@ -188,13 +189,15 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether it is a numpy.ma array, by their attributes, because NumPy is not imported here."""
+    """Whether `value` is a numpy.ma array. Looks at attributes, because NumPy is not imported
+    here.
+    """
     return hasattr(type(value), "mask") and hasattr(type(value), "filled")
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy has to make an array of the value and keep it: also for NumPy's own scalars,
-    whose memory does not last.
+    """Whether NumPy has to make an array of the value and keep it. This is also so for NumPy's own
+    scalars, whose memory does not last.
     """
     return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
 

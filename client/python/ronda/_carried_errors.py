@@ -2,9 +2,9 @@
 
 """Errors of Ronda that a framework carries out of its graph as errors of its own.
 
-TensorFlow and JAX turn an exception of a function that their graph calls into an exception of
-their own class, with the text of the former. The former is kept here. The native library keeps
-that of an operation which the graph has called without Python.
+If a function that a graph calls raises an exception, TensorFlow and JAX raise an exception of their
+own class with the same text. This module keeps the original exception. If the graph has called an
+operation without Python, the native library keeps the operation's error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def kept() -> Iterator[None]:
 
 
 def original_of(error: BaseException) -> RondaError | None:
-    """The error of Ronda that `error` is, or has carried out of a graph; None for other errors."""
+    """Returns `error` if it is Ronda's, the error that it has carried out of a graph, or None."""
     if isinstance(error, RondaError):
         return error
     for carried in (_last, native.carried_error()):

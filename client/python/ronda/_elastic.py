@@ -75,8 +75,8 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """In an elastic job, checks whether the members change: the same answer on all ranks, which
-        must call it equally often.
+        """In an elastic job, checks whether the members change. All ranks get the same answer, and
+        must call the function equally often.
 
         Raises:
             HostsUpdatedInterrupt: the members change.
@@ -166,8 +166,8 @@ _Result = TypeVar("_Result")
 # After these errors a job of fixed size no longer has all of its ranks.
 _FATAL = (errors.PeerFailedError, errors.InvalidArgumentError, errors.OutOfMemoryError)
 
-# After these errors the remaining ranks of an elastic job are sound. An error whose class is
-# RondaError itself was raised by the program, as HorovodInternalError.
+# After these errors the remaining ranks of an elastic job are sound. If the class of an error is
+# RondaError itself, the program has raised the error, as HorovodInternalError.
 _RECOVERABLE = (errors.PeerFailedError, errors.DeadlineError)
 
 

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Gives other libraries of this process its place in the job, in the variables that they read.
+"""Sets the variables in which other libraries of this process read its place in the job.
 
 torch.distributed's env:// reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read HOROVOD_RANK and its
-companions. rondarun sets them before its ranks begin; other launchers set some or none. The rules:
+companions. rondarun sets these variables before its ranks begin. Other launchers set some of them
+or none. The rules:
 
-- Variables of the place are set, even if they had other values: a process has one place, and a
+- Variables of the place are set, even if they had other values. A process has one place, and a
   program with two places would compute wrong results. The values differ only if a rank of another
   job started this process.
 - MASTER_ADDR and MASTER_PORT keep the user's values if they are set. They are for the store of
-  torch.distributed, at which rank 0 listens, and not for Ronda. rondarun sets them. Under Open
-  MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. Otherwise
-  (MPICH, several hosts under mpirun) the user sets them, as without Ronda.
+  torch.distributed, at which rank 0 listens, and not for Ronda. rondarun sets both. Under Open
+  MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. With
+  MPICH, and under mpirun on several hosts, the user sets them, as without Ronda.
 - The variables are set while the job exists. Its end restores the previous values. Variables that
   the program itself has changed stay as they are.
 
@@ -85,7 +86,8 @@ def announce() -> None:
 
 
 def export() -> None:
-    """Sets the variables of the job if it exists, else those of the launcher, if any.
+    """Sets the variables of the job. Without a job, sets the variables of the launcher's place, if
+    any.
 
     init() calls it. Code that needs the variables earlier, for instance env://, calls it first.
     """
@@ -108,8 +110,8 @@ def launcher() -> Launcher:
 
 
 def place_on_host() -> int | None:
-    """The number on its host, from 0, that the launcher gave this process at its start; None if it
-    gave none. It stays the same in all epochs of an elastic job.
+    """Returns the number on its host, from 0, that the launcher gave this process at its start;
+    None if the launcher gave none. The number stays the same in all epochs of an elastic job.
     """
     with _without_ours():
         number: int | None = _told().get("local_rank")
@@ -139,7 +141,7 @@ def inherited() -> dict[str, str]:
 
 
 def variables(place: Mapping[str, int]) -> dict[str, str]:
-    """What tells another process this place, in the words of Ronda, torchrun and Horovod."""
+    """Returns the variables of Ronda, torchrun and Horovod that give another process this place."""
     return {
         name: str(value)
         for field, value in place.items()
@@ -178,8 +180,8 @@ def _without_ours() -> Iterator[None]:
 
 
 def _told() -> dict[str, Any]:
-    """The place in the environment. If that is incomplete, only the launcher NONE; init() then
-    reports the reason.
+    """Returns the place in the environment. If the place is incomplete, returns only the launcher
+    NONE; init() then reports the reason.
     """
     try:
         return native.place()

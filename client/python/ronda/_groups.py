@@ -27,7 +27,7 @@ def check(groups: Groups, noun: str, is_member: Callable[[Any], bool]) -> None:
         is_member: whether an object may be a member.
 
     Raises:
-        ValueError: `groups` is none of what it may be.
+        ValueError: `groups` is of another kind than DistributedOptimizer accepts.
     """
     if groups is None:
         return
@@ -77,7 +77,9 @@ def reduce_in_groups(
 
 
 def _partition(groups: Groups, variables: Sequence[Any], present: list[int]) -> list[list[int]]:
-    """The indices of the gradients that are reduced together, in the order in which they are."""
+    """Returns the indices of the gradients of each group, in the order in which groups are
+    reduced.
+    """
     if not groups:
         return [present] if present else []
     if isinstance(groups, int):

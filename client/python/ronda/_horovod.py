@@ -78,8 +78,8 @@ def init(
     second call is allowed.
 
     Args:
-        comm: None, or the ranks of the job in order. For a part of the ranks, Horovod uses
-            communicators, and Ronda process sets.
+        comm: None, or the ranks of the job in order. For a part of the ranks Horovod uses
+            communicators, and Ronda uses process sets.
         process_sets: sets that exist from the start. "dynamic" is accepted: sets can always be
             added later.
 
@@ -100,7 +100,7 @@ def _init_job(sets: list[ProcessSet]) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job, and blocks until every rank has done so."""
+    """Leaves the job, and blocks until every rank has left it."""
     for forget in _shutdown_hooks:
         forget()
     job.shutdown(_USER)
@@ -212,7 +212,7 @@ def mpi_enabled() -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """True: Ronda requires it of MPI.
+    """Returns True, because Ronda requires of MPI that it supports threads.
 
     Raises:
         ValueError: MPI is not enabled.
@@ -223,7 +223,7 @@ def mpi_threads_supported() -> bool:
 
 
 def gloo_built() -> bool:
-    """True: shared memory and TCP, which do not need MPI, replace Horovod's Gloo."""
+    """Returns True, because shared memory and TCP, which need no MPI, replace Horovod's Gloo."""
     return True
 
 
@@ -253,10 +253,10 @@ def rocm_built() -> bool:
 
 
 def reduce_op(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """The operation that the arguments `op` and `average` select; Average if neither does.
+    """The operation that the arguments `op` and `average` select; Average if both are None.
 
     Raises:
-        ValueError: both do, or `op` is not an operation.
+        ValueError: both arguments are given, or `op` is not an operation.
     """
     if average is not None:
         if op is not None:

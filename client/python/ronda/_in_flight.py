@@ -5,7 +5,7 @@
 Operations on the same memory take effect in the order in which a rank starts them. Ronda's engine
 orders operations by name, not by memory. So an operation that changes memory waits here until
 earlier operations have finished with that memory. An operation that reads memory waits for earlier
-ones that change it.
+operations that change this memory.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class InFlight:
         # In the order of their last check.
         self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
-        # Not in the other collections until the next operation comes, because most operations are
-        # awaited before that.
+        # The newest operation. It enters the other collections when the next operation comes,
+        # because most operations are awaited before that.
         self._newest: tuple[Started, Sequence[Span]] | None = None
 
     def __bool__(self) -> bool:
@@ -160,7 +160,7 @@ IN_FLIGHT = InFlight()
 
 
 def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
-    """Two operations of a group of which one changes the other's memory.
+    """Returns two operations of a group if one of them changes the other's memory, else None.
 
     Args:
         members: the memory of each operation. An operation's input and output may overlap.

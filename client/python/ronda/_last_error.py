@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Leaves the exception that ends this process for rondarun to quote.
+"""Writes the exception that ends this process to a file, so that rondarun can quote it.
 
 rondarun gives each rank a file in memory (ErrorFile in programs/rondarun/supervise/error_file.h).
-Without this it would guess the exception from what the rank prints, to which libraries and the
-program's own handlers add lines.
+Without the file rondarun would guess the exception from what the rank prints, to which libraries
+and the program's own handlers add lines.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _OWN_PROCESS = os.getpid()
 def leave() -> None:
     """Writes the exception that nothing has caught to rondarun's file.
 
-    To be called at the exit of the interpreter, which sets sys.last_value when it prints that
-    exception, whoever does the printing (sys.excepthook). Does nothing without an exception,
-    without rondarun, and in a process that the rank has forked.
+    To be called at the exit of the interpreter. The interpreter sets sys.last_value for such an
+    exception, also if another sys.excepthook prints it. Does nothing without an exception, without
+    rondarun, and in a process that the rank has forked.
     """
     error = getattr(sys, "last_value", None)
     if error is None or os.getpid() != _OWN_PROCESS:
         return
-    with contextlib.suppress(Exception):  # one of these lines would bury that of the program
+    with contextlib.suppress(Exception):  # an error here would hide the program's error
         for descriptor in os.listdir("/proc/self/fd"):
             if _is_file(descriptor):
                 text = describe(error)[:_MOST_CHARACTERS]
@@ -45,7 +45,9 @@ def _is_file(descriptor: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """The exception's type and the first line of its message; for a group also its first member."""
+    """Returns the exception's type and its message's first line; for a group also its first
+    member.
+    """
     printed = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     lines = [line.rstrip() for line in printed if line.strip()]
     while len(lines) > 1 and lines[0].startswith(" "):

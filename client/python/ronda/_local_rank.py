@@ -2,9 +2,9 @@
 
 """The argument --local_rank, by which torch.distributed.launch gave a program its local rank.
 
-Programs of that time have `parser.add_argument("--local_rank", default=0)`, later ones
-"--local-rank". Without the argument a program takes its default on every rank: all ranks use the
-same GPU, and each treats itself as the first.
+Programs of that time have `parser.add_argument("--local_rank", default=0)`, and later programs have
+"--local-rank". If nobody passes the argument, the program takes its default on every rank. Then all
+ranks use the same GPU, and each treats itself as the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPELLINGS = ("--local_rank", "--local-rank")
 
 
 def asked_for_by(source: str) -> str | None:
-    """The spelling in a program's own add_argument(); the older one if it has both."""
+    """Returns the spelling in a program's own add_argument(); the older one if it has both."""
     for spelling in _SPELLINGS:
         if re.search(_IN_CALL + spelling + r"['\"]", source):
             return spelling
@@ -30,8 +30,8 @@ def asked_for_by(source: str) -> str | None:
 def spelling_for(program: str) -> str:
     """Returns the spelling of the argument that this program expects.
 
-    If its main file declares the argument, that spelling is used, and otherwise the one of the
-    installed torch's torch.distributed.launch.
+    This is the spelling in the program's main file if that declares the argument. Otherwise it is
+    the spelling that the installed torch.distributed.launch uses.
     """
     asked = asked_for_by(_text_of(program))
     if asked is not None:

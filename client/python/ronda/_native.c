@@ -23,8 +23,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call and the objects to which its arguments refer. On the heap, because it may go on after Python has given it
- * up. */
+/* A call and the objects to which its arguments refer. It is on the heap, because the call may go on after Python has
+ * given it up. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -56,8 +56,8 @@ static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py
   return NULL;
 }
 
-/* Runs `body`; None, or NULL with an exception. `*id`, unless it is NULL, becomes the process set's id. Frees the
- * call. */
+/* Runs `body`. Returns None, or NULL with an exception. `*id`, unless it is NULL, becomes the process set's id. Frees
+ * the call. */
 static PyObject* RunCall(JobCall* call, ronda_status (*body)(void* arguments), ronda_process_set* id) {
   int abandoned = 0;
   PyObject* const result = RunInterruptibly(body, &call->arguments, &abandoned);
@@ -156,7 +156,8 @@ static PyObject* ShouldStop(PyObject* module, PyObject* none) {
   return status == RONDA_OK ? PyBool_FromLong(stop) : NoneOrRaise(status);
 }
 
-/* Sets an item, unless `value` is NULL because of an exception. Releases `value`. 0; or -1 with an exception. */
+/* Sets an item, unless `value` is NULL because of an exception. Releases `value`. Returns 0, or -1 with an
+ * exception. */
 static int SetItem(PyObject* dict, const char* name, PyObject* value) {
   const int failed = value == NULL || PyDict_SetItemString(dict, name, value) != 0;
   Py_XDECREF(value);
@@ -336,7 +337,7 @@ static ronda_status DoMonitoredBarrier(void* arguments) {
   return ronda_monitored_barrier(job->process_set, job->timeout_s);
 }
 
-/* The id of the process set that `body` makes. */
+/* Returns the id of the process set that `body` makes. */
 static PyObject* MakeProcessSet(const Signature* signature, ronda_status (*body)(void* arguments),
                                 PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = ReadCall(signature, values, count);

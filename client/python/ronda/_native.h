@@ -104,10 +104,10 @@ typedef struct Reader {
 void BeginReading(Reader* reader);
 void EndReading(Reader* reader);
 
-/* Zeroed memory that lives until EndReading; NULL with an exception. */
+/* Returns zeroed memory that lives until EndReading, or NULL with an exception. */
 void* TakeMemory(Reader* reader, size_t bytes);
 
-/* Writes `value` to the field of the struct `into`. 0; or -1 with an exception. */
+/* Writes `value` to the field of the struct `into`. Returns 0, or -1 with an exception. */
 int ReadField(const Field* field, PyObject* value, void* into, Reader* reader);
 
 /* As ReadField(), for all arguments of a call. Fields without an argument keep their value. */
@@ -128,7 +128,7 @@ typedef struct GroupReader {
   const char* name;
 } GroupReader;
 
-/* For allreduces. 0; or -1 with an exception. The caller must call EndReadingGroup. */
+/* Reads the arguments of allreduces. Returns 0, or -1 with an exception. The caller must call EndReadingGroup. */
 int ReadAllreduces(const char* function, PyObject* const* values, Py_ssize_t count, GroupReader* group);
 void EndReadingGroup(GroupReader* group);
 
@@ -144,7 +144,7 @@ typedef struct KeepTable {
 extern KeepTable kept_by_handle;
 extern KeepTable kept_by_group;
 
-/* Makes room for `count` more entries; the room is certain until the GIL is released. 0; or -1 with an exception. */
+/* Makes room for `count` more entries, which lasts until the GIL is released. Returns 0, or -1 with an exception. */
 int KeepReserve(KeepTable* table, size_t count);
 /* Needs room. Takes its own reference; NULL and None need no entry. */
 void KeepPut(KeepTable* table, int64_t key, PyObject* object);
@@ -156,7 +156,7 @@ PyObject* KeepTake(KeepTable* table, int64_t key);
 /* -- The interpreter, for Ronda's threads -- */
 
 /* Returns whether the interpreter still runs. If so, this thread then has the GIL, and must call LeaveInterpreter.
- * Called without the GIL, or by a thread that has it. */
+ * May be called by a thread with or without the GIL. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 
@@ -178,11 +178,11 @@ PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
 /* Seconds between two checks for signals. */
 #define RONDA_SLICE_S 0.1
 
-/* Waits for at most `timeout_s` seconds. `*done` becomes 1 if that was enough, else 0. */
+/* Waits for at most `timeout_s` seconds. `*done` becomes 1 if the wait has ended, else 0. */
 typedef ronda_status (*Wait)(const void* what, double timeout_s, int* done);
 
-/* Waits without the GIL until `wait` is done or fails; `*status` is its last result. Returns 1; 0 after `timeout_s`
- * seconds (negative: never); -1 with the exception of a signal handler. */
+/* Waits without the GIL until `wait` is done or fails; `*status` is its last result. Returns 1 in these cases, 0 after
+ * `timeout_s` seconds (negative: never), or -1 with the exception of a signal handler. */
 int WaitInSlices(Wait wait, const void* what, double timeout_s, ronda_status* status);
 
 /* As WaitInSlices(), until the operation has ended; `*status` is then the operation's status. */

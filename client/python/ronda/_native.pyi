@@ -28,13 +28,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 def set_error_types(types: Sequence[type[Exception]]) -> None:
-    """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. Each takes a text."""
+    """Sets the exception classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. Each
+    takes a text.
+    """
 
 # -- The job --
 
 def version() -> str: ...
 def init(options: Mapping[str, object] | None = None) -> None:
-    """Fields of ronda_options by name; `process_sets` is a sequence of sequences of ranks."""
+    """`options` has fields of ronda_options by name; `process_sets` is a sequence of sequences of
+    ranks.
+    """
 
 def shutdown() -> None: ...
 def abort(reason: str, /) -> None: ...
@@ -77,7 +81,9 @@ def add_process_set(ranks: Sequence[int]) -> int: ...
 def create_process_set(ranks: Sequence[int], tag: str | None = None) -> int: ...
 def remove_process_set(id: int) -> None: ...
 def remove_process_set_async(id: int, /) -> int:
-    """As remove_process_set(), for a handle. After its release ranks may end sets in any order."""
+    """As remove_process_set(), but returns a handle. Ranks that release it may end sets in any
+    order.
+    """
 
 def process_set_size(id: int) -> int: ...
 def process_set_rank(id: int) -> int: ...
@@ -86,9 +92,9 @@ def process_set_ids() -> list[int]: ...
 
 # -- Operations; the result is a handle. Arguments are given by position --
 #
-# A function without _async waits, and is the fast form for small tensors. Its `keep` is only needed
-# if Ctrl-C ends the wait while the operation is in flight. Each member of a group has the arguments
-# of the function for one tensor.
+# A function without _async waits, and is the fast form for small tensors. The argument `keep` is
+# only needed if Ctrl-C ends the wait while the operation is in flight. Each member of a group has
+# the arguments of the function for one tensor.
 
 # -- Made by `make bindings` from client/ronda/operations.h: to the end of this part --
 
@@ -293,12 +299,13 @@ def sparse_allreduce_async(
 
 def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int: ...
 def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
-    """A rank that does not want to wait passes 0.001: the error then names the missing ranks."""
+    """If a rank does not want to wait, it passes 0.001. The error then names the missing ranks."""
 
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
 def refuse(process_set: int, name: str | None, message: str, /) -> None:
-    """This rank cannot take part in the operation on the tensor of this name. None: in its next
-    operation without a name in the set, which is then treated as made.
+    """Says that this rank cannot take part in the operation on the tensor `name`. If `name` is
+    None, the rank refuses its next operation without a name in the set. That operation then counts
+    as called by this rank.
 
     The operation fails on the other ranks, with this rank's number and `message`. This rank does
     not wait.
@@ -349,7 +356,7 @@ def on_completion(handle: int, callback: Callable[[int, str | None], None], /) -
     """
 
 def output(handle: int, /) -> tuple[int, int, list[int]]:
-    """Address, rows, and rows per member, of a result (see ronda_output).
+    """Returns the address, the rows, and the rows per member of a result (see ronda_output).
 
     Valid until the handle is given back.
     """
@@ -360,7 +367,9 @@ def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
-    """The rank that sent the tensor of a recv_async(). It has ended, or a stream waits for it."""
+    """The rank that sent the tensor of a recv_async() that has ended, or for which a stream
+    waits.
+    """
 
 def averaged_over(handle: int, /) -> int:
     """The number by which an average of the gathered rows divides."""
@@ -371,7 +380,8 @@ def keep(handle: int, /) -> object:
 def release(handle: int, /) -> None:
     """Gives the handle back and never waits: an operation in flight keeps its memory.
 
-    In a child of fork() the parent's handles may also be given back: their objects are dropped.
+    In a child of fork() the parent's handles may also be given back. The child then drops their
+    objects.
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
@@ -389,7 +399,7 @@ def group_ready(group: int, index: int, /) -> None: ...
 def group_ready_on_stream(
     group: int, index: int, data: int, stream: int, owner: object = None, /
 ) -> None:
-    """As group_ready(), for a member whose buffer has moved: it is reduced in place at `data` from
+    """As group_ready(), for a member whose buffer has moved. It is reduced in place at `data` from
     now on.
 
     On a GPU `stream` has been given the work that fills the buffer; 0 is the default stream. Pass 0
@@ -399,7 +409,9 @@ def group_ready_on_stream(
 def group_wait(group: int, /) -> None: ...
 def group_wait_on_stream(group: int, stream: int, /) -> None: ...
 def group_detach(group: int, /) -> list[int]:
-    """Ends the step early: a handle per member, 0 for a member that has not been announced."""
+    """Ends the step early. Returns a handle per member, or 0 for a member that was not
+    announced.
+    """
 
 def group_found_inf(group: int, /) -> bool: ...
 def group_release(group: int, /) -> None: ...
@@ -411,16 +423,16 @@ def error(status: int, message: str, /) -> Exception: ...
 # -- Calls from a framework's graph --
 
 def carried_error() -> Exception | None:
-    """The last error with which such a call has ended, of the class of ronda.errors."""
+    """The last error with which such a call has ended, as an exception of ronda.errors."""
 
 def register_tensorflow(path: str, /) -> bool:
-    """Makes the operation RondaAllreduce known to TensorFlow. `path` is of TensorFlow's library
-    with the C API, which is loaded. False: this library does not have all functions.
+    """Makes the operation RondaAllreduce known to TensorFlow. `path` is the path of TensorFlow's
+    loaded library with the C API. Returns False if this library does not have all functions.
     """
 
 # -- XLA --
 
 def xla_handlers(minor: int, /) -> dict[str, object]:
-    """Capsules with the handlers for jax.ffi.register_ffi_target(), by XLA's platform. `minor` is
-    the second number of the version of jaxlib's interface.
+    """Returns capsules with the handlers for jax.ffi.register_ffi_target(), by XLA's platform.
+    `minor` is the second number of the version of jaxlib's interface.
     """

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Errors of Ronda that a framework carries out of a graph as errors of its own class, with the text of the former. The
- * last one is kept, so that the program gets Ronda's error back: see _carried_errors.py. */
+/* Errors of Ronda that a framework carries out of a graph as errors of its own class, with the text of Ronda's error.
+ * The last error is kept here, so that the program gets it back; see _carried_errors.py. */
 #include <pthread.h>
 #include <stdio.h>
 

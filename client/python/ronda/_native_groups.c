@@ -58,7 +58,7 @@ static const Field kReadyOnStreamFields[] = {
 static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
                                            FIELD(GroupArguments, kAddress, stream)};
 
-/* 0 for an existing group; or -1 with an exception. */
+/* Returns 0 for an existing group, or -1 with an exception. */
 static int CheckGroup(const char* function, ronda_group group) {
   if (KeptFor(group) != NULL) return 0;
   if (PyErr_Occurred()) return -1;

@@ -87,7 +87,7 @@ typedef struct Ending {
   PyObject* object;    /* owned; NULL: none */
 } Ending;
 
-/* On a thread of Ronda's, or on one that has the GIL. */
+/* Called on a thread of Ronda, or on a thread that has the GIL. */
 static void End(void* context, ronda_status status, const char* message) {
   (void)status, (void)message; /* the program did not ask for them */
   Ending* const ending = context;
@@ -101,7 +101,7 @@ static void End(void* context, ronda_status status, const char* message) {
 }
 
 /* Once `operation` has ended, gives `handle` back, unless it is 0, and drops `object`, to which it takes a reference.
- * 0; or -1 with an exception. */
+ * Returns 0, or -1 with an exception. */
 static int EndLater(ronda_handle operation, ronda_handle handle, PyObject* object) {
   Ending* const ending = malloc(sizeof(Ending));
   if (ending == NULL) {
@@ -126,7 +126,8 @@ PyObject* Release(ronda_handle handle) {
   } else if (status == RONDA_OK && EndLater(handle, handle, KeepFind(&kept_by_handle, handle)) != 0) {
     return NULL;
   }
-  /* A child of fork() has its parent's objects, and drops them at any time. The handles do not exist in the child. */
+  /* A child of fork() has its parent's objects, and may drop them at any time. The handles do not exist in the
+   * child. */
   if (status == RONDA_ERROR_NOT_INITIALIZED && IsForked()) status = RONDA_OK;
   PyObject* const result = NoneOrRaise(status);
   Py_XDECREF(KeepTake(&kept_by_handle, handle));

@@ -12,7 +12,7 @@
 /* -- Ronda's threads --
  *
  * A thread that requests the GIL of an interpreter that is ending never gets it, and the system then ends the thread or
- * the process. So a function that runs at exit, while the interpreter still works, closes the interpreter to these
+ * the process. So a function that runs at exit, while the interpreter still works, closes the interpreter to Ronda's
  * threads. */
 
 static pthread_mutex_t interpreter_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -73,7 +73,7 @@ static int is_forked;
 
 int IsForked(void) { return is_forked; }
 
-/* In a child of fork(). The child has neither the threads that were inside, nor a thread that held the mutex. */
+/* Called in a child of fork(). The child has neither the threads that were inside, nor a thread that held the mutex. */
 static void OpenInChild(void) {
   is_forked = 1;
   pthread_mutex_init(&interpreter_mutex, NULL);

@@ -5,7 +5,7 @@
 
 #include "client/python/ronda/_native.h"
 
-/* On the heap, because the call may go on after Python has given it up. */
+/* These arguments are on the heap, because the call may go on after Python has given it up. */
 typedef struct LaneArguments {
   ronda_process_set process_set;
   void* buffer;

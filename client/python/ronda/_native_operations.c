@@ -79,8 +79,8 @@ static void Begin(const Operation* operation, void* into, Reader* reader) {
   memcpy(into, operation->defaults, operation->size);
 }
 
-/* Without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier operation.
- * Makes the room for the handle's object again: other threads may have used it. */
+/* Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
+ * operation. Then makes room for the handle's object again, because other threads may have used the room. */
 static ronda_status SubmitOnGpu(const Operation* operation, const void* arguments, ronda_handle* handle) {
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;

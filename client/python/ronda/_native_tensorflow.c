@@ -8,7 +8,7 @@
  *
  * The kernel holds its thread until the operation has ended. It is not one of TensorFlow's asynchronous kernels,
  * because the object that ends such a call is gone when the kernel's function returns (TensorFlow 2.21). So _calls.py
- * has the operations of a graph run one after the other, in the same order on every rank. */
+ * makes the operations of a graph run one after the other, in the same order on every rank. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +120,7 @@ typedef struct Call {
 static const ronda_dtype kDtypes[] = {RONDA_DTYPES(DTYPE_OF)};
 #undef DTYPE_OF
 
-/* The call without its tensors; NULL without memory. */
+/* Returns the call without its tensors, or NULL without memory. */
 static Call* BeginCall(const Kernel* kernel, TfContext* context) {
   const size_t count = kernel->count;
   Call* const call = malloc(sizeof(Call) + count * (sizeof(Member) + sizeof(ronda_allreduce_args)));
@@ -142,14 +142,14 @@ static Call* BeginCall(const Kernel* kernel, TfContext* context) {
   return call;
 }
 
-/* 1; or 0, and the call has the error. */
+/* Returns 1, or 0 if the call has the error. */
 static int IsOk(Call* call, const TfStatus* status) {
   if (api.GetCode(status) == kTfOk) return 1;
   RecordError(&call->error, RONDA_ERROR_INTERNAL, api.Message(status));
   return 0;
 }
 
-/* Reads type and shape of an argument. 1, or 0 with an error. */
+/* Reads type and shape of an argument. Returns 1, or 0 with an error. */
 static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   TfTensor* in = NULL;
   api.GetInput(call->context, (int)index, &in, status);
@@ -170,8 +170,8 @@ static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   return call->error.status == RONDA_OK;
 }
 
-/* Finds the memory of an argument and its result. If nothing else uses the argument, they are the same: TensorFlow
- * decides that, so this call must not hold the argument meanwhile. 1, or 0 with an error. */
+/* Finds the memory of an argument and its result. TensorFlow uses the same memory for both if nothing else uses the
+ * argument, so this call must not hold the argument meanwhile. Returns 1, or 0 with an error. */
 static int FindBuffers(Call* call, size_t index, TfStatus* status) {
   Member* const member = &call->members[index];
   ronda_allreduce_args* const args = &call->args[index];
@@ -197,7 +197,7 @@ static int TakeTensors(Call* call) {
   return taken;
 }
 
-/* A rank that cannot submit its tensors says so to the others, which would wait for them. */
+/* If this rank cannot submit its tensors, it refuses them, because the other ranks would wait for them. */
 static void Reduce(Call* call) {
   const Kernel* const kernel = call->kernel;
   if (TakeTensors(call)) {
@@ -222,7 +222,7 @@ static void Fail(TfContext* context, ronda_status status, const char* text) {
   char message[RONDA_ERROR_ROOM + 100];
   const int code = CarryError(status, text, message, sizeof(message));
   TfStatus* const failure = api.NewStatus();
-  /* TensorFlow adds a sentence on networks to errors with the former code. */
+  /* TensorFlow adds a sentence on networks to errors with the code kTfUnavailable. */
   api.SetStatus(failure, code == kTfUnavailable ? kTfUnknown : code, message);
   api.OpKernelContext_Failure(context, failure);
   api.DeleteStatus(failure);

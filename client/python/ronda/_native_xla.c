@@ -7,12 +7,13 @@
  *
  * A call carries out one operation on any number of tensors. Behind the tensors the call has one more argument, and one
  * more result: its tickets. Each ticket is an int32 whose value has no meaning. The result of a call is the argument of
- * the next call, and so puts the calls of a program in order. The two tickets of a call share their memory. So do the
- * arguments and the results of broadcasts, sends and barriers: the program asks XLA for that, and XLA first copies an
- * argument that it still needs. kFields below lists the call's attributes, which ronda/jax/_primitive.py writes.
+ * the next call, and so puts the calls of a program in order. The two tickets of a call share their memory. The
+ * arguments and the results of broadcasts, sends and barriers also share their memory. The program asks XLA for that,
+ * and XLA first copies an argument that it still needs. kFields below lists the call's attributes, which
+ * ronda/jax/_primitive.py writes.
  *
- * On CPUs the ranks may run two programs in different orders. So a call does not hold a thread of XLA while it waits
- * for other ranks, beyond the short time that most calls take: it returns a future.
+ * On CPUs the ranks may run two programs in different orders. So if a call takes longer than most calls, it does not
+ * hold a thread of XLA while it waits for other ranks, but returns a future.
  *
  * On GPUs XLA passes a stream. The operation comes after the work that the stream has been given, and the stream's next
  * work comes after the operation. The call returns when the device has the operation. It waits for the other ranks'
@@ -93,7 +94,7 @@ static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t 
   return 1;
 }
 
-/* 1; 0 if an attribute is missing, because another version of this package has written the program. */
+/* Returns 1, or 0 if an attribute is missing, because another version of this package has written the program. */
 static int ReadAttributes(const XlaFrame* frame, ronda_memory memory, Call* call) {
   size_t found = 0;
   memset(call, 0, sizeof(*call));
@@ -156,7 +157,7 @@ static char* CopyText(char** room, const XlaText* text) {
   return copy;
 }
 
-/* The call with the names and buffers of its leaves; NULL without memory. */
+/* Returns the call with the names and buffers of its leaves, or NULL without memory. */
 static Flight* BeginFlight(const Call* call) {
   const XlaFrame* const frame = call->frame;
   const size_t tensors = (size_t)frame->results.size - 1; /* without the ticket */
@@ -307,7 +308,7 @@ static const SubmitLeaf kSubmits[] = {
     [kReceive] = SubmitReceive,
 };
 
-/* 0 if Ronda does not know the type of the elements, which has been recorded. */
+/* Returns 0, and records the error, if Ronda does not know the type of the elements. */
 static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ronda_tensor* tensor) {
   const XlaBuffer* const described = leaf->in != NULL ? leaf->in : leaf->out;
   const ElementType type = TypeOf(described->dtype);
@@ -318,7 +319,7 @@ static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ro
   return 0;
 }
 
-/* A rank that cannot submit a tensor says so to the others, which would wait for it. */
+/* If this rank cannot submit a tensor, it refuses the tensor, because the other ranks would wait for it. */
 static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
   if (call->kind == kSend || call->kind == kReceive) return;
   ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
@@ -364,7 +365,7 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* A barrier has no tensors of its own: XLA starts the work that uses the call's results when the barrier has ended. */
+/* A barrier has no tensors of its own. XLA starts the work that uses the call's results when the barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }
@@ -393,7 +394,7 @@ static void WriteCounts(const int64_t* counts, size_t size, char* text, size_t r
   if (used < room) snprintf(text + used, room - used, "]");
 }
 
-/* Whether the rows have come from the ranks that the program has assumed. */
+/* Checks that each rank has sent as many rows as the program has assumed. */
 static void CheckCounts(Flight* flight, const Leaf* leaf, const int64_t* counts, size_t members) {
   const size_t bytes = members * sizeof(int64_t);
   if (flight->received_count == 0) return;
@@ -421,7 +422,7 @@ static void RecordRows(Flight* flight, const Leaf* leaf, const char* found) {
   RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
 }
 
-/* Whether the rows that have come fill the output, whose size the program has assumed. */
+/* Checks that the received rows fill the output, whose size the program has assumed. */
 static void CheckRows(Flight* flight, const Leaf* leaf) {
   if (!IsOfRows(flight)) return;
   const void* data = NULL;
@@ -442,8 +443,8 @@ static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double t
   return ronda_synchronize_on_stream_for(leaf->handle, flight->options.stream, timeout_s, done);
 }
 
-/* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Whether all have
- * ended. */
+/* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Returns whether
+ * all have ended. */
 static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   const double end = MonotonicSeconds() + timeout_s;
   for (; *next < flight->count; ++*next) {
@@ -475,7 +476,7 @@ static void* EndLater(void* context) {
   return NULL;
 }
 
-/* Leaves the wait to a thread of its own; without one this thread waits. 0 without a future. */
+/* Leaves the wait to a new thread. If no thread can start, this thread waits. Returns 0 without a future. */
 static int EndInFuture(XlaFrame* frame, Flight* flight) {
   XlaFutureArgs args = {{sizeof(args), NULL}, NULL, NULL};
   if (frame->api->future_create(&args) != NULL) return 0;
@@ -491,7 +492,7 @@ static int EndInFuture(XlaFrame* frame, Flight* flight) {
 }
 
 /* Whether the structs have at least the fields that are read here. Version 0.1 does not count the last functions in the
- * size of its XlaApi, so that its number has to tell that they are there. */
+ * size of its XlaApi, so here the version number must say that these functions exist. */
 static int FitsLayout(const XlaFrame* frame) {
   const XlaApi* const api = frame->api;
   return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&
@@ -507,7 +508,7 @@ static int IsKnown(const Call* call) {
          frame->args.values[frame->args.size - 1]->data == frame->results.values[frame->results.size - 1]->data;
 }
 
-/* Asks XLA for the stream of a program on a GPU. NULL, or XLA's error. */
+/* Asks XLA for the stream of a program on a GPU. Returns NULL, or XLA's error. */
 static XlaError* FindStream(Call* call) {
   if (IsOnHost(&call->options)) return NULL;
   XlaStreamArgs args = {{sizeof(args), NULL}, call->frame->context, NULL};
@@ -544,7 +545,7 @@ static XlaError* RunCall(XlaFrame* frame, ronda_memory memory) {
 
 /* -- The handlers -- */
 
-/* XLA's minor version, which the handlers say that they have been made for: they use only what all versions have. */
+/* The minor version of XLA that the handlers report. They use only what all versions have. */
 static int xla_minor = XLA_FIRST_MINOR;
 
 static XlaError* Handle(XlaFrame* frame, ronda_memory memory) {

@@ -13,10 +13,10 @@ _ATTEMPTS = 100
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port of `address`, a name or number of this host, on which no process listens.
+    """Returns a port of `address`, a name or number of this host, at which no process listens.
 
-    The system gives ports from a certain number on to connections. If possible, the port is below
-    that number, so that no connection takes it before the caller's listener does.
+    The system gives ports from a certain number on to connections. If possible, the result is below
+    that number, so that no connection takes the port before the caller listens at it.
 
     Raises:
         OSError: the address is not this host's, or it has no port left.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notifies the other ranks of an operation that a rank cannot submit: its arguments are wrong."""
+"""Notifies the other ranks if a rank cannot submit an operation because its arguments are wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Told:
     """A context in which a rank checks the arguments of an operation and submits it.
 
     If the arguments are wrong, the operation also fails on the other ranks, with this rank's error
-    text. Otherwise they would wait for it until their deadline.
+    text. Without that, the other ranks would wait for this rank until their deadline.
     """
 
     __slots__ = ("_process_set", "_name", "_members")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.run(): the program's side, and below `main` that of a rank.
+"""ronda.run(): the program's part, and, from main() on, the part of a rank.
 
-The program listens at a socket. Each rank connects, is told the call, and sends back the outcome.
-The connection stays open until the job has ended: a rank whose program is gone ends itself.
+The program listens at a socket. Each rank connects, receives the call, and sends back the outcome.
+The connection stays open until the job has ended, so that a rank whose program is gone notices this
+and ends itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from typing import IO, Any, NamedTuple
 from ronda import _env, job, objects
 from ronda.errors import InvalidArgumentError, PeerFailedError
 
-# Variables of the ranks: where the program listens, and what proves that they are its ranks.
+# Variables of the ranks: where the program listens, and the key that proves to the program that
+# they are its ranks.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
 
@@ -52,14 +54,14 @@ class _Outcome(NamedTuple):
 
 
 class _RankTraceback(Exception):
-    """The cause of an exception that a rank has raised: its text is the traceback there."""
+    """The cause of an exception that a rank has raised. Its text is the traceback on that rank."""
 
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
 
 
 class _Job:
-    """A job that rondarun runs. Outcomes come from threads, one a rank."""
+    """A job that rondarun runs. One thread per rank receives the rank's outcome."""
 
     def __init__(self, call: bytes, listener: Listener) -> None:
         self._call = call
@@ -178,8 +180,8 @@ def _text_of(address: Any) -> str:
 
 
 def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
-    """Runs the launcher. Returns its exit code, and the last line of its own, which names the
-    culprit.
+    """Runs the launcher. Returns its exit code, and the last line that the launcher itself has
+    printed, which names the rank that failed.
     """
     process = subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -194,7 +196,7 @@ def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, st
     try:
         code = process.wait()
     except BaseException:
-        # Ctrl-C, for one. rondarun ends the ranks.
+        # For example Ctrl-C. rondarun ends the ranks.
         process.terminate()
         process.wait()
         raise

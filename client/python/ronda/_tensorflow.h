@@ -2,7 +2,7 @@
 
 /* The part of TensorFlow's C API that Ronda uses: how a library adds an operation with a kernel. TensorFlow documents
  * it in tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. These are the same functions under names of Ronda,
- * so that nothing is compiled against TensorFlow: all structs are opaque, and the functions are looked up at run time.
+ * so that nothing is compiled against TensorFlow. All structs are opaque, and the functions are looked up at run time.
  */
 #ifndef RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 #define RONDA_CLIENT_PYTHON_TENSORFLOW_H_

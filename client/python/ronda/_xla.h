@@ -2,8 +2,8 @@
 
 /* The part of XLA's foreign function interface that Ronda uses: how XLA calls a handler. It is a C ABI, which jaxlib
  * documents in xla/ffi/api/c_api.h. These are the same layouts under names of Ronda, so that nothing is compiled
- * against jaxlib. They are those of version 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins with its
- * size: XLA has this field only to add others behind the last one. */
+ * against jaxlib. They are the layouts of version 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins with
+ * its size, so that XLA can add fields behind the last field. */
 #ifndef RONDA_CLIENT_PYTHON_XLA_H_
 #define RONDA_CLIENT_PYTHON_XLA_H_
 

@@ -2,9 +2,9 @@
 
 """Errors that Ronda raises: one class for each error status of the C ABI.
 
-Each is also an error that a Python program, or a program written for Horovod, expects: wrong
-arguments are ValueErrors, a deadline is a TimeoutError, and all of them are RuntimeErrors, as is
-Horovod's HorovodInternalError.
+Each class also derives from an error that a Python program, or a program written for Horovod,
+expects. Wrong arguments are ValueErrors, and a deadline is a TimeoutError. All errors are
+RuntimeErrors, as Horovod's HorovodInternalError is.
 """
 
 from __future__ import annotations

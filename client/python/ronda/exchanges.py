@@ -130,7 +130,7 @@ def gather_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """As allgather_async(), but only `root` gets the result; it is None on the others.
+    """As allgather_async(), but only `root` gets the result. On the other ranks it is None.
 
     Args:
         out: on root. It must not overlap `array`.
@@ -291,7 +291,9 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Messages must not wait for operations on their memory, as both ranks could then wait."""
+    """Messages must not wait for operations on their memory, because both ranks could then wait for
+    each other.
+    """
     if IN_FLIGHT.has_users_of(span):
         raise InvalidArgumentError(
             f"{role} is used by an operation in flight: wait for that first, or pass a copy"
@@ -302,7 +304,7 @@ def _check_unused(role: str, span: Span) -> None:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Waits until every rank of the set has called it."""
+    """Waits until every rank of the set has called barrier()."""
     barrier_async(process_set).wait()
 
 
@@ -312,10 +314,10 @@ def barrier_async(process_set: ProcessSet = global_process_set) -> Handle:
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """This rank has no more data. Waits until every rank has called it.
+    """Says that this rank has no more data, and waits until every rank has called join().
 
-    Until then the operations of the others go on without this rank, as far as they can: it adds
-    nothing to sums.
+    Until then the operations of the other ranks go on without this rank, as far as they can. It
+    adds nothing to sums.
 
     Args:
         count_absent: averages divide by all ranks of the set, not only by those that take part.

@@ -15,7 +15,9 @@ from ronda.errors import RondaError
 
 
 class SoleOwner:
-    """An object that gives an operation back. A copy of it would do so a second time."""
+    """An object that gives an operation back. A copy of the object would give the operation back a
+    second time.
+    """
 
     __slots__ = ()
 
@@ -32,8 +34,8 @@ class SoleOwner:
 
 
 class OwnedHandle(SoleOwner):
-    """The binding's handle, which is given back with the last reference. The operation keeps its
-    memory until it has ended.
+    """The binding's handle, which is given back with the last reference to this object. The
+    operation keeps its memory until it has ended.
     """
 
     __slots__ = ("id",)
@@ -73,7 +75,7 @@ class Handle:
         return native.poll(self._owned.id)
 
     def wait(self) -> Any:
-        """Waits for the operation, and returns its result. Later calls return it again.
+        """Waits for the operation, and returns its result. Later calls return the same result.
 
         Raises:
             RondaError: the operation's error, at each call.

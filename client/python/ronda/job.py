@@ -52,8 +52,8 @@ def _join(join: Callable[[], None]) -> None:
 
 
 def shutdown(user: str = "ronda") -> None:
-    """Ends the job for `user`. When no other user needs the job, ends it for the process: it then
-    blocks until every rank has done so.
+    """Ends the job for `user`. When no other user needs the job, ends it for the process, and
+    blocks until every rank has done the same.
 
     Raises:
         RondaError: the job had failed. It has ended all the same.
@@ -93,12 +93,13 @@ def abort(reason: str) -> None:
 
 
 def rejoin(user: str, reason: str, **options: object) -> None:
-    """Joins another job for all users. If this process is in a job, it leaves that without waiting.
+    """Joins another job for all users. If this process is in a job, it leaves that job without
+    waiting.
 
     Args:
         user: the part of the program that needs the job.
         reason: the error text for the ranks that stay in the former job, which fails.
-        **options: as those of init(), with a place in the other job.
+        **options: the options of init(), with a place in the other job.
 
     Raises:
         RondaError: the ranks have not met. This process then has no job.
@@ -127,7 +128,7 @@ def _leave(reason: str) -> None:
     """REQUIRES: _lock."""
     if native.is_initialized():
         native.abort(reason)
-        with contextlib.suppress(RondaError):  # that of abort(), or of before
+        with contextlib.suppress(RondaError):  # the error of abort(), or an earlier one
             native.shutdown()
 
 
@@ -144,23 +145,26 @@ def number() -> int:
 
 
 def leave_at_exit() -> None:
-    """This rank has failed: it ends without waiting for the others, which notice that at once."""
+    """Says that this rank has failed. It ends without waiting for the others, which notice at
+    once.
+    """
     global _has_failed
     _has_failed = True
 
 
 def is_ended_by_exception() -> bool:
     """Whether the interpreter ends with an exception that nothing has caught."""
-    # The interpreter sets it when it prints an exception that was not caught. At a prompt it goes
-    # on after that.
+    # The interpreter sets sys.last_type when it prints an exception that was not caught. At a
+    # prompt the interpreter goes on after that.
     return hasattr(sys, "last_type") and not hasattr(sys, "ps1")
 
 
 def _end_at_exit() -> None:
-    """Ends the job of a program that has not done so itself: without shutdown() this rank would be
+    """Ends the job of a program that has not called shutdown() itself. Otherwise this rank would be
     treated as failed.
 
-    A rank that has failed skips this: in shutdown() it would wait for ranks that wait for it.
+    A rank that has failed does not call shutdown(), because it would wait there for ranks that wait
+    for it.
     """
     _last_error.leave()
     with _lock:

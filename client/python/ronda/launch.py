@@ -5,7 +5,7 @@
     python -m ronda.launch --nproc_per_node 4 train.py --epochs 3
 
 starts `train.py --local_rank=N --epochs 3` on each rank; with --use_env the program reads
-LOCAL_RANK instead. rondarun does all the rest, and its manual says what an option does.
+LOCAL_RANK instead. rondarun does everything else, and its manual says what an option does.
 
 With RONDA_REPLACE_BACKEND=nccl,gloo in the environment, a program that names one of these backends
 runs on Ronda unchanged, as with `python -m ronda.torch.c10d`.
@@ -50,11 +50,12 @@ _WITH_VALUE = (
     "--shutdown-timeout",
 )
 _OTHER_NAMES = {"--log-dir": ["--logdir"], "--redirects": ["-r"], "--tee": ["-t"]}
-# rondarun has none of its own without any option that says how many ranks there are.
+# Values for options that are not given. rondarun has no default for the number of ranks.
 _DEFAULTS = {"--nproc-per-node": "1"}
-# Stands for the argument until the rank knows its number.
+# Replaces the argument in the command line until the rank knows its number.
 _PLACEHOLDER = "--local_rank=?"
-# Runs on each rank, and becomes the program: the command line of rondarun is the same for all.
+# Runs on each rank, and becomes the program. It is needed because rondarun has the same command
+# line for all ranks.
 _HAND_OVER = (
     "import os, sys; asked, words = sys.argv[1], sys.argv[2:]; "
     f"words[words.index({_PLACEHOLDER!r})] = asked + '=' + os.environ['LOCAL_RANK']; "
@@ -63,7 +64,7 @@ _HAND_OVER = (
 
 
 def _both_ways(name: str) -> list[str]:
-    """With - and with _, as torch has them."""
+    """Returns an option's name with - and with _, because torch accepts both."""
     underscored = "--" + name[2:].replace("-", "_")
     return [name] if underscored == name else [name, underscored]
 
@@ -113,7 +114,7 @@ def _options_of(given: argparse.Namespace) -> list[str]:
 
 
 def _python_of(program: str, is_module: bool) -> list[str]:
-    """The words that lead the program's own arguments."""
+    """Returns the part of the command line before the program's own arguments."""
     words = [sys.executable, "-u"]
     if os.environ.get("RONDA_REPLACE_BACKEND"):
         words += ["-m", "ronda.torch.c10d"]
@@ -121,7 +122,7 @@ def _python_of(program: str, is_module: bool) -> list[str]:
 
 
 def _file_of(program: str, is_module: bool) -> str:
-    """Where the program's text is."""
+    """Returns the path of the program's file, or "" if it is not found."""
     if not is_module:
         return program
     try:
@@ -132,10 +133,10 @@ def _file_of(program: str, is_module: bool) -> str:
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """The words of rondarun, from those of torch.distributed.launch.
+    """Returns rondarun's command line for the arguments of torch.distributed.launch.
 
     Raises:
-        SystemExit: the arguments are wrong, which it has said, or ask for help.
+        SystemExit: the arguments are wrong, and the error has been printed; or they ask for help.
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -151,7 +152,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Becomes rondarun."""
+    """Replaces this process by rondarun."""
     words = command(sys.argv[1:])
     os.execv(words[0], words)
 

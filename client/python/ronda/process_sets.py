@@ -28,9 +28,9 @@ def _sorted_ranks(ranks: Iterable[int]) -> list[int]:
 class ProcessSet:
     """Ranks of a job, in ascending order.
 
-    Pass it to init(), or to add_process_set(), on every rank of the job in the same order; then to
-    operations. It belongs to one job: once that has ended, process_set_id is None, and a later job
-    may add the set again.
+    Pass a set to init(), or to add_process_set(), on every rank of the job in the same order. Then
+    pass it to operations. A set belongs to one job. Once the job has ended, process_set_id is None,
+    and a later job may add the set again.
     """
 
     def __init__(self, ranks: Iterable[int]) -> None:
@@ -120,10 +120,10 @@ _known: list[ProcessSet] = []
 def init_job(
     user: str, process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object
 ) -> None:
-    """job.init() with sets that exist from the start. If the job exists already, the sets are added
-    now.
+    """Calls job.init() with sets that exist from the start. If the job exists already, adds the
+    sets now.
 
-    Every rank calls it with the same sets in the same order.
+    Every rank calls the function with the same sets in the same order.
 
     Raises:
         InvalidArgumentError: two sets have the same ranks.
@@ -144,15 +144,15 @@ def init_job(
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Adds a set to the job. Blocks until every rank has added it; this includes ranks that are not
-    in the set.
+    """Adds a set to the job. Blocks until every rank of the job, also a rank that is not in the
+    set, has added it.
 
     Args:
         process_set: a set, or its ranks.
 
     Raises:
         InvalidArgumentError: a set of these ranks exists already, or they are not ranks of the job.
-        RondaError: the ranks of the job do not add the same set, or one does not come in time.
+        RondaError: the ranks of the job do not add the same set, or a rank does not add it in time.
     """
     added = _as_process_set(process_set)
     _check_different(

@@ -4,17 +4,17 @@
 interface.
 
 Every rank of the process set submits the same operations with the same arguments. Operations with
-names may come in any order, others in the same order. Functions named *_async return a Handle at
-once; the arrays belong to the operation until Handle.wait() has returned the result. The other
-functions wait. Roots and other ranks are numbered as in the job.
+names may come in any order. Operations without a name come in the same order. Functions named
+*_async return a Handle at once; the arrays belong to the operation until Handle.wait() has returned
+the result. The other functions wait. Roots and other ranks are numbered as in the job.
 
 Common arguments:
     array: contiguous in row-major order. It has the same shape and type on every rank, unless the
         function says otherwise. Numbers and lists become NumPy arrays.
-    out: memory for the result, which the function then returns. Some functions allow it to be
-        `array`. Without it the result is a new NumPy array. Arrays on a CUDA device need an `out`
-        there. The operation comes after the work that their stream has been given, and the host
-        waits for it, so that every stream finds the result.
+    out: memory for the result, which the function then returns. With some functions `out` may be
+        `array`. Without `out` the result is a new NumPy array. Arrays on a CUDA device need an
+        `out` on that device. The operation comes after the work that the arrays' stream has been
+        given. The host waits for the operation, so that every stream finds the result.
     op: how elements are combined; AVERAGE divides by the number of ranks.
     name: the tensor's name, the same on every rank. None means that operations are matched by the
         order of the calls in their process set.
@@ -24,7 +24,7 @@ Common arguments:
     deadline_s: seconds that the operation may wait for a rank. Zero means as for the job, a
         negative number no limit.
 
-Errors of all functions (for *_async, wait() raises those of the second group):
+Errors of all functions (for *_async, wait() raises the errors of the second group):
     NotInitializedError, DuplicateNameError (the name is in flight), InvalidArgumentError (nothing
     was submitted).
     MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError,
@@ -199,16 +199,16 @@ def grouped_allreduce_async(
 
     Args:
         outs: an `out` for each array. It may be `arrays`.
-        name: of the group. Without a name it is derived from types and shapes, so two equal groups
-            need names if both are in flight.
+        name: of the group. Without `name`, the group's name is derived from types and shapes. So
+            two equal groups need names if both are in flight.
     """
     if outs is not None and len(outs) != len(arrays):
         raise InvalidArgumentError(
             f"grouped_allreduce: {len(outs)} outs for {len(arrays)} arrays: pass one for each"
         )
     set_id = process_sets.id_of(process_set)
-    # The name of an unnamed group is derived from its arrays. If a rank's arrays are wrong, it has
-    # no name to refuse.
+    # The name of an unnamed group is derived from its arrays. If a rank's arrays are wrong, the
+    # rank does not know the name, and cannot refuse the group.
     with Told(set_id, name, len(arrays) if name is not None else 0):
         made = [
             _allreduce_arguments(
@@ -248,8 +248,8 @@ def _check_apart(members: Sequence[Sequence[Span]]) -> None:
 
 
 def name_of_group(members: Sequence[tuple[int, Sequence[int]]]) -> str:
-    """The name of a group for which the program has given none: the same on every rank, and in
-    every step.
+    """Returns a name for a group that the program has not named. It is the same on every rank, and
+    in every step.
 
     Args:
         members: the DType and the shape of each array.
@@ -276,7 +276,7 @@ def reduce_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Combines the arrays of all ranks. `root` gets the result, the others None.
+    """Combines the arrays of all ranks. `root` gets the result, the other ranks get None.
 
     Args:
         out: on root; may be `array`.

@@ -31,7 +31,7 @@ def run(
         losses = ronda.run(train, (0.1,), np=4)  # a list of four
 
     The function, its arguments and its result travel pickled. For functions and classes of the main
-    program or a notebook, and for lambdas, that takes cloudpickle: pip install ronda[run]. The
+    program or a notebook, and for lambdas, pickling needs cloudpickle: pip install ronda[run]. The
     ranks' output goes to sys.stdout and sys.stderr.
 
     Args:
@@ -47,11 +47,12 @@ def run(
         What the calls have returned, by rank.
 
     Raises:
-        Exception: the first one that a call has raised, with the rank's traceback as its cause.
+        Exception: the first exception that a call has raised, with the rank's traceback as its
+            cause.
         InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """
-    # Here, as `import ronda` should not take the time.
+    # Imported here, because the import would slow `import ronda` down.
     from ronda import _run_job
 
     call = _run_job.Call(func, args, kwargs or {})
@@ -59,7 +60,9 @@ def run(
 
 
 def _program(name: str) -> str:
-    """The path of a program: in a wheel beside the library, else in the installation's bin/."""
+    """Returns the path of a program. In a wheel it is beside the library, else in the
+    installation's bin/.
+    """
     library = pathlib.Path(__file__).parent / "lib"
     own = library / name
     return str(own if own.exists() else library.resolve().parent / "bin" / name)
@@ -76,20 +79,24 @@ def _become(name: str) -> None:
 
 
 def rondarun() -> None:
-    """The console scripts rondarun and horovodrun: becomes the launcher of this package."""
+    """Serves the console scripts rondarun and horovodrun. Becomes the launcher of this package."""
     _become("rondarun")
 
 
 def rondactl() -> None:
-    """The console script rondactl: becomes the program of this package that looks at jobs."""
+    """Serves the console script rondactl. Becomes the program of this package that looks at
+    jobs.
+    """
     _become("rondactl")
 
 
 def ronda_monitor() -> None:
-    """The console script ronda-monitor: becomes the program of this package that serves jobs."""
+    """Serves the console script ronda-monitor. Becomes the program of this package that serves the
+    state of jobs.
+    """
     _become("ronda-monitor")
 
 
 def ronda_bench() -> None:
-    """The console script ronda-bench: becomes the benchmark of this package."""
+    """Serves the console script ronda-bench. Becomes the benchmark of this package."""
     _become("ronda-bench")

@@ -39,8 +39,8 @@ class TensorHandle {
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, and throws the operation's error. Otherwise returns the result; for an operation in place that is the tensor
-  // itself.
+  // Waits, and throws the operation's error if it failed. Otherwise returns the result, which is the tensor itself for
+  // an operation in place.
   const at::Tensor& result() {
     if (is_fetched_) return result_;
     handle_.synchronize();
@@ -70,7 +70,7 @@ class RowsHandle {
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, and throws the operation's error. Otherwise returns the result.
+  // Waits, and throws the operation's error if it failed. Otherwise returns the result.
   const at::Tensor& result() {
     if (result_.defined()) return result_;
     std::vector<std::int64_t> shape = input_.sizes().vec();
@@ -130,8 +130,8 @@ inline at::Tensor allreduce(const std::string& name, const at::Tensor& tensor, c
   return allreduce_async(name, tensor, options, call).result();
 }
 
-// Reduces several tensors in place, or none if one of them cannot be reduced. `group` and their order are the same on
-// every rank.
+// Reduces several tensors in place, or none if one of them cannot be reduced. `group` and the order of the tensors are
+// the same on every rank.
 inline void grouped_allreduce_(const std::string& group, const std::vector<at::Tensor>& tensors,
                                const ReduceOptions& options = {}, const CallOptions& call = {}) {
   std::vector<detail::Rows> rows;

@@ -36,9 +36,9 @@ struct DistributedDataParallelOptions {
   int root = 0;                   // the rank whose parameters and buffers all ranks start with
   bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
-  // A parameter that no rank has used keeps the gradient that it had. Often it had none, so the optimizer does not
-  // change the parameter. This costs a small allreduce per step. Without the option such a parameter gets a gradient of
-  // zeros.
+  // A parameter that no rank has used keeps its previous gradient. Often it has no gradient, so the optimizer does not
+  // change the parameter. The option costs a small allreduce per step. Without the option such a parameter gets a
+  // gradient of zeros.
   bool find_unused_parameters = false;
 
   // Ranks may have different numbers of batches, and call join() after their last batch. Before buffers are broadcast,
@@ -123,8 +123,8 @@ class DistributedDataParallel {
 
   // This rank has no more batches. It takes part in the others' reductions until all ranks have joined. Then it takes
   // the parameters and buffers of the last rank that joined, because it has missed steps. Averages do not count ranks
-  // that have joined, unless `absent` says otherwise. Returns the last rank. A program that goes on with its optimizer
-  // also broadcasts the optimizer's state from there.
+  // that have joined, unless `absent` says otherwise. Returns the last rank that joined. A program that goes on with
+  // its optimizer also broadcasts the optimizer's state from that rank.
   int join(Absent absent = Absent::not_counted) {
     const int last = ronda::join(options_.reduction.call.process_set, absent);
     broadcast_parameters(module_, last, options_.reduction.call);
@@ -217,8 +217,8 @@ std::shared_ptr<Module> copy_of(const Module& module) {
 
 }  // namespace detail
 
-// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). It
-// serves the purpose of PyTorch's nn.DataParallel, on CPUs, without a launcher.
+// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). The
+// function serves the purpose of PyTorch's nn.DataParallel, on CPUs, without a launcher.
 //
 //   ronda::torch::data_parallel(4, net, [&](auto& model) {       // a DistributedDataParallel
 //     torch::optim::SGD sgd(model->parameters(), 0.1);

@@ -30,8 +30,8 @@ namespace torch {
 namespace detail {
 
 // Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
-// that has done so. If the parameters are in host memory, that is the thread that called backward(). The destructor
-// removes the hooks. `target` must outlive them.
+// that has accumulated it. If the parameters are in host memory, this is the thread that called backward(). The
+// destructor removes the hooks. `target` must outlive them.
 template <class Target>
 class GradientHooks {
  public:
@@ -112,7 +112,7 @@ class ParameterReducer {
   }
 
   // Waits until all gradients are reduced. Gradients that were not announced travel as they are, so that the sum is the
-  // same as in a single process. If a parameter has no gradient, it gets one of zeros.
+  // same as in a single process. If a parameter has no gradient, it gets a gradient of zeros.
   void synchronize() {
     if (reducer_.synchronized()) return;
     std::exception_ptr first_error;
@@ -170,8 +170,8 @@ class ParameterReducer {
     }
   }
 
-  // The address of the elements of the parameter's gradient, in row-major order. They stay there even if the program
-  // drops the gradient meanwhile.
+  // The address of the elements of the parameter's gradient, in row-major order. The elements stay at this address even
+  // if the program drops the gradient meanwhile.
   void* place_of(std::size_t index) {
     const ::torch::NoGradGuard no_grad;
     at::Tensor& gradient = parameters_[index].mutable_grad();

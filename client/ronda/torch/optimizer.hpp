@@ -84,9 +84,8 @@ class DistributedOptimizer {
   }
 
   // For optimizers that evaluate the loss several times per step, such as LBFGS. `closure` drops the gradients,
-  // computes the loss, calls its backward() and returns the loss. Each evaluation is over all ranks: the optimizer gets
-  // the loss averaged over them, and so makes the same decisions on each rank. Returns what the optimizer's step()
-  // returns.
+  // computes the loss, calls its backward() and returns the loss. In each evaluation the optimizer gets the loss
+  // averaged over all ranks, and so makes the same decisions on each rank. Returns what the optimizer's step() returns.
   // Errors: as step(); RONDA_ERROR_INVALID_ARGUMENT with skip_on_overflow.
   at::Tensor step(const ::torch::optim::Optimizer::LossClosure& closure) {
     if (skips_)

@@ -127,10 +127,11 @@ void broadcast_parameters(const Module& module, int root = 0, const CallOptions&
 }
 
 // Copies an optimizer's state (momentum, moments, step counters) and options (learning rates, ...) from rank `root` to
-// all ranks. Their optimizers are of the same class, and have parameters of the same shapes in the same groups. It
-// works for all of libtorch's optimizers, and for others that have save() and load() and options with serialize().
-// Errors: those of broadcast_object(); RONDA_ERROR_INVALID_ARGUMENT on every rank, with root's error text, if root's
-// state cannot be saved. Exceptions of load() pass through.
+// all ranks. The ranks' optimizers are of the same class, and have parameters of the same shapes in the same groups.
+// The function works for all of libtorch's optimizers, and for others that have save() and load() and options with
+// serialize().
+// Errors: the errors of broadcast_object(); RONDA_ERROR_INVALID_ARGUMENT on every rank, with root's error text, if
+// root's state cannot be saved. Exceptions of load() pass through.
 inline void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, int root = 0,
                                       const CallOptions& call = {}) {
   const bool is_root = ronda::rank() == root;

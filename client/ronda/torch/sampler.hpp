@@ -38,7 +38,7 @@ using training::Tail;
 // Copies share one state, so the loader's copy follows the calls that the program makes on its own. A loader with
 // workers takes samples in advance; state() counts those as taken.
 //
-// Thread-compatible. A loader calls it in the thread that iterates.
+// Thread-compatible. A loader calls the sampler in the thread that iterates over the loader.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
  public:
   // As in training::DistributedSampler.

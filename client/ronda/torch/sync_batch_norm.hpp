@@ -125,10 +125,10 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
 
 }  // namespace detail
 
-// libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of all ranks: together
+// libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of all ranks. Together
 // the ranks compute what a single process computes with the whole batch. Parameters, buffers and options are those of
-// BatchNorm, so that either class can read the other's files. Every rank of the process set calls it equally often.
-// Batches may have different sizes, and may be empty. In evaluation mode it equals BatchNorm.
+// BatchNorm, so that either class can read the other's files. Every rank of the process set calls forward() equally
+// often. Batches may have different sizes, and may be empty. In evaluation mode it equals BatchNorm.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   explicit SyncBatchNormImpl(const ::torch::nn::BatchNormOptions& options, const ProcessSet& process_set = {})
@@ -240,8 +240,8 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 
 // Replaces each BatchNorm in a Sequential by a SyncBatchNorm; the Sequential is `module` itself, or anywhere in it. The
 // new module has the same buffers and the same parameters, so an optimizer that has them keeps working. `module` is a
-// shared_ptr or a holder. If a class of the program has a BatchNorm as a member, that cannot be replaced, because C++
-// fixes its type.
+// shared_ptr or a holder. If a class of the program has a BatchNorm as a member, the member cannot be replaced, because
+// C++ fixes its type.
 // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) that names the first such member; then nothing is replaced.
 template <class Module>
 void convert_sync_batchnorm(const std::shared_ptr<Module>& module, const ProcessSet& process_set = {}) {

@@ -67,9 +67,9 @@ class Checkpoints {
   // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
   // file is safe on rank 0's disk. Removes the oldest files beyond `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
-  // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; those of broadcast_object().
-  // If the file could not be written, nothing is left of it, or something that the next save replaces. If its name
-  // could not be synced, the file is there, and is complete.
+  // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of
+  // broadcast_object(). If the file could not be written, either nothing is left of it, or an unfinished file that the
+  // next save replaces. If the folder could not be forced to the disk, the file is there, and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     return on_rank_zero([&] { return write(step, tensors, extra); });
   }
@@ -80,8 +80,8 @@ class Checkpoints {
   // Loads the newest undamaged checkpoint into `tensors` on every rank.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if that checkpoint has other tensors, with the first
   // difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot read the folder, or a file
-  // that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; those of broadcast_parameters(). After all but the first
-  // the tensors are undefined.
+  // that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After any of these
+  // errors except RONDA_ERROR_INVALID_ARGUMENT the tensors are undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status status = on_rank_zero([&] { return read(tensors, &resumed); });

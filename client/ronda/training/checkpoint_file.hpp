@@ -88,7 +88,8 @@ inline Status file_error(const std::string& what, const std::string& path, int e
   return Status(RONDA_ERROR_INTERNAL, "cannot " + what + " " + path + ": " + reason);
 }
 
-// What has been saved is there, and it is not known to be damaged: an older checkpoint would be a loss.
+// The error for a checkpoint that cannot be read now, but is not known to be damaged. To resume with an older
+// checkpoint would lose the steps since then.
 inline Status unreadable_checkpoint(const std::string& path, int error) {
   const Status reason = file_error("read checkpoint", path, error);
   return Status(reason.code(), reason.message() + ". Resume again when it can be read; or move it to another folder, " +
@@ -215,8 +216,8 @@ class CheckpointReader {
 };
 
 // Checks whether the file is a complete checkpoint of `step`. If it is not, `damage` says what is wrong with the file.
-// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. It may be complete
-// then.
+// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. In that case the file
+// may be complete.
 inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return unreadable_checkpoint(path, errno);

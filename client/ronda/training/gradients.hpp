@@ -65,7 +65,7 @@ inline void scale_gradients(const std::vector<Tensor>& gradients, double factor)
 
 // The Euclidean norm of all elements of all gradients. With `shards`, the ranks of that process set hold different
 // gradients: the norm covers the gradients of all of these ranks, and each of them calls the function.
-// Errors: as try_scale_gradients(); those of an allreduce.
+// Errors: as try_scale_gradients(); the errors of an allreduce.
 inline Result<double> try_global_norm(const std::vector<Tensor>& gradients,
                                       const std::optional<ProcessSet>& shards = std::nullopt) {
   double squares = 0;
@@ -98,7 +98,7 @@ inline double global_norm(const std::vector<Tensor>& gradients,
 //   ronda::training::clip_by_global_norm(optimizer.gradients(), 1.0);
 //   optimizer.step();
 //
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if max_norm is not above 0; those of try_global_norm().
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if max_norm is not above 0; the errors of try_global_norm().
 inline Result<double> try_clip_by_global_norm(const std::vector<Tensor>& gradients, double max_norm,
                                               const std::optional<ProcessSet>& shards = std::nullopt) {
   if (!(max_norm > 0)) {

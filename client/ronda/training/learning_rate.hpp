@@ -22,8 +22,9 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// A schedule of learning rates: a base, times the factors of the parts that are added to it. It depends only on the
-// step's number. So all ranks have the same rate, and a job that resumes goes on with it.
+// A schedule of learning rates. A rate is the base times the factors of the parts that are added to the schedule. It
+// depends only on the step's number. So all ranks have the same rate, and a job that resumes goes on with the same
+// schedule.
 //
 //   const auto rate = ronda::training::LearningRate(0.1).scale_by(ronda::size()).warm_up(500).cosine(10000);
 //   for (std::int64_t step = 0; step < 10000; ++step) sgd.set_learning_rate(rate.at(step));
@@ -36,16 +37,16 @@ class LearningRate {
     check(base >= 0 && std::isfinite(base), "the base must not be negative");
   }
 
-  // Multiplies by `factor`, the growth of the global batch: usually the number of ranks. It is the linear scaling rule
-  // of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
+  // Multiplies by `factor`, the growth of the global batch, which is usually the number of ranks. This is the linear
+  // scaling rule of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
   LearningRate& scale_by(double factor) {
     check(factor > 0 && std::isfinite(factor), "the factor of the batch must be above 0");
     scale_ = factor;
     return *this;
   }
 
-  // Grows linearly over the first `steps` steps, from the rate without scale_by(). It is the gradual warm-up of the
-  // same article, section 2.2.
+  // Grows linearly over the first `steps` steps, from the rate without scale_by(). This is the gradual warm-up of Goyal
+  // et al., section 2.2.
   LearningRate& warm_up(std::int64_t steps) {
     check(steps >= 0, "the warm-up cannot have " + std::to_string(steps) + " steps");
     warm_up_ = steps;
@@ -139,8 +140,8 @@ class Plateau {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Plateau: an option is out of range");
   }
 
-  // Every rank calls it with its own metric; lower is better. Returns the factor of the learning rate from now on, the
-  // same on every rank. Errors: those of an allreduce.
+  // Every rank calls the function with its own metric; lower is better. Returns the factor of the learning rate from
+  // now on, which is the same on every rank. Errors: the errors of an allreduce.
   Result<double> try_update(double metric, const CallOptions& call = {}) {
     Status status = try_allreduce(tensor("ronda.training.plateau", &metric), {}, call);
     if (!status.ok()) return status;

@@ -32,8 +32,8 @@ struct LossScalerState {
   int good_steps = 0;  // in a row
 };
 
-// The factor by which a loss is multiplied before backward, so that small gradients do not vanish in 16 bits. It grows
-// as long as no gradient overflows. Micikevicius et al., "Mixed precision training", 2018, section 3.2.
+// The factor by which a loss is multiplied before backward, so that small gradients do not vanish in 16 bits. The
+// factor grows as long as no gradient overflows. Micikevicius et al., "Mixed precision training", 2018, section 3.2.
 //
 //   ronda::training::LossScaler scaler;
 //   DistributedOptimizerOptions options;  options.skip_on_overflow = true;

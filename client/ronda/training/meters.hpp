@@ -71,9 +71,9 @@ class Meters {
   Accuracy accuracy(const std::string& name) { return Accuracy(average(name)); }
 
   // The averages over the values that all ranks have added since the last call, by name; not a number if no rank has
-  // added any. Every rank calls it, with averages of the same names.
-  // Errors: those of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error no value
-  // is lost.
+  // added any. Every rank calls the function, with averages of the same names.
+  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error no
+  // value is lost.
   Result<std::map<std::string, double>> try_reduce(const CallOptions& call = {}) {
     std::vector<double> sums;
     for (const auto& [name, average] : averages_) {
@@ -100,7 +100,7 @@ class Meters {
   std::map<std::string, double> reduce(const CallOptions& call = {}) { return try_reduce(call).value(); }
 
  private:
-  // FNV-1a in 32 bits: sums over ranks are exact in a double.
+  // FNV-1a in 32 bits, so that a double holds sums over ranks exactly.
   double hash_of_names() const {
     std::uint32_t hash = 2166136261;
     for (const auto& [name, average] : averages_) {

@@ -56,8 +56,8 @@ class LowRankMatrix {
     }
   }
 
-  // P is reduced: makes its columns orthonormal, and sets Q = M^T P. The part of this rank's M that P Q^T lacks is the
-  // error.
+  // To be called when P is reduced. Makes the columns of P orthonormal, and sets Q = M^T P. The error is the part of
+  // this rank's M that P Q^T lacks.
   void compress_again() {
     orthonormalize();
     const T* const matrix = elements();
@@ -69,7 +69,7 @@ class LowRankMatrix {
     add_product(T{-1}, error_.data());
   }
 
-  // Q is reduced: sets the gradient to P Q^T. The step after `step` starts with this Q.
+  // To be called when Q is reduced. Sets the gradient to P Q^T. The step after `step` starts with this Q.
   void decompress(std::int64_t step) {
     std::fill(elements(), elements() + error_.size(), T{0});
     add_product(T{1}, elements());
@@ -204,7 +204,7 @@ class PowerSgd {
   }
 
   // Replaces the gradients by their average over the ranks, approximately.
-  // Errors: those of an allreduce; the gradients are undefined then.
+  // Errors: the errors of an allreduce; the gradients are undefined then.
   Status try_reduce() {
     ++steps_;
     overflowed_ = false;
@@ -240,9 +240,9 @@ class PowerSgd {
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // The whole state on which the next step depends. Each rank has its own errors. average_state(), on every rank,
-  // replaces them by their mean, which does not change what later steps send in total. After that all ranks have rank
-  // 0's state, so Checkpoints can save it and resume with it on any number of ranks.
+  // The whole state on which the next step depends. Each rank has its own errors. If every rank calls average_state(),
+  // it replaces the errors by their mean, which does not change what later steps send in total. After that all ranks
+  // have rank 0's state, so Checkpoints can save it and resume with it on any number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {
@@ -251,7 +251,7 @@ class PowerSgd {
     });
     return state;
   }
-  // Errors: those of an allreduce; the state is then undefined.
+  // Errors: the errors of an allreduce; the state is then undefined.
   Status try_average_state() {
     return try_grouped_allreduce("ronda.training.power_sgd.state", state(), {}, options_.call);
   }

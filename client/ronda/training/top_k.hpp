@@ -164,9 +164,9 @@ struct TopKOptions {
 //   }
 //
 // It replaces the DistributedOptimizer. A rank receives the chosen elements of all ranks, indices and values. If
-// elements have 4 bytes and density * ranks is below 1, that is less than an allreduce sends. Every rank makes the same
-// calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64 in host memory. The
-// gradients must outlive it. The results are bitwise equal on all ranks. Thread-compatible.
+// elements have 4 bytes and density * ranks is below 1, a rank receives less than in an allreduce. Every rank makes the
+// same calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64 in host memory.
+// The gradients must outlive it. The results are bitwise equal on all ranks. Thread-compatible.
 class TopK {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is of another kind.
@@ -198,8 +198,8 @@ class TopK {
 
   // Replaces the gradients by the values that SGD multiplies by the learning rate and subtracts from the parameters:
   // the average over the ranks of the elements that have travelled, momentum included.
-  // Errors: RONDA_ERROR_MISMATCH if a rank has other gradients or options; those of an allreduce and of an allgather.
-  // After an error the gradients are undefined.
+  // Errors: RONDA_ERROR_MISMATCH if a rank has other gradients or options; the errors of an allreduce and of an
+  // allgather. After an error the gradients are undefined.
   Status try_reduce() {
     const std::int64_t step = steps_++;
     if (options_.clip_norm > 0) {
@@ -221,15 +221,15 @@ class TopK {
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // The whole state on which the next step depends. Each rank has its own. average_state(), on every rank, replaces it
-  // by the mean, which does not change what later steps send in total. After that all ranks have rank 0's state, so
-  // Checkpoints can save it and resume with it on any number of ranks.
+  // The whole state on which the next step depends. Each rank has its own state. If every rank calls average_state(),
+  // it replaces the states by their mean, which does not change what later steps send in total. After that all ranks
+  // have rank 0's state, so Checkpoints can save it and resume with it on any number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.top_k.steps", &steps_)};
     for_each([&](auto& gradient) { gradient.add_state(&state); });
     return state;
   }
-  // Errors: those of an allreduce; the state is then undefined.
+  // Errors: the errors of an allreduce; the state is then undefined.
   Status try_average_state() { return try_grouped_allreduce("ronda.training.top_k.state", state(), {}, options_.call); }
   void average_state() { try_average_state().throw_if_error(); }
 

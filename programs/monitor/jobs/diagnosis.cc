@@ -14,7 +14,8 @@ namespace {
 constexpr double kStarvedShare = 0.25;
 
 // Within a network a message takes less than a millisecond there and back. There may be networks in which all hosts are
-// this far apart. There, a job is only reported while its ranks do little else than wait.
+// kSlowRoundTrip apart. In such a network a job is only reported while its ranks spend at least kWaitingShare of their
+// time in buckets.
 constexpr absl::Duration kSlowRoundTrip = absl::Milliseconds(10);
 constexpr double kFarther = 3;          // times as far as the nearest host
 constexpr double kWaitingShare = 0.25;  // of each rank's time is in buckets
@@ -41,8 +42,8 @@ bool IsStarved(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duratio
   return WaitedForCores(ranks[index]) - others > kStarvedShare * watched;
 }
 
-// The time at which the rank began to wait, and the bucket for which it waits. Bucket 0: the coordinator's answer.
-// nullopt: it does not wait.
+// Returns the time at which the rank began to wait, and the bucket for which it waits. Bucket 0 stands for the
+// coordinator's answer. nullopt: the rank does not wait.
 struct Wait {
   uint64_t bucket = 0;
   FlightTime since;
@@ -55,8 +56,8 @@ std::optional<Wait> WaitOf(const RankSnapshot& rank) {
   return Wait{.bucket = 0, .since = sample.last->time};
 }
 
-// Whether the rank has not yet reached what the others wait for. If a host does not answer, its last report does not
-// prove that its rank is there.
+// Whether the rank has not yet reached the bucket for which the others wait (0: the coordinator's answer). The last
+// report of a host that does not answer proves nothing, so its rank counts as missing.
 bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64_t bucket) {
   if (!rank.is_heard) return true;
   if (bucket == 0) return !wait.has_value();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the rank that holds a job up, from the words of its ranks and from the kernel's facts about their processes.
-// Pure functions.
+// Finds the rank that holds a job up. The sources are the job's ranks (RankSample), and the kernel's facts about their
+// processes. Pure functions.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 
@@ -30,12 +30,13 @@ struct HostLink {
   absl::Duration round_trip;
 };
 
-// The host to which messages take longer than between hosts of one network, and much longer than to other hosts, while
-// all ranks spend their time in buckets. If there are several other hosts and all of them are far, it is this host.
+// Returns the host to which messages take longer than between hosts of one network, and much longer than to other
+// hosts. Returns none unless all ranks spend their time in buckets. If messages to each of several other hosts take
+// long, returns this host.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
-// nullopt if no rank waits for another at this moment, or if none has waited longer than `threshold`. The processes
-// were watched for the time `watched`, which ended at `now`.
+// Returns nullopt if no rank waits for another at this moment, or if no rank has waited longer than `threshold`. The
+// processes were watched for the time `watched`, which ended at `now`.
 struct Moment {
   FlightTime now;
   absl::Duration watched;

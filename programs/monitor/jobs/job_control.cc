@@ -32,7 +32,7 @@ constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
     },
     [](absl::string_view word, const KnownJob& job) { return absl::StartsWith(job.job, word); }};
 
-// Returns the jobs of the first way that gives any.
+// Returns the jobs that the first successful way of kWaysToName finds.
 std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
   for (const auto way : kWaysToName) {
     const auto is_meant = [&](const KnownJob& job) { return way(word, job); };

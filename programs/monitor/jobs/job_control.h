@@ -28,22 +28,22 @@ struct KnownJob {
 // The jobs of these ranks, by name.
 std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// The first digits of an id that rondarun has made, which distinguish it from others.
+// Returns the first digits of an id that rondarun has made, which distinguish it from others.
 std::string ShortId(const std::string& job);
 
 // "resnet50 (3fa9c1d2)", or the short id alone.
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
-// The one of `jobs` that has the name `word`. If none has: the job whose rondarun, or one of whose ranks, is the
-// process with that number. If there is none either: the job whose id begins with `word`. An empty word means the only
-// job.
+// Returns the job that has the name `word`. If there is none, returns the job whose rondarun, or one of whose ranks, is
+// the process with the number `word`. If there is none either, returns the job whose id begins with `word`. An empty
+// word means the only job.
 // Errors: NOT_FOUND; INVALID_ARGUMENT that names the jobs if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
 // Selects the ranks of jobs that ChooseJob may choose for `word`; an empty word means all jobs.
 RankFilter OfJobsNamed(std::string word);
 
-// The secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
+// Returns the secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 // Asks the rondarun that has started the ranks to end the job, by SIGTERM. Returns its process.

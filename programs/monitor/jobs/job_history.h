@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// The epochs of one job together: sums over all of them, and one full epoch, the newest that has made steps. Its size
-// does not grow with the number of epochs.
+// All epochs of one job: sums over them, and the full snapshot of one epoch. This is the newest epoch that has made
+// steps. The size of a JobHistory does not grow with the number of epochs.
 //
 // Each epoch numbers the ranks again, so nothing about a single rank is added up.
 //
@@ -23,8 +23,8 @@ class JobHistory {
   // Adds an epoch in its last state. Each epoch is added once, in any order.
   void Add(const JobSnapshot& epoch);
 
-  // The summary as lines: SummaryOf the kept epoch. Above it is a table of the sums, if the job had several epochs, or
-  // its only epoch is not epoch 0.
+  // Returns the lines of SummaryOf() for the kept epoch. Above it is a table of the sums, if the job had several
+  // epochs, or its only epoch is not epoch 0.
   std::vector<std::string> Summary() const;
 
  private:

@@ -29,8 +29,8 @@ struct JobOrigin {
   FlightTime started;   // the start of the launcher or, without one, of the rank
 };
 
-// The origin of the job of the process `rank`. The name comes from rondarun's or its agent's command line. So rondarun
-// need not be asked, and the ranks' shared memory needs no place for the name.
+// The origin of the job of the process `rank`. The name comes from rondarun's or its agent's command line. So nothing
+// needs to ask rondarun, and the ranks' shared memory does not contain the name.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

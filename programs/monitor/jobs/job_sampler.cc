@@ -69,7 +69,7 @@ std::vector<JobSampler::RankKey> JobSampler::KeysOf(const OtherHosts& others) {
   return keys;
 }
 
-// If several ranks have the same number, the first is kept: this host's rank, or that of the first address.
+// If several ranks have the same number, the first is kept: this host's rank, or else the rank of the first address.
 void JobSampler::Gather(const OtherHosts& others) {
   known_ = KeysOf(others);
   std::map<RankId, Rank> gathered;
@@ -121,7 +121,7 @@ void JobSampler::Hear(FlightTime now, const OtherHosts& others) {
 void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   now_ = now;
   Hear(now, others);
-  // Look at processes before the words are read: then the words of an ended process are its last ones.
+  // Look at processes before the words are read. Then the words of an ended process are its final words.
   if (IsTimeToLookAtProcesses(now)) LookAtProcesses(now);
   samples_.clear();
   for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);

@@ -34,8 +34,8 @@ namespace ronda {
 //     Show(sampler.Snapshot());
 //   }
 //
-// A rank keeps its entries into the last 256 buckets. If a job carries out more buckets between two samples, some are
-// missed. The snapshot has their number.
+// A rank keeps its entries into the last 256 buckets. If a job carries out more buckets between two samples, the
+// sampler misses some. The snapshot has the number of missed buckets.
 //
 // Thread-compatible. Has no thread.
 class JobSampler {
@@ -49,13 +49,13 @@ class JobSampler {
   explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
 
   // Reads the ranks. The first call includes earlier buckets, as far as the ranks keep their entries. `others` are the
-  // known facts about other hosts, each at the same place in memory in every call. If a new rank appears there, all
-  // numbers start again from zero.
+  // known facts about other hosts, each at the same place in memory in every call. If a new rank appears in `others`,
+  // all numbers start again from zero.
   using OtherHosts = std::map<std::string, OtherHost>;  // by address
   void Sample(FlightTime now, const OtherHosts& others = {});
 
-  // The longest time until the next call of Sample, for a user that wants low cost: if the ranks keep their pace, they
-  // overwrite no entry until then. From kPeriod to kLongestPeriod.
+  // Returns the longest time until the next call of Sample, for a caller that wants low cost. If the ranks keep their
+  // pace, they overwrite no entry until then. The time is from kPeriod to kLongestPeriod.
   absl::Duration NextPeriod() const;
 
   // As of the last call of Sample.
@@ -97,13 +97,14 @@ class JobSampler {
   using RankKey = std::tuple<const OtherHost*, RankId, pid_t, uint64_t>;
   static std::vector<RankKey> KeysOf(const OtherHosts& others);
 
-  // Makes the ranks those of this host and of `others`.
+  // Sets ranks_ to the ranks of this host and of `others`.
   void Gather(const OtherHosts& others);
   // Takes the reports about ranks of other hosts.
   void Hear(FlightTime now, const OtherHosts& others);
   bool IsTimeToLookAtProcesses(FlightTime now) const;
   void LookAtProcesses(FlightTime now);
-  // Each look converts this count again, so it may come out slightly smaller. Keeps the greater value.
+  // Keeps the greater of the old and the new exposed time. Each read converts this time again, so the new value may be
+  // slightly smaller.
   static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);

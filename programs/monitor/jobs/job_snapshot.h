@@ -44,7 +44,7 @@ struct RankLateness {
   absl::Duration blamed_wait;  // the first ranks' waits in those buckets
 };
 
-// Over about a second.
+// Rates over about a second.
 struct RankRates {
   double steps_per_second = 0;
   double bytes_per_second = 0;  // of the tensors, in their own dtype
@@ -54,8 +54,8 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
-// Between the first and the last look at which a step had ended. `steps` is 0 without two such looks. Then step_time is
-// that of the buckets that the rank keeps, and the rest is zero.
+// Totals between the first and the last look at which a step had ended. Without two such looks, `steps` is 0, step_time
+// comes from the buckets that the rank keeps, and the rest is zero.
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
   absl::Duration step_time;  // mean; zero: not known
@@ -91,7 +91,7 @@ enum class Holdup : uint8_t {
   kNotSubmitted,  // its program has not submitted the tensor
 };
 
-// Ranks that do not go on: those that wait, and those that they wait for.
+// Ranks that do not go on: the ranks that wait, and the ranks for which they wait.
 struct Standstill {
   struct Blamed {
     RankId rank = 0;
@@ -114,7 +114,7 @@ struct StragglerVerdict {
   Kind kind = Kind::kNone;
   RankId rank = 0;
   int steps = 0;          // looked at: the last window; of kChronic: three of them
-  int last_steps = 0;     // of these, those in which the others have waited for this rank most
+  int last_steps = 0;     // of these, the steps in which the others have waited most for this rank
   absl::Duration waited;  // for this rank, in last_steps; of kEvent: in that step
   absl::Duration span;    // of `steps`
   FlightTime since;       // when the first of last_steps began; of kEvent: that step
@@ -155,7 +155,7 @@ struct JobSnapshot {
   std::string job;
   JobOrigin origin;
   FlightTime now;
-  std::vector<RankSnapshot> ranks;  // those of this host, and of hosts whose monitors are asked; by rank
+  std::vector<RankSnapshot> ranks;  // of this host, and of hosts whose monitors are asked; by rank
   absl::Duration process_span;      // about a second; zero: the processes were looked at once
   uint64_t buckets_measured = 0;    // entered by all of these ranks that have a part in them, and by two at least
   uint64_t buckets_missed = 0;      // ranks have overwritten their entries before they were read

@@ -14,12 +14,12 @@
 
 namespace ronda {
 
-// The events of the flight recorder of ranks[index].
+// Returns the events of the flight recorder of ranks[index].
 using EventsOfRank = std::function<std::vector<FlightEvent>(size_t index)>;
 
-// The last step that this host's first rank has ended, and all of whose buckets every rank of this host has left.
-// nullopt: no step has ended yet, or a rank has overwritten its entries into a part of the step (a rank keeps
-// RankWords::kEntries of them). Ranks of other hosts are left out, because their clocks differ.
+// Returns the last step that this host's first rank has ended, and whose buckets all ranks of this host have left.
+// Returns nullopt if no step has ended yet, or if a rank has overwritten its entries for a part of the step. A rank
+// keeps RankWords::kEntries entries. Ranks of other hosts are left out, because their clocks differ.
 std::optional<StepRecord> FindLastStep(absl::Span<const RankSnapshot> ranks, const EventsOfRank& events);
 
 }  // namespace ronda

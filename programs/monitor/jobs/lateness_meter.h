@@ -22,7 +22,7 @@ namespace ronda {
 //
 // On one host, a rank's lateness is its entry minus the first rank's entry. With several hosts the clocks differ. But
 // ranks leave a bucket at about the same time. So the lateness is the longest time that a rank has spent in the bucket,
-// minus the rank's own time. Then a bucket is measured once all ranks have left it.
+// minus the rank's own time. In this case a bucket is measured once all ranks have left it.
 //
 // A pure state machine. Thread-compatible.
 class LatenessMeter {

@@ -20,20 +20,20 @@
 
 namespace ronda {
 
-// Sends a rank a request (RankRequestWords). Only a process of the rank's user can open the words, and only one process
-// at a time may send a request.
+// Sends a rank a request (RankRequestWords). Only a process of the rank's user can open the file that contains these
+// words. Only one process at a time may send a request.
 //
 // Thread-compatible. Owns its own mapping of the words.
 class RankControl {
  public:
   // Errors: UNAVAILABLE if another process has a request to this rank at this moment. NOT_FOUND if the rank has ended.
-  // The system's.
+  // The operating system's errors.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
   // Errors: as ronda::Ask.
   absl::Status Ask(const TimelineRequest& request);
 
-  // The answer to the last request; nullopt: no answer yet.
+  // Returns the answer to the last request; nullopt if there is no answer yet.
   std::optional<absl::StatusOr<std::string>> answer() const { return AnswerTo(asked_, words().request); }
 
  private:
@@ -54,7 +54,7 @@ struct RankAnswer {
 };
 
 // Sends the request to all of `ranks`. Waits for their answers, but not longer than `timeout`.
-// Errors: those of RankControl, with the rank; then no rank has got the request.
+// Errors: the errors of RankControl, with the rank.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
                                                  const TimelineRequest& request, absl::Duration timeout);
 

@@ -32,7 +32,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// The most attempts if the rank is writing at that moment. A rank that was stopped in the middle is given up.
+// The most attempts to read values that the rank is writing. If a rank was stopped while it wrote, the reader gives up.
 constexpr int kLooks = 100;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -55,7 +55,7 @@ void MakePrintable(std::string* name) {
   }
 }
 
-// nullopt: the place contains another bucket, or is being written.
+// Returns nullopt if `from` contains another bucket, or is being written.
 std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t bucket) {
   if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
   const BucketEntry entry = {.bucket = bucket,
@@ -76,15 +76,15 @@ void ReadCurrent(const RankWords& words, RankSample* sample) {
   sample->current = 0;
 }
 
-// The start of a process. Its pid may differ from the one that it sees itself (containers).
+// The start of a process. In a container, the pid that a process sees itself may differ from `pid`.
 std::optional<uint64_t> StartOf(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   if (!stat) return std::nullopt;
   return stat->start_time;
 }
 
-// Whether `own` is the pid that the process `pid` has in its own namespace: a container has other numbers. True if that
-// cannot be read.
+// Whether `own` is the pid that the process `pid` has in its own namespace: a container has other numbers. True if the
+// other number cannot be read.
 bool CallsItself(pid_t pid, pid_t own) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -224,13 +224,13 @@ RankSample RankReader::Read() const {
   }
   ReadCurrent(words(), &sample);
   sample.entries.reserve(RankWords::kEntries);
-  // If a place contains another bucket, the rank has overwritten it, or has no part in the bucket.
+  // If an entry contains another bucket, the rank has overwritten the entry, or has no part in the bucket.
   const uint64_t kept = std::min<uint64_t>(sample.buckets, RankWords::kEntries);
   for (uint64_t bucket = sample.buckets - kept + 1; bucket <= sample.buckets; ++bucket) {
     const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
     if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // Meanwhile the rank may have overwritten places. The last of them may not have its new number yet.
+  // Meanwhile the rank may have overwritten entries. The last entry may not have its new number yet.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   if (recorder_ != nullptr) sample.last = recorder_->Last();
@@ -263,7 +263,7 @@ FoundRanks FindRanks() {
     return std::tie(identity.job, identity.topology.rank, identity.process.pid);
   };
   std::sort(found.ranks.begin(), found.ranks.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  // A process that looks at its own words has their file open twice. Another thread of it may do so now.
+  // A process that looks at its own words has their file open twice. Another thread of the process may do so now.
   const auto is_same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
   found.ranks.erase(std::unique(found.ranks.begin(), found.ranks.end(), is_same), found.ranks.end());
   return found;

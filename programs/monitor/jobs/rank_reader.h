@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ranks that run on this host, read from other processes. This also works while the ranks are stopped.
+// Reads the ranks that run on this host from another process. This also works while the ranks are stopped. A rank's
+// words (RankWords) are the facts about itself that the rank keeps in a memfd.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 
@@ -33,7 +34,7 @@ struct RankIdentity {
   ProcessId process;  // as this process sees it
 };
 
-// The words of a rank at one moment.
+// The values in a rank's RankWords at one moment.
 struct RankSample {
   Statistics counts;
   std::array<std::array<uint64_t, kBucketModeCount>, kOpTypeCount> collectives{};
@@ -41,7 +42,7 @@ struct RankSample {
   uint64_t buckets = 0;                                             // so far
   uint64_t first_kept = 1;           // from this bucket on, `entries` has all buckets in which the rank has a part
   uint64_t current = 0;              // the rank's current bucket; 0: none
-  FlightTime current_since;          // when it entered that
+  FlightTime current_since;          // when it entered `current`
   FlightTime last_step;              // when its last step ended; zero: none has
   std::vector<BucketEntry> entries;  // the last ones, by bucket
   std::optional<FlightEvent> last;   // the last event of the flight recorder; nullopt: none, or it cannot be read
@@ -64,12 +65,12 @@ using MappedPages = std::unique_ptr<void, Unmapper>;
 class RankReader {
  public:
   // `descriptor` is a descriptor of the process `pid`.
-  // Errors: NOT_FOUND if it is no rank's file, or the file of a rank whose child `pid` is. Those of CheckRankWords. The
-  // system's.
+  // Errors: NOT_FOUND if it is no rank's file, or the file of a rank whose child `pid` is. The errors of
+  // CheckRankWords. The operating system's errors.
   static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
 
-  // A rank that has ended. `bytes` are the words that it has left in a SummaryFile.
-  // Errors: those of CheckRankWords; the system's.
+  // Reads a rank that has ended. `bytes` are the words that the rank has left in a SummaryFile.
+  // Errors: the errors of CheckRankWords; the operating system's errors.
   static absl::StatusOr<std::unique_ptr<RankReader>> OfFinalWords(absl::string_view bytes);
 
   const RankIdentity& identity() const { return identity_; }
@@ -77,11 +78,11 @@ class RankReader {
   bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
   bool HasShutDown() const { return words().ended != 0; }  // costs almost nothing
   RankSample Read() const;
-  // The events of the rank's flight recorder, oldest first; none if it cannot be read.
+  // Returns the events of the rank's flight recorder, oldest first; none if it cannot be read.
   std::vector<FlightEvent> Events() const;
 
-  // The file of the words, to write to it.
-  // Errors: NOT_FOUND if the rank has ended; the system's.
+  // Opens the file of the words, to write to it.
+  // Errors: NOT_FOUND if the rank has ended; the operating system's errors.
   absl::StatusOr<UniqueFd> OpenToWrite() const;
 
  private:
@@ -106,7 +107,7 @@ struct FoundRanks {
 };
 FoundRanks FindRanks();
 
-// The ranks for which `is_one` is true; OfJob, for instance, makes such a filter.
+// Returns the ranks for which `is_one` is true. OfJob, for instance, makes such a filter.
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);

@@ -79,7 +79,7 @@ class StragglerWatch {
   std::deque<Step> steps_;  // that have ended; as many as are judged
 };
 
-// Reports each chronic straggler once. Reports it again if it was none for a minute.
+// Reports each chronic straggler once. Reports a rank again if it was no straggler for a minute.
 //
 // Thread-compatible.
 class StragglerAlarm {

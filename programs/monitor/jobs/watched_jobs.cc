@@ -84,7 +84,8 @@ void WatchedJobs::Watch(std::vector<std::unique_ptr<RankReader>> readers, Flight
   job->since = now;
   job->expected = static_cast<size_t>(readers.front()->identity().topology.local_size);
   job->sampler = std::make_unique<JobSampler>(std::move(readers));
-  // If ranks begin, others will begin soon: those of this job, and those of its next epoch when this epoch has ended.
+  // If ranks begin, other ranks of the job will begin soon. The ranks of its next epoch will begin when this epoch has
+  // ended.
   searches_ = 0;
   rest_ = absl::ZeroDuration();
 }

@@ -29,8 +29,8 @@ namespace ronda {
 class WatchedJobs {
  public:
   // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
-  // runs, and while a job that has begun lacks ranks. Otherwise it searches seldom, or not at all. After the first
-  // unsuccessful searches, searching takes at most 0.2 % of the time: a host may have very many processes, and a
+  // runs, and while a job that has begun lacks ranks. At other times it searches seldom, or not at all. After the first
+  // unsuccessful searches, searching takes at most 0.2 % of the time. A host may have very many processes, and a
   // program may never become a rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
@@ -65,10 +65,11 @@ class WatchedJobs {
   // Removes the jobs whose ranks on this host have all ended.
   void ForgetEnded();
 
-  // Removes such jobs only if a later epoch of the job has begun. Returns their last snapshots.
+  // Like ForgetEnded, but removes a job's epoch only if a later epoch of the job has begun. Returns their last
+  // snapshots.
   std::vector<JobSnapshot> TakeEndedEpochs();
 
-  // The reasons why found ranks cannot be read, each once: the texts since the last call.
+  // Returns the reasons, new since the last call, why found ranks cannot be read. Each reason is returned once.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
  private:

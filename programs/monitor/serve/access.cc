@@ -137,7 +137,7 @@ Access::Verdict Access::Judge(const HeaderValues& hosts, const HeaderValues& aut
 }
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  // Otherwise a pipe would block the reader.
+  // Without O_NONBLOCK, a pipe would block the reader.
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) {
     if (errno == ELOOP) return absl::FailedPreconditionError(absl::StrCat(path, " is a symbolic link: name the file"));

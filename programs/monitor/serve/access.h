@@ -14,12 +14,12 @@
 
 namespace ronda {
 
-// The name in a Host header, in lower case: "node1" of "Node1:9000", "[::1]" of "[::1]:9000". nullopt: the header is
-// malformed.
+// Returns the name in a Host header, in lower case: "node1" of "Node1:9000", "[::1]" of "[::1]:9000". nullopt: the
+// header is malformed.
 std::optional<std::string> NameInHost(absl::string_view host);
 
 // The token in an Authorization header. The header is "Bearer TOKEN", or Basic with any name and the token as the
-// password, as browsers send it after they have asked the user. nullopt: neither.
+// password. Browsers send Basic after they have asked the user. nullopt: the header has neither form.
 std::optional<std::string> TokenInAuthorization(absl::string_view authorization);
 
 // The values of a request's header, which may occur several times.
@@ -51,14 +51,14 @@ class Access {
 // token.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
-// The folder for files of this user alone: `ronda` in $XDG_RUNTIME_DIR or, if that variable is not set, /tmp/ronda-UID.
-// It is created if it does not exist.
-// Errors: FAILED_PRECONDITION if other users have access to it; the system's.
+// Returns the folder for files of this user alone: `ronda` in $XDG_RUNTIME_DIR or, if that variable is not set,
+// /tmp/ronda-UID. It is created if it does not exist.
+// Errors: FAILED_PRECONDITION if other users have access to it; the operating system's errors.
 absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment);
 
 // The path of the token's file in `folder`. If there is no file, it is created with a new token. Later monitors of the
 // user have the same token.
-// Errors: the system's.
+// Errors: the operating system's errors.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder);
 
 }  // namespace ronda

@@ -13,12 +13,12 @@
 
 namespace ronda {
 
-// The ranks of `job` on this host. `now` is on this host's clock.
+// Encodes the ranks of `job` on this host. `now` is on this host's clock.
 std::string EncodeHostReport(const JobSnapshot& job, FlightTime now);
 
 // Decodes a report, and converts its times to this host's clock. `asked` and `answered` are the times of the question
-// and of its answer on this host's clock; the report is taken to be written in the middle between them. Does not set
-// `address` and `round_trip`.
+// and of its answer on this host's clock. The report is taken to be written in the middle between these times. Does not
+// set `address` and `round_trip`.
 // Errors: INVALID_ARGUMENT if the bytes are no report, or contain values that no rank can have.
 struct Exchange {
   FlightTime asked;

@@ -20,7 +20,7 @@ class LibraryStream final : public httplib::Stream {
  public:
   explicit LibraryStream(ByteStream* stream) : stream_(stream) {}
 
-  // The library's own streams wait in these functions. Here the next call waits, with the same time limit.
+  // The library's own streams wait in these two functions. Here the next Read or Write waits, with the same time limit.
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The monitor's HTTP: its replies to the bytes of one connection. Only http.cc uses the library that reads requests and
-// writes replies (cpp-httplib).
+// The monitor's HTTP, which replies to the bytes of one connection. Only http.cc uses the library that reads requests
+// and writes replies (cpp-httplib).
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
 

@@ -33,7 +33,7 @@ class HttpServer {
   };
 
   // Listens at `endpoint`, whose port may be 0. `site` must outlive the server.
-  // Errors: those of ListenAt and ConnectionLimiter::Create.
+  // Errors: the errors of ListenAt and ConnectionLimiter::Create.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const Endpoint& endpoint, const HttpSite* site,
                                                            const Options& options);
 

@@ -211,7 +211,7 @@ void Append(const Metric& metric, absl::string_view job, absl::string_view rank,
   }
 }
 
-// The values are in the order in which the ranks first have them.
+// The values are in the order in which they first occur among the ranks.
 Values Merged(const Metric& metric, const std::vector<const RankSnapshot*>& ranks, absl::Time clock_zero) {
   Values merged;
   std::map<std::pair<std::string, std::string>, size_t> places;

@@ -16,12 +16,12 @@ namespace ronda {
 
 // Serves `service` over gRPC on this host's socket `path`, which is created or replaced. Every user that may enter the
 // socket's folder may call it. `plugin` as in MessageServer. `service` must outlive the server.
-// Errors: INVALID_ARGUMENT if the path is too long for a socket; those of MessageServer::Start.
+// Errors: INVALID_ARGUMENT if the path is too long for a socket; the errors of MessageServer::Start.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& path, const std::string& plugin,
                                                              const MonitorService* service);
 
 // Serves `calls` on a port of the network, for callers that know the job's secret. `calls` must outlive the server.
-// Errors: those of MessageServer::Start.
+// Errors: the errors of MessageServer::Start.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnPort(const Endpoint& endpoint, const std::string& plugin,
                                                            ProvedCalls* calls);
 

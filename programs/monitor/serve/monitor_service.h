@@ -37,7 +37,7 @@ class MonitorService {
   explicit MonitorService(Jobs jobs) : jobs_(std::move(jobs)) {}
 
   // `method` as gRPC names it: "/ronda.v1.MonitorService/GetJobs". `request` and the answer are encoded.
-  // Errors: UNIMPLEMENTED, INVALID_ARGUMENT (a damaged request), those of ChooseJob, and those of the functions.
+  // Errors: UNIMPLEMENTED, INVALID_ARGUMENT (a damaged request), and the errors of ChooseJob and of the functions.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace ronda {
 
-// The page that shows the jobs: page.html. Its policy admits only its own style and script.
+// Returns the page that shows the jobs: page.html. Its policy admits only its own style and script.
 Page MakeJobsPage();
 
 }  // namespace ronda

@@ -24,7 +24,8 @@ constexpr absl::string_view kCallersPurpose = "ronda.v1.MonitorService";
 constexpr absl::string_view kMonitorsPurpose = "ronda.v1.MonitorService.Samples";
 
 constexpr absl::Duration kTimeout = absl::Seconds(2);
-// The shortest of these shows how far the other host is. In longer ones, a thread has waited for a core.
+// The shortest of these round trips shows how far the other host is. In longer round trips, a thread has waited for a
+// core.
 constexpr size_t kRoundTrips = 5;
 
 template <typename Message>

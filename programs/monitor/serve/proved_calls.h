@@ -38,7 +38,7 @@ class ProvedCalls {
 
   // Like MonitorService::Answer. Also answers Challenge.
   // Errors: UNAUTHENTICATED if the call has no proof, or the proof's nonce is unknown or used. PERMISSION_DENIED if the
-  // proof is wrong, or the call changes anything. The service's.
+  // proof is wrong, or the call changes anything. The service's errors.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:
@@ -58,7 +58,7 @@ using MonitorCaller =
     absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
 
 // Asks another host's monitor for its ranks of the job whose name begins with `job`. That monitor proves its answer.
-// Errors: those of `call` and DecodeHostReport; PERMISSION_DENIED if the answer comes from a monitor without the
+// Errors: the errors of `call` and DecodeHostReport; PERMISSION_DENIED if the answer comes from a monitor without the
 // secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
@@ -72,7 +72,7 @@ class OtherMonitor {
     std::string secret;
     absl::Duration period = absl::Milliseconds(250);
   };
-  // Errors: those of MessageChannel::Connect.
+  // Errors: the errors of MessageChannel::Connect.
   static absl::StatusOr<std::unique_ptr<OtherMonitor>> Start(Options options);
   ~OtherMonitor();
   OtherMonitor(const OtherMonitor&) = delete;

@@ -22,7 +22,7 @@ namespace {
 
 using Kind = AgentMessage::Kind;
 
-// A name that only one agent of a job has on a host at a time: that of a socket without a file.
+// The name of an agent: only one agent of a job has it on a host at a time. It is the name of a socket without a file.
 struct AgentName {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   socklen_t size = 0;

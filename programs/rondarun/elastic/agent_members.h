@@ -24,7 +24,8 @@
 
 namespace ronda {
 
-// The members of an elastic job on an agent's host. Carries out the launcher's orders, and reports events to it.
+// The members of an elastic job on an agent's host. Carries out the launcher's orders, and reports events to the
+// launcher.
 //
 // Thread-compatible; belongs to the agent's Supervisor.
 class AgentMembers final : public SupervisedMembers, private MemberListener {
@@ -33,7 +34,7 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
     MemberProcesses::MakeMember make_member;
     std::function<void(const AgentMessage& message)> send;  // to the launcher
     AgentPart::SignsOfLife signs;
-    std::vector<AgentMessage> first_messages;  // those that the launcher sends before the supervisor's loop begins
+    std::vector<AgentMessage> first_messages;  // sent by the launcher before the supervisor's loop begins
   };
 
   AgentMembers(Options options, MemberSupervision supervision);
@@ -73,10 +74,11 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
   bool is_forsaken_ = false;
 };
 
-// Makes this process the job's agent on the host, as long as the result lives. An agent that has lost its launcher may
-// not know this yet. So its successor ends it together with its members: no slot has two members.
+// Makes this process the job's agent on the host, as long as the result lives. An earlier agent may have lost its
+// launcher without knowing this yet. So this function ends the earlier agent together with its members, and no slot has
+// two members.
 //
-// Errors: DEADLINE_EXCEEDED if the other agent does not end; the system's.
+// Errors: DEADLINE_EXCEEDED if the other agent does not end; the operating system's errors.
 absl::StatusOr<UniqueFd> BecomeAgent(const std::string& job_id, const std::string& host);
 
 }  // namespace ronda

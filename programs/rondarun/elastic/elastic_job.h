@@ -27,16 +27,16 @@
 
 namespace ronda {
 
-// The members of an elastic job. Carries out the decisions of JobMembership, and reports events to it. Each member is a
-// process with a socket. Either all members are children of this process, or they are children of agents, one agent per
-// host.
+// The members of an elastic job. Carries out the decisions of JobMembership, and reports events to JobMembership. Each
+// member is a process with a socket. Either all members are children of this process, or they are children of agents,
+// one agent per host.
 //
 // Thread-compatible; belongs to a Supervisor.
 class ElasticJob final : public SupervisedMembers, private HostListener {
  public:
   struct Options {
     JobMembership::Options membership;
-    MemberProcesses::MakeMember make_member;  // for members in this process; empty: they are behind agents
+    MemberProcesses::MakeMember make_member;  // for children of this process; empty: agents start the members
     std::function<AgentHost::Options(const std::string& host)> describe_host;  // of agents
     std::optional<HostDiscovery::Options> discovery;                           // nullopt: no program lists the hosts
     std::shared_ptr<NodeList> nodes;                                           // nullptr: no hosts come by themselves

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The hosts of members from the view of an elastic job, and this host, whose members are processes of this launcher or
-// agent.
+// The interface through which an elastic job sees a host of members, and its implementation for this host. The members
+// on this host are processes of this launcher or agent.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
 
@@ -40,7 +40,7 @@ void GiveMembership(int membership_fd, ChildProcess::Options* process);
 
 // The processes of members on this host, and this process' ends of their sockets.
 //
-// Thread-compatible; belongs to the Members of a Supervisor.
+// Thread-compatible; belongs to the SupervisedMembers of a Supervisor.
 class MemberProcesses final : public MemberHost {
  public:
   // Makes a member's process, which is to inherit `membership_fd` with the same number.
@@ -61,7 +61,7 @@ class MemberProcesses final : public MemberHost {
   // A child of this process has stopped, goes on, or has ended.
   void OnChildSignal();
 
-  // The member's process has ended. The listener gets its last messages, except for requests for a place.
+  // The member's process has ended. The listener gets the member's last messages, except for requests to join.
   void OnEnd(int member);
 
  private:

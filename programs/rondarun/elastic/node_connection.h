@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The connection between a node and its job's leader: TCP. Both ends prove that they know the secret
-// (node_handshake.h). After that it carries an agent's messages (agent.h).
+// (node_handshake.h). After these proofs the connection carries an agent's messages (agent.h).
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 
@@ -22,7 +22,8 @@ struct NodeCall {
   UniqueFd socket;      // never blocks
   std::string address;  // of the caller, numeric
 };
-// Errors: UNAVAILABLE if no caller waits, or it has left; RESOURCE_EXHAUSTED if this process has no free descriptor.
+// Errors: UNAVAILABLE if no caller waits, or the caller has left; RESOURCE_EXHAUSTED if this process has no free
+// descriptor.
 absl::StatusOr<NodeCall> AcceptNode(int listener);
 
 // A node that is part of the job.

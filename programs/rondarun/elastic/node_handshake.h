@@ -11,8 +11,8 @@
 //     |----------------------------------->|
 //
 // Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so it cannot be reflected
-// to its sender. The challenge has a fixed length. Before every other message its length comes in two bytes. If the
-// length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
+// to its sender. The challenge has a fixed length. Every other message comes after its length, which has two bytes. If
+// the length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 
@@ -35,7 +35,7 @@ inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes
 inline constexpr size_t kNodeLengthBytes = 2;
 inline constexpr size_t kMaxNodeMessageBytes = 1024;
 
-// The length of a message, from the bytes before it; nullopt if the message is too long.
+// Returns the length of a message, from the bytes before it; nullopt if the message is too long.
 // REQUIRES: `bytes` has kNodeLengthBytes.
 std::optional<size_t> NodeMessageLength(absl::string_view bytes);
 
@@ -68,11 +68,11 @@ class NodeCallee {
   std::string challenge() const;
 
   // Takes a hello, without its length.
-  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if it has, but is
-  // of another version or sends invalid values. The text is also for the caller.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if the caller has
+  // proved this, but is of another version or sends invalid values. The error's text is also for the caller.
   absl::StatusOr<NodeHello> Check(absl::string_view hello);
 
-  // A welcome, with its length. It contains a proof only if the hello did.
+  // Returns a welcome, with its length. The welcome contains a proof only if the hello did.
   std::string Answer(const NodeWelcome& welcome) const;
 
  private:
@@ -89,7 +89,8 @@ class NodeCaller {
   // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<NodeCaller> Create(std::string secret);
 
-  // The hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if `challenge` is not a leader's.
+  // Returns the hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if `challenge` is not a
+  // leader's.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
   // Takes a welcome, without its length.

@@ -239,7 +239,7 @@ void NodeList::SendNumbers() {
 
 // If a socket is closed while it has unread bytes, the sent bytes are lost. So all bytes of each node are read first.
 void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
-  // Rank 0 may be about to listen there.
+  // Rank 0 may be about to listen on the same port.
   listener_.Reset();
   greetings_.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) {

@@ -25,12 +25,12 @@
 
 namespace ronda {
 
-// The hosts of an elastic job whose nodes come by themselves. Each node is a rondarun that connects to the leader's,
-// proves that it knows the job's secret, and then looks after the members on its host, as an agent. The leader's own
-// host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new node.
+// The hosts of an elastic job whose nodes come by themselves. Each node is a rondarun that connects to the leader's
+// rondarun, and proves that it knows the job's secret. Then it looks after the members on its host, as an agent. The
+// leader's own host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new node.
 //
 // A caller that sends nothing, or invalid bytes, delays no other caller. It has 10 s to introduce itself, and 64
-// callers may do so at a time. No bytes are read beyond the length that its hello may have.
+// callers may do so at a time. The list reads no more bytes than a hello may have.
 //
 // Thread-compatible. It outlives the ElasticJob that attends to it.
 class NodeList {
@@ -41,7 +41,7 @@ class NodeList {
     int max_nodes = 1;                            // with the leader's
     int min_slots = 1;                            // that the job needs
     Endpoint endpoint = {};                       // of the listener
-    absl::Duration timeout = absl::Seconds(600);  // for so many slots to come
+    absl::Duration timeout = absl::Seconds(600);  // for min_slots to come
   };
 
   struct Listener {
@@ -65,17 +65,17 @@ class NodeList {
   void OnTime();
   absl::Time deadline() const;
 
-  // The socket of a node, which the caller reads from now on; -1 if there is no such node. The list still owns the
-  // socket.
+  // Returns the socket of a node, which the caller reads from now on; -1 if there is no such node. The list still owns
+  // the socket.
   int HandOver(const std::string& host);
-  // The address from which the node has come; nullopt if there is no such node.
+  // Returns the address from which the node has come; nullopt if there is no such node.
   std::optional<std::string> AddressOf(const std::string& host) const;
   std::string own_address() const { return options_.endpoint.address; }
   // The caller that has taken the node's socket reports that the node is gone.
   void OnLost(const std::string& host);
 
-  // The job has ended. Tells the nodes how, and waits a moment until they have received this. From now on only this
-  // object may use their sockets.
+  // The job has ended. Tells the nodes how it has ended, and waits a moment until they have received the message. From
+  // now on only this object may use their sockets.
   void Conclude(int exit_code, absl::string_view why);
 
   // Gives each node its number, from 1 on in the order in which they came, and dismisses it as Conclude does. After
@@ -106,8 +106,8 @@ class NodeList {
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);
   std::string UniqueName(const std::string& name) const;
-  // Sends each node a message, by its position. Waits until all nodes have closed their connections, but only for a
-  // moment.
+  // Sends each node the message that `message` returns for the node's position. Waits until all nodes have closed their
+  // connections, but only for a moment.
   void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();
@@ -123,7 +123,7 @@ class NodeList {
   std::vector<Node> nodes_;  // in the order in which they came
   bool is_told_ = true;      // the job knows these hosts
   std::set<std::string> said_;
-  absl::Time accept_from_ = absl::InfinitePast();          // no caller is taken before
+  absl::Time accept_from_ = absl::InfinitePast();          // no caller is accepted before this time
   absl::Time shortage_deadline_ = absl::InfiniteFuture();  // by which enough slots must be there
 };
 

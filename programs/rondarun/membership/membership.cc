@@ -13,17 +13,17 @@
 namespace ronda {
 namespace {
 
-// Epochs in a row that fail at the same step, after which the job ends.
+// The job ends after so many epochs in a row have failed at the same step.
 constexpr int kMaxFailuresAtStep = 3;
 
-// Epochs in a row whose members do not meet, after which the job ends. The limit is higher: members that are killed
-// from outside may die at any moment, and their program is not the cause.
+// The job ends after so many epochs in a row whose members have not met. The limit is higher than kMaxFailuresAtStep,
+// because members that are killed from outside may die at any moment, and their program is not the cause.
 constexpr int kMaxFailuresToMeet = 10;
 
 // The time for a member to end after its EndNotice.
 constexpr absl::Duration kDismissalTimeout = absl::Seconds(5);
 
-// The exit code if no member has one that says more.
+// The job's exit code if no member's exit code says more.
 constexpr int kLaunchersExitCode = 1;
 
 std::string Members(int count) { return absl::StrCat(count, count == 1 ? " member" : " members"); }
@@ -227,7 +227,7 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
 }
 
 // The launcher sets a deadline for the members of an epoch because other members, which have the job's state, wait. If
-// those have died, the late members may be the last that have the state.
+// these other members have died, the late members may be the last that have the state.
 void JobMembership::CallOffJoining() {
   const auto has_state = [](const auto& one) { return one.second.state == State::kWaiting && one.second.epoch >= 0; };
   if (epoch_ >= 0 && std::none_of(members_.begin(), members_.end(), has_state)) {

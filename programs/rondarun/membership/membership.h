@@ -9,7 +9,8 @@
 //
 // A member has a slot, which is a place on a host for one process. If a member dies, the job starts another one, in a
 // slot that has cooled down. A member that has asked to leave is not replaced, unless the job is too small without it.
-// Once a member has ended with exit code 0, the job is finishing: it starts and admits no more members.
+// Once a member has ended with exit code 0, the job is finishing. A job that is finishing starts and admits no more
+// members.
 //
 // Hosts may come and go. A host cools down if it is lost, or if three members in a row have ended there before they
 // joined. Members on a host that is no longer listed are asked to leave as soon as enough other members have the job's
@@ -32,8 +33,8 @@
 
 namespace ronda {
 
-// A pure state machine: it starts and kills no process, and reads no clock. The owner reports events to it, and carries
-// out the returned actions in their order.
+// A pure state machine, which starts and kills no process, and reads no clock. The owner reports events to it, and
+// carries out the returned actions in their order.
 //
 // Thread-compatible, and copyable.
 class JobMembership {
@@ -104,12 +105,13 @@ class JobMembership {
   // REQUIRES: 1 <= min_members <= initial_members <= max_members.
   explicit JobMembership(const Options& options);
 
-  // Events. Events of members that have ended are ignored; after EndJob all events are.
+  // Events. Events of members that have ended are ignored. After EndJob all events are ignored.
 
   // Is called once, before all other events.
   Actions Begin(absl::Time now);
   Actions OnMessage(int member, const MemberMessage& message, absl::Time now);
-  // The member has sent an invalid message, or its socket is broken although it lives. `why` continues "member 3 ".
+  // The member has sent an invalid message, or its socket is broken although it lives. `why` completes a sentence that
+  // begins "member 3 ".
   Actions OnMisbehaviour(int member, absl::string_view why, absl::Time now);
   Actions OnExit(int member, const Exit& exit, absl::Time now);
   Actions OnStop(int member, absl::Time now);
@@ -124,7 +126,7 @@ class JobMembership {
   // owner calls this before a member joins on that host.
   void SetMeetingPoint(absl::string_view host, MeetingPoint point);
 
-  // The time at which to call OnTime; the infinite future if time changes nothing.
+  // Returns the time at which to call OnTime; the infinite future if time changes nothing.
   absl::Time deadline() const;
 
   // The newest epoch; -1 before the first.
@@ -133,8 +135,8 @@ class JobMembership {
 
   // The whole state that decides future actions, with times relative to `now`. For messages of tests.
   std::string Describe(absl::Time now) const;
-  // A hash of that state. It is equal for jobs that differ only in the numbers of members, slots and hosts.
-  // `of_process` adds what else is known of a member.
+  // A hash of the whole state. It is equal for jobs that differ only in the numbers of members, slots and hosts.
+  // `of_process` returns a hash of what else is known of a member.
   uint64_t Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int member)> of_process) const;
 
  private:
@@ -209,7 +211,7 @@ class JobMembership {
   bool IsEpochOccupied() const { return IsAnyIn(State::kMeeting) || IsAnyIn(State::kRunning); }
   std::vector<int> WaitingMembers() const;
   int CountUseful() const;  // members that are in an epoch, or may get into one
-  int CountListed() const;  // those of them on listed slots
+  int CountListed() const;  // useful members on listed slots
   std::vector<int> InOrderOfHosts(const std::vector<int>& members) const;
   bool IsListed(const Member& member) const { return slots_.IsListed(member.slot); }
   static bool IsUseful(const Member& member) {

@@ -70,12 +70,12 @@ class SlotTable {
   const MeetingPoint& meeting_point(size_t host) const { return hosts_[host].meeting_point; }
   void set_meeting_point(size_t host, MeetingPoint point) { hosts_[host].meeting_point = std::move(point); }
 
-  // A slot's use.
+  // Set the use of a slot.
   void Occupy(const SlotId& id) { At(id).use = Use::kOccupied; }
   void Free(const SlotId& id) { At(id).use = Use::kFree; }
   void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // its member does not want to be replaced
 
-  // Failures, and the start that ends a row of them.
+  // Record failures, and a start, which ends a row of failures.
   void OnDeath(const SlotId& id, absl::Time now);
   void OnFailureToStart(size_t host, absl::Time now);
   void OnLoss(size_t host, absl::Time now);
@@ -85,7 +85,8 @@ class SlotTable {
 
   // The first slot that may get a member now. Free slots come before slots whose member has left.
   std::optional<SlotId> FindUsable(Choice choice, absl::Time now) const;
-  // The time from which FindUsable() finds a slot, if only time passes; the infinite future if never.
+  // Returns the time from which FindUsable() finds a slot if no event comes before; the infinite future if it never
+  // does.
   absl::Time UsableFrom(Choice choice) const;
 
   // For JobMembership's fingerprint. `slots` are the fingerprints of the host's slots with their members, in any order.

@@ -40,8 +40,8 @@ class LineSplitter {
   // The stream has ended: emits the last line even if it lacks its newline.
   void Finish(Emit emit);
 
-  // The text of the unfinished line that a terminal would show, if that line has been redrawn; otherwise nullopt. Valid
-  // until the next call.
+  // Returns the text of the unfinished line that a terminal would show, if that line has been redrawn; otherwise
+  // nullopt. Valid until the next call.
   std::optional<absl::string_view> progress() const;
 
   // Returns and removes the text of the unfinished line, unless it has been redrawn. The following bytes begin a new
@@ -61,9 +61,9 @@ class LineSplitter {
 
 // Turns the ranks' output into the launcher's: whole lines, each marked "[rank]<stdout>: ".
 //
-// If a rank redraws a line in place on a terminal (a progress bar), the console redraws it at the bottom, and prints
-// other lines above it. It shows only one such line at a time; the first one keeps its place until it is finished. If
-// the output is no terminal, only the last state of such a line is printed.
+// A rank may redraw a line in place on a terminal (a progress bar). The console redraws this line at the bottom, and
+// prints other lines above it. It shows only one such line at a time; the first one keeps its place until it is
+// finished. If the output is no terminal, only the last state of such a line is printed.
 //
 // Thread-compatible. Uses the queues and the calendar given to it, which must outlive it.
 class Console {
@@ -94,8 +94,8 @@ class Console {
   // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // The line of `rank` on stderr that shows why it ended (LastError); information from Ronda's log is ignored. Empty if
-  // the rank has printed no such line. Valid until the next call.
+  // Returns the line of `rank` on stderr that shows why it ended (LastError); information from Ronda's log is ignored.
+  // Empty if the rank has printed no such line. Valid until the next call.
   absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
 
  private:

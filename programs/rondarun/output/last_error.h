@@ -11,9 +11,9 @@ namespace ronda {
 
 // The line of a program's standard error that most probably shows why the program ended.
 //
-// This is the last line that is neither blank nor a Python warning. If Python has printed an exception, it is the
-// exception's type with the first line of its message. The rest of the message, the exception's notes, and the output
-// of libraries while the interpreter ends come after that line, and do not replace it. A program may print an
+// This is the last line that is neither blank nor a Python warning. If Python has printed an exception, the result is
+// the exception's type with the first line of its message. Later lines do not replace the exception if they are the
+// rest of its message, its notes, or the output of libraries while the interpreter ends. A program may print an
 // exception's traceback and then go on. Then the exception is kept until kMostBehind more lines have come, or until C++
 // ends the process.
 //

@@ -24,8 +24,8 @@ enum class Medium { kFile, kTerminal };
 
 // Bytes that wait for a descriptor that may be slow, such as a pipe to a pager.
 //
-// The descriptor stays in blocking mode, because this mode belongs to all processes that share it. Each write is so
-// small that it does not block when poll() reports that the descriptor is ready.
+// The descriptor stays in blocking mode, because all processes that share the descriptor share its mode. Each write is
+// so small that it does not block when poll() reports that the descriptor is ready.
 //
 // Thread-compatible. Does not own the descriptor.
 class OutputQueue {
@@ -37,8 +37,8 @@ class OutputQueue {
   void Append(absl::string_view bytes);
 
   // Writes as much as the descriptor takes without blocking.
-  // Errors: UNAVAILABLE if the reader is gone, the system's for all else. The error is reported once, and the pending
-  // bytes are dropped.
+  // Errors: UNAVAILABLE if the reader is gone; the operating system's errors for all else. An error is reported once,
+  // and the pending bytes are dropped.
   absl::Status Write();
 
   int fd() const { return fd_; }
@@ -80,7 +80,7 @@ class StandardOutput {
 class OutputFiles {
  public:
   // Creates the directories and files.
-  // Errors: the system's, naming the path.
+  // Errors: the operating system's error, with the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
   // Creates the files of one more rank, if this object has files. Errors: as Create's.
@@ -89,8 +89,8 @@ class OutputFiles {
   // An object without files: Write does nothing.
   OutputFiles() = default;
 
-  // Errors: the system's, naming the path. After an error, nothing more is written to that file, and no other error is
-  // reported.
+  // Errors: the operating system's error, with the path. After an error, nothing more is written to that file, and no
+  // other error is reported.
   absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
 
  private:

@@ -105,7 +105,7 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
   return plan;
 }
 
-// As PlanLocalJob, for members that come and go.
+// Like PlanLocalJob, for members that come and go.
 absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchFacts& facts) {
   LaunchOptions options = WithMeetingTimeout(asked, facts);
   options.rank_count = options.elastic->max_ranks;
@@ -162,8 +162,7 @@ std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) 
   return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
-// The number of ranks that each host has in a row. 0 if hosts differ, or if the user may have told mpirun where ranks
-// go.
+// The number of consecutive ranks on each host. 0 if hosts differ, or if the user may have told mpirun where ranks go.
 int RanksPerHost(const LaunchOptions& options) {
   const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
   if (counts.size() <= 1) return options.rank_count;

@@ -53,7 +53,7 @@ struct LaunchFacts {
 // A job that is ready to start.
 struct JobPlan {
   std::vector<std::unique_ptr<JobPart>> parts;
-  std::optional<ElasticJob::Options> elastic;  // its members are the ranks, and no parts
+  std::optional<ElasticJob::Options> elastic;  // its members are the ranks, instead of `parts`
   std::string job_id;                          // names the shared memory to remove at the end; empty: unknown here
   int rank_count = 0;                          // of the job
   std::vector<RankId> ranks;                   // that this launcher starts
@@ -67,17 +67,18 @@ struct JobPlan {
 // Functions for elastic jobs.
 
 // Gives the members a short RONDA_START_TIMEOUT, unless the user gives one. Members meet when all of them are there. So
-// if they do not meet, one of them has died meanwhile.
+// if they do not meet, a member has died meanwhile.
 LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
 
 // The plan without its hosts and processes. REQUIRES: options.elastic.
 JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
-// The variables that options set for the ranks. Each rank may see all of the given devices; its own device is the one
-// that has its local rank as its number.
+// The variables that options set for the ranks. Each rank may see all of the given devices; its own device is the
+// device whose number is the local rank.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
-// A process as a shell would start it, with the variables that differ from inherited ones. The secret is left out.
+// Returns a process as a shell would start it, with the variables that differ from inherited ones. The secret is left
+// out.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 
@@ -86,7 +87,7 @@ std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
 // Decides which program starts the ranks, and how: this launcher itself (on its own host), mpirun, or agents over ssh.
 // If mpirun is to start them, it is asked for its version. If the user leaves the choice open and mpirun or its plugin
-// is missing, agents over ssh start the ranks, and a note gives the reason.
+// is missing, agents over ssh start the ranks. A note then gives the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can mend.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

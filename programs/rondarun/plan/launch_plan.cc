@@ -40,7 +40,7 @@ constexpr absl::string_view kPassed[] = {"PATH",        "LD_LIBRARY_PATH",      
 struct DefaultVariable {
   absl::string_view name;
   absl::string_view value;
-  int least_ranks;         // smaller jobs do not get it
+  int least_ranks;         // smaller jobs do not get the variable
   absl::string_view note;  // for every user; empty: nothing to explain
 };
 

@@ -43,25 +43,25 @@ struct DefaultVariables {
   std::vector<std::string> notes;      // for every user: defaults that may surprise
 };
 
-// The defaults that are not among `variables`, for a job, or a node, with `rank_count` ranks.
+// Returns the defaults that are not among `variables`, for a job, or a node, with `rank_count` ranks.
 DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables);
 
 // Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. Rank 0 may listen there for other
 // libraries: torch.distributed keeps its store there. Ronda's ranks meet elsewhere.
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
 
-// The time that the ranks with these `variables` have to start: their RONDA_START_TIMEOUT. If it is unset or malformed,
-// its default; the ranks report a malformed one.
+// The time that ranks with these `variables` have to start. This is RONDA_START_TIMEOUT, or its default if the variable
+// is unset or malformed. The ranks report a malformed value.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
-// The longest time without a sign of life, from RONDA_HEARTBEAT_TIMEOUT in the same way.
+// Returns the longest time without a sign of life, from RONDA_HEARTBEAT_TIMEOUT in the same way.
 absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables);
 
 // The facts from which a plan is made.
 struct PlanRequest {
   int rank_count = 0;              // with `nodes`, on this node
   std::vector<HostSlots> hosts;    // filled in this order
-  std::optional<NodeGroup> nodes;  // the ranks are those of one node of several; `hosts` is only that node
+  std::optional<NodeGroup> nodes;  // the ranks belong to one node of several; `hosts` is only that node
   std::string job_id;              // names the job's shared memory, /dev/shm/ronda-<job id>*
   std::string job_secret;          // proves membership of the job
   int free_port = 0;               // of this host, where its ranks meet if they cannot do so in memory
@@ -71,7 +71,7 @@ struct PlanRequest {
   // (SlotVariables).
   enum class Places { kRanks, kSlots } places = Places::kRanks;
   std::vector<std::string> environment;         // the launcher's own, "NAME=value"
-  std::map<std::string, std::string> settings;  // variables that replace those of the environment
+  std::map<std::string, std::string> settings;  // variables that replace variables of the environment
 };
 
 // One rank: its place in the job, and the environment with which it starts.
@@ -90,22 +90,22 @@ struct LaunchPlan {
 //
 // Ranks fill the hosts in order. The variables that tell a rank its place replace inherited ones, so a job that a rank
 // of another job starts is a separate job. The settings replace inherited variables too. All other variables are passed
-// on. Ranks of several nodes get no job id, because a job id would mean that all of them share a host; they meet at the
-// master's address. Ranks of one host meet in memory, unless RONDA_BACKEND asks for messages over TCP; then they meet
-// at the free port.
+// on. Ranks of several nodes get no job id, because a job id would mean that all ranks share a host. These ranks meet
+// at the master's address. Ranks of one host meet in memory, unless RONDA_BACKEND asks for messages over TCP; then they
+// meet at the free port.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or if there are nodes on several hosts and no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
-// OK if this host can bind `local_size` ranks.
+// Returns OK if this host can bind `local_size` ranks.
 // Errors: INVALID_ARGUMENT if each rank is to have its own core and there are too few.
 absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding, int local_size);
 
-// The hardware threads that a rank may use, by their numbers in the system; empty: all.
+// Returns the hardware threads that a rank may use, by their numbers in the system; empty: all.
 //
-// kCore: one core per rank, in the order of the memory nodes. If an elastic job has more members than cores, they begin
-// again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node, and the numbers
-// of ranks per node differ by at most one.
+// kCore: one core per rank, in the order of the memory nodes. If an elastic job has more members than cores, the next
+// members begin again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node,
+// and the numbers of ranks per node differ by at most one.
 //
 // REQUIRES: 0 <= local_rank < local_size.
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size);

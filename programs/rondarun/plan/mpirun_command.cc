@@ -58,7 +58,7 @@ Words OpenMpiRemoteWords(const RemoteOptions& remote) {
   Words words;
   const std::string ssh = SshWords(remote);
   if (!remote.agent.empty()) {
-    // The agent is only sure to be on this host, so this host starts the daemons on all others.
+    // The agent may be on this host only, so this host starts the daemons on all other hosts.
     AppendParameter("plm_rsh_agent", remote.agent, remote, &words);
     AppendParameter("plm_rsh_no_tree_spawn", "1", remote, &words);
   }
@@ -84,7 +84,7 @@ MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
     argv.emplace_back("--oversubscribe");
   } else {
     Append({"-H", FormatHosts(request.hosts)}, &argv);
-    // Otherwise mpirun cuts names at their first dot, and then looks for other hosts than the named ones.
+    // Without this parameter, mpirun cuts names at their first dot, and then looks for other hosts than the named ones.
     AppendParameter("orte_keep_fqdn_hostnames", "1", request.remote, &argv);
   }
   Append(BindingWords(request), &argv);

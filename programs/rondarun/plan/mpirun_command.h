@@ -50,13 +50,13 @@ struct MpirunCommand {
 // Errors: UNIMPLEMENTED if this mpirun cannot carry out an option.
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);
 
-// The output of `mpirun --version`, of the mpirun in PATH.
+// Returns the output of `mpirun --version` for the mpirun in PATH.
 // Errors: NOT_FOUND that names the package to install, if there is no mpirun; FAILED_PRECONDITION with mpirun's output
 // if it failed.
 absl::StatusOr<std::string> MpirunVersion();
 
-// "Open MPI 4.1.4" or "MPICH 4.0.2", from the output of `mpirun --version`. The first line of the output if it is
-// neither.
+// Returns "Open MPI 4.1.4" or "MPICH 4.0.2", from the output of `mpirun --version`. If it is neither, returns the first
+// line of the output.
 std::string ShortMpiVersion(absl::string_view text);
 
 }  // namespace ronda

@@ -12,12 +12,12 @@
 
 namespace ronda {
 
-// The secret by which the nodes and their members prove that they belong to the job: RONDA_JOB_SECRET in `environment`
-// ("NAME=value"), or from -x. Empty: there is no secret.
+// Returns the secret by which the nodes and their members prove that they belong to the job. It is RONDA_JOB_SECRET in
+// `environment` ("NAME=value"), or from -x. Empty: there is no secret.
 std::string SecretOfNodes(const LaunchOptions& options, const std::vector<std::string>& environment);
 
-// The variables that a node's members get in addition to its `environment`. Each node makes its own. Only the job's id
-// comes from the leader, so no secret is sent.
+// The variables that a node's members get in addition to its `environment`. Each node makes its own variables. Only the
+// job's id comes from the leader, so no secret is sent.
 std::vector<std::string> VariablesOfNode(const LaunchOptions& options, const std::vector<std::string>& environment,
                                          const std::string& job_id);
 

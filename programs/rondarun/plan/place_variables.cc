@@ -51,7 +51,8 @@ std::vector<std::string> RondasVariables(const Topology& topology) {
   return variables;
 }
 
-// Sets all variables of the number to the text that the shell makes of `value`. If that is empty, sets none.
+// Returns a shell command that sets all variables of the number to the text that the shell makes of `value`. If the
+// text is empty, the command sets none.
 std::string SetAll(const PlaceNumber& number, absl::string_view value) {
   std::string names;
   for (const VariableName name : {number.rondas, number.torchruns, number.horovodruns}) {
@@ -84,8 +85,8 @@ std::vector<std::string> SlotVariables(int slot, int slots) {
 }
 
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host) {
-  // The names are ones that no program uses, because the shell would export such a variable if it was in the
-  // environment.
+  // No program uses these names. If the environment had such a variable, the shell would export its new value to the
+  // rank.
   std::string script =
       "ronda_set() { ronda_value=$1; shift; test -z \"$ronda_value\" || for ronda_name; do export "
       "\"$ronda_name=$ronda_value\"; done; }; ";

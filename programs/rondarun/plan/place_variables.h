@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The variables that tell a rank its place in the job before it begins. These are RONDA_RANK and its companions, and
-// those of torchrun and horovodrun (RANK, HOROVOD_RANK), which other libraries and programs read. MASTER_ADDR and
-// MASTER_PORT are not part of the place (AddStoreAddress in launch_plan.h).
+// The variables that tell a rank its place in the job (its rank, its local rank, and the sizes) before it begins. These
+// are RONDA_RANK and its companions, and the variables of torchrun and horovodrun (RANK, HOROVOD_RANK), which other
+// libraries and programs read. MASTER_ADDR and MASTER_PORT are not part of the place (AddStoreAddress in
+// launch_plan.h).
 //
 // All functions are pure.
 #ifndef RONDA_PROGRAMS_RONDARUN_PLAN_PLACE_VARIABLES_H_
@@ -24,8 +25,8 @@ bool IsPlaceVariable(absl::string_view name);
 std::vector<std::string> PlaceVariables(const Topology& topology, int host);
 
 // The variables of a member of an elastic job. Its host has `slots` slots. The member's slot is also its local rank, so
-// it keeps the same device for life. The launcher later tells it its place in each epoch. No rank and size are valid
-// for the whole job, so the variables of other launchers contain only the local place.
+// it keeps the same device for life. The launcher later tells the member its rank in each epoch. No rank and no size
+// are valid for the whole job. So the variables of other launchers contain only the local rank and the local size.
 std::vector<std::string> SlotVariables(int slot, int slots);
 
 // The variables by which an mpirun tells its processes their place.
@@ -36,11 +37,11 @@ struct MpirunPlace {
   absl::string_view local_size;
 };
 
-// Commands for the shell with which each rank of mpirun begins. They set the place's variables from those of `mpirun`.
-// If each host has `ranks_per_host` ranks in a row, they also set GROUP_RANK and the cross rank; 0: not known. The
-// commands end with a blank.
+// Commands for the shell with which each rank of mpirun begins. They set the place's variables from the variables of
+// `mpirun`. If each host has `ranks_per_host` ranks in a row, they also set GROUP_RANK and the cross rank; 0: not
+// known. The commands end with a blank.
 //
-// RONDA_RANK is set whenever RANK is. Otherwise Ronda would take the process for a rank of torchrun.
+// RONDA_RANK is set whenever RANK is set. If only RANK was set, Ronda would take the process for a rank of torchrun.
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host);
 
 }  // namespace ronda

@@ -14,8 +14,9 @@
 
 namespace ronda {
 
-// The command that runs `program`, a rondarun, as an agent on this host: rondarun --agent [--name NAME]
-// [INTERFACE,...]. The agent does not use the job's name; rondactl on its host reads it there (OriginOf).
+// Returns the command that runs `program`, a rondarun, as an agent on this host: rondarun --agent [--name NAME]
+// [INTERFACE,...]. The agent does not use the job's name. rondactl on the agent's host reads the name from the agent's
+// command line (OriginOf).
 std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
 
 // The command that runs `program`, a rondarun, as an agent on `host`. It uses ssh, which does not ask for a password,

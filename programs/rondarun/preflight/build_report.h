@@ -11,7 +11,8 @@
 
 namespace ronda {
 
-// The parts that are looked for when they are needed: for each its name and version, or the reason why it is missing.
+// The optional parts, which Ronda looks for only when it needs them. Each has its name and version, or the reason why
+// it is missing.
 struct OptionalParts {
   absl::StatusOr<std::string> open_mpi;  // the library behind libronda_mpi.so
   absl::StatusOr<std::string> mpich;     // the library behind libronda_mpi_mpich.so
@@ -21,12 +22,12 @@ struct OptionalParts {
   absl::StatusOr<std::string> mpirun;
 };
 
-// The MPI behind the plugin that ranks load if this mpirun starts them: "Open MPI v4.1.4". `path` is RONDA_MPI_PLUGIN,
-// or empty. Forks, like FindOptionalParts.
+// Returns the MPI that the ranks' plugin uses if this mpirun starts the ranks: "Open MPI v4.1.4". `path` is
+// RONDA_MPI_PLUGIN, or empty. Forks, like FindOptionalParts.
 // Errors: NOT_FOUND that names the place of the plugin, and its needs.
 absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path);
 
-// The library behind the plugin for several hosts: "gRPC 1.51.1". `path` is RONDA_HOSTS_PLUGIN, or empty.
+// Returns the library behind the plugin for several hosts: "gRPC 1.51.1". `path` is RONDA_HOSTS_PLUGIN, or empty.
 absl::StatusOr<std::string> FindHostsPlugin(const std::string& path);
 
 // Looks for the parts as a job with this environment would. The libraries of CUDA and NCCL stay loaded.
@@ -34,8 +35,8 @@ absl::StatusOr<std::string> FindHostsPlugin(const std::string& path);
 // A single-threaded process must call it, because it forks.
 OptionalParts FindOptionalParts(const EnvironmentReader& environment);
 
-// The text of --check-build: the parts of this build of Ronda, the optional parts that were found, and the reasons why
-// others are missing.
+// Returns the text of --check-build. It has the parts of this build of Ronda, the optional parts that were found, and
+// the reasons why other parts are missing.
 std::string BuildReport(const OptionalParts& parts);
 
 }  // namespace ronda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The probe of rondarun --check on a host: it reports the host's facts, and whether it can reach other hosts.
+// The probe of rondarun --check on a host. It reports the host's facts, and whether the host can reach other hosts.
 #ifndef RONDA_PROGRAMS_RONDARUN_PREFLIGHT_HOST_PROBE_H_
 #define RONDA_PROGRAMS_RONDARUN_PREFLIGHT_HOST_PROBE_H_
 

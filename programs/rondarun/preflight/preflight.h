@@ -25,14 +25,14 @@ namespace ronda {
 class ProbeClient {
  public:
   // `command` is looked up in PATH unless it contains a slash.
-  // Errors: NOT_FOUND if there is no such command; the system's.
+  // Errors: NOT_FOUND if there is no such command; the operating system's errors.
   static absl::StatusOr<std::unique_ptr<ProbeClient>> Start(const std::vector<std::string>& command);
 
   ~ProbeClient();
   ProbeClient(const ProbeClient&) = delete;
   ProbeClient& operator=(const ProbeClient&) = delete;
 
-  // Sends a question. If the probe has ended, only ReadLine reports this.
+  // Sends a question. If the probe has ended, Ask reports no error, and ReadLine reports the end.
   void Ask(absl::string_view question);
 
   // The next line that the probe prints, without newline.
@@ -52,8 +52,8 @@ class ProbeClient {
 };
 
 // rondarun --check: starts `program` (the path of rondarun, which must be the same on all hosts) as a probe on all
-// hosts of `options` at the same time. Lets the hosts try to reach each other, and makes the report. Hosts with one of
-// the names `own` are this host; the others are reached through the agent or ssh.
+// hosts of `options` at the same time. Then it lets the hosts try to reach each other, and makes the report. Hosts with
+// one of the names `own` are this host; the others are reached through the agent or ssh.
 PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
                            const std::vector<std::string>& own);
 

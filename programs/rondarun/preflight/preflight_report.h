@@ -26,7 +26,7 @@ inline constexpr char kNumaNodes[] = "numa";                 // memory nodes
 inline constexpr char kMemory[] = "memory";                  // of the host
 inline constexpr char kMpi[] = "mpi";                        // "Open MPI 4.1.4"
 inline constexpr char kNoMpiPlugin[] = "no_mpi_plugin";      // why ranks that its mpirun starts cannot use it
-inline constexpr char kNoHostsPlugin[] = "no_hosts_plugin";  // why ranks cannot meet those of other hosts
+inline constexpr char kNoHostsPlugin[] = "no_hosts_plugin";  // why ranks cannot meet ranks of other hosts
 inline constexpr char kGpus[] = "gpus";                      // "8 x NVIDIA H200"
 inline constexpr char kCuda[] = "cuda";                      // that the driver supports: "12.4"
 inline constexpr char kNccl[] = "nccl";                      // "2.18.5"
@@ -44,7 +44,7 @@ double NumberOf(const HostFacts& facts, absl::string_view name);
 // "name=value", one per line. Line breaks in values become blanks.
 std::string FormatFacts(const HostFacts& facts);
 
-// Adds the fact in `line`. Ignores other lines, such as those of a login shell.
+// Adds the fact in `line`. Ignores other lines, such as the lines of a login shell.
 void ParseFact(absl::string_view line, HostFacts* facts);
 
 // The findings about a host.
@@ -60,7 +60,7 @@ struct ProbedHost {
   absl::Status status;  // why there are no facts
   HostFacts facts;
   absl::Duration clock_skew;       // how far its clock is ahead of the checking host's
-  absl::Duration clock_precision;  // the possible error of that
+  absl::Duration clock_precision;  // the possible error of clock_skew
   std::vector<Unreached> unreached;
 };
 

@@ -81,7 +81,7 @@ struct AgentMessage {
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
 
-  // 0 and "" if the message has fewer of them.
+  // Return 0 or "" if the message has no number or text at this index.
   int64_t number(size_t index) const { return index < numbers.size() ? numbers[index] : 0; }
   const std::string& text(size_t index) const;
 
@@ -102,7 +102,7 @@ class AgentMessageReader {
   explicit AgentMessageReader(Stream stream) : greeted_(stream == Stream::kMessages) {}
 
   // Takes the next bytes, and emits the messages that they complete.
-  // Errors: INVALID_ARGUMENT for bytes that Encode does not make. After it nothing more can be read.
+  // Errors: INVALID_ARGUMENT for bytes that Encode does not make. After an error nothing more can be read.
   absl::Status Feed(absl::string_view bytes, absl::FunctionRef<void(AgentMessage)> emit);
 
   // The bytes before the greeting, until the greeting comes.
@@ -118,17 +118,17 @@ class AgentMessageReader {
 // Receives the events of an elastic job's members on an agent's host.
 class AgentListener : public MemberListener {
  public:
-  // No program listens on that port of the host now. Called before each OnMessage.
+  // No program listens on `port` of the agent's host now. Called before each OnMessage.
   virtual void OnFreePort(int port) = 0;
-  // The process of the member could not be started; `why` continues "member 3 ".
+  // The process of the member could not be started; `why` completes a sentence that begins "member 3 ".
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
   // The connection to the agent has ended. The ends of its members are reported after this call.
   virtual void OnGone(absl::string_view why) = 0;
 };
 
-// The ranks of one host, and the process through which the launcher reaches them: usually ssh, which leads to an agent
-// that starts the ranks there (RunAgent). In an elastic job the ranks are members that come and go, and the job goes on
-// if the agent is lost.
+// The ranks of one host, and the process through which the launcher reaches them. This process is usually ssh, which
+// leads to an agent that starts the ranks there (RunAgent). In an elastic job the ranks are members that come and go,
+// and the job goes on if the agent is lost.
 //
 // Thread-compatible.
 class AgentPart final : public JobPart {

@@ -66,8 +66,8 @@ const char* BindToLauncher(const ChildSetup& setup) {
 
 constexpr char kExec[] = "execvpe";
 
-// Returns only if a call fails: the name of the call, with errno set. Async-signal-safe except for execvpe, which is so
-// in practice.
+// Returns only if a call fails. Then returns the name of the call, with errno set. Async-signal-safe except for
+// execvpe, which is so in practice.
 const char* BecomeCommand(const ChildSetup& setup) {
   if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
@@ -116,8 +116,9 @@ absl::Status StartError(const ChildProcess::Options& options, const StartFailure
       failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
 }
 
-// The call that the system refuses among those by which a process is ended, with errno set; or nullptr. They are tried
-// before the start, because without them the launcher could neither end the process nor learn how it has ended.
+// Tries the calls that the launcher needs to end a process. Returns the first call that the system refuses, with errno
+// set; or nullptr. They are tried before the start, because a launcher without them could neither end the process nor
+// learn how it has ended.
 const char* RefusedCall() {
   siginfo_t info = {};
   if (kill(getpid(), 0) != 0) return "kill";
@@ -186,7 +187,7 @@ std::optional<int> SystemProcess::NextMotion() const {
 }
 
 ChildProcess::End SystemProcess::Collect() {
-  // Look first, then kill, then collect: before it is collected, no other process can get its group's number.
+  // Look first, then kill, then collect. Before the process is collected, no other process can get its group's number.
   siginfo_t info = {};
   waitid(P_PIDFD, id(), &info, WEXITED | WNOWAIT);
   kill(-pid(), SIGKILL);

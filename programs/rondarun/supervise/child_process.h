@@ -23,26 +23,26 @@ namespace ronda {
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
 // The process leads its own process group, which holds all processes that it starts. When the process ends, the rest of
-// the group is killed. The process has only the descriptors 0, 1 and 2, and those that its options name.
+// the group is killed. The process has only the descriptors 0, 1 and 2, and the descriptors that its options name.
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class ChildProcess {
  public:
-  // kTerminal: the launcher's. If that is a terminal, a process that reads it is stopped until the terminal is lent to
-  // its group (Terminal).
-  // kNoTerminal: the launcher's, or none if that is a terminal.
+  // kTerminal: the launcher's standard input. If it is a terminal, a process that reads it is stopped until the
+  // terminal is lent to the process' group (Terminal).
+  // kNoTerminal: the launcher's standard input, or no input if that is a terminal.
   enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 
   // How the process ends if the launcher is killed.
   enum class AtLauncherDeath {
     kKill,       // at once, together with its group
-    kTerminate,  // by SIGTERM and some time later: it must end other processes, perhaps on other hosts
+    kTerminate,  // by SIGTERM; killed later, because it must first end other processes, perhaps on other hosts
   };
 
   struct Options {
     std::vector<std::string> command;           // looked up in PATH unless it contains a slash
     std::vector<std::string> environment;       // "NAME=value"
-    std::string words_before = "rondarun ...";  // the command, on the user's command line; for remedies
+    std::string words_before = "rondarun ...";  // the words before the command, for remedies in errors
     Input input = Input::kNone;
     AtLauncherDeath at_launcher_death = AtLauncherDeath::kKill;
     std::vector<int> inherited_fds;  // the launcher's descriptors that the process gets too, with the same numbers
@@ -61,7 +61,7 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  // The value of RONDA_LAUNCH for this process and those that it starts (Guard).
+  // Returns the value of RONDA_LAUNCH for this process and the processes that it starts (Guard).
   const std::string& mark() const { return mark_; }
 
   // Can be read from once the process has ended.
@@ -80,7 +80,8 @@ class ChildProcess {
   virtual void SignalGroup(int signo) const = 0;
   virtual void SignalAlone(int signo) const = 0;
 
-  // The next stop of the process, by this signal, or SIGCONT if it goes on; nullopt if there is no news.
+  // Returns the signal that has stopped the process, or SIGCONT if the process goes on. Reports each stop once; nullopt
+  // if there is no news.
   virtual std::optional<int> NextMotion() const = 0;
 
   // Kills the rest of the group, and frees the process' entry in the system.
@@ -111,11 +112,11 @@ class ProcessStarter {
   virtual ~ProcessStarter() = default;
 
   // Starts the command, and returns once it runs.
-  // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the system's for all else.
+  // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the operating system's errors for all else.
   virtual absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const = 0;
 };
 
-// Starts them as children of this process.
+// Starts processes as children of this process.
 class SystemProcesses final : public ProcessStarter {
  public:
   // The surroundings with which all processes are started. The pointees must outlive this object and its processes.

@@ -17,14 +17,14 @@ struct CommandWords {
   const std::string& before;
 };
 
-// OK unless the command is a script that the system would start, but that could only fail with a misleading text. Such
-// scripts are: one whose first line ends with a carriage return; and a Python program without a first line that names
-// Python, which a shell would run.
+// Returns OK unless the command is a script that the system would start, but that could only fail with a misleading
+// text. One such script has a first line that ends with a carriage return. Another is a Python program whose first line
+// does not name Python, so that a shell would run it.
 // Errors: NOT_FOUND and PERMISSION_DENIED.
 absl::Status CheckScript(const CommandWords& words);
 
-// The error for a command for which exec has returned `error`, an errno.
-// Errors: NOT_FOUND and PERMISSION_DENIED; the system's for all else.
+// Returns the error for a command that exec could not start. `error` is the errno.
+// Errors: NOT_FOUND and PERMISSION_DENIED; the operating system's errors for all else.
 absl::Status CommandError(const CommandWords& words, int error);
 
 }  // namespace ronda

@@ -6,8 +6,8 @@
 namespace ronda {
 
 // Both functions use close_range(). If it is refused or missing (containers with older profiles, Linux before 5.11),
-// they handle the descriptors that /proc lists one by one. Both are for a process between fork() and exec(): they
-// allocate nothing.
+// they handle the descriptors that /proc lists one by one. Both allocate nothing, so a process can call them between
+// fork() and exec().
 
 // Marks all descriptors from 3 on, so that exec closes them.
 void CloseAllOnExec();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Removes the rest of a job, however the job ends: its processes, orphans of its helpers, and its shared memory.
+// Removes the rest of a job, however the job ends. The rest is its processes, orphans of its helpers, and its shared
+// memory.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_GUARD_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_GUARD_H_
 
@@ -32,7 +33,7 @@ namespace ronda {
 // Thread-compatible. A single-threaded process starts it.
 class Guard {
  public:
-  // Errors: the system's.
+  // Errors: the operating system's errors.
   static absl::StatusOr<std::unique_ptr<Guard>> Start(const std::string& job_id);
 
   // Ends the guard, and waits for it. The guard kills the groups that were not released, and all processes that have

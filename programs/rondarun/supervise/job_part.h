@@ -45,25 +45,25 @@ class JobListener {
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // `rank` reads from the terminal, or may do so. So its unfinished line may be a question.
+  // `rank` reads from the terminal, or may do so. So the unfinished line that it has printed may be a question.
   virtual void OnInputAwaited(RankId) {}
 
   // The rank's last line on stderr, if it is known here.
   virtual std::string LastErrorOf(RankId) const { return ""; }
 
-  // The number of bytes of the ranks' `stream` that still wait to be written. While there are many, the processes'
-  // output is not read.
+  // Returns the number of bytes of the ranks' `stream` that still wait to be written. While there are many, the
+  // processes' output is not read.
   virtual size_t Pending(Stream stream) const = 0;
 
-  // Texts for the user: always shown, or only with --verbose.
+  // Show a text to the user: Say always does, and Explain only with --verbose.
   virtual void Say(absl::string_view text) = 0;
   virtual void Explain(absl::string_view text) = 0;
 };
 
-// A process that the launcher starts, and its knowledge of the ranks that this process is or represents.
+// A process that the launcher starts, and the launcher's knowledge of the ranks that this process is or represents.
 //
-// Subclasses interpret its output: that of a rank, of mpirun with the output of all ranks in it, or of an agent on
-// another host. Thread-compatible; belongs to a Supervisor, which polls its descriptors.
+// Subclasses interpret the output of the process. The process is a rank, mpirun (whose output contains the output of
+// all ranks), or an agent on another host. Thread-compatible; belongs to a Supervisor, which polls its descriptors.
 class JobPart {
  public:
   explicit JobPart(ChildProcess::Options options) : options_(std::move(options)) {}
@@ -141,7 +141,7 @@ class RankPart final : public JobPart {
 
   std::vector<RankId> RunningRanks() const override;
 
-  // None: the rank starts together with this part.
+  // Returns none, because the rank starts together with this part.
   std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
 
  private:

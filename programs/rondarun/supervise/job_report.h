@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// Shows a job to the user: the ranks' output on the launcher's streams and in files, and at the end the reason why the
-// job ended.
+// Shows a job to the user. It shows the ranks' output on the launcher's streams and in files, and at the end the reason
+// why the job ended.
 //
 // Thread-compatible. Uses the output and the clock given to it, which must outlive it.
 class JobReport final : public JobListener {
@@ -77,7 +77,7 @@ class JobReport final : public JobListener {
 
   int SayConclusion(std::string text, int exit_code);
 
-  // A member that was not among the first ones.
+  // Adds a member that was not among the first members.
   void AddMember(RankId member);
   absl::string_view Kind() const { return options_.naming == Naming::kRank ? "rank " : "member "; }
 

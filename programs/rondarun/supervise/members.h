@@ -25,8 +25,8 @@ namespace ronda {
 struct MemberSupervision {
   // Takes ownership of the part, and starts it. Errors: as JobPart::Start.
   std::function<absl::Status(std::unique_ptr<JobPart>)> start;
-  // A member's process was stopped by this signal. Returns whether it reads the terminal: then it is no member that
-  // hangs, and the supervisor lets it go on.
+  // A member's process was stopped by this signal. Returns whether the process was stopped because it reads the
+  // terminal. In this case the member does not hang, and the supervisor lets it go on.
   std::function<bool(pid_t pid, int signo)> reads_terminal;
   // The job has ended; `why` is empty if it has ended well.
   std::function<void(int exit_code, const std::string& why)> end;
@@ -70,7 +70,7 @@ class MemberListener {
 
   // `text` is a message as the member has sent it. It may be no valid MemberMessage.
   virtual void OnMessage(int member, absl::string_view text) = 0;
-  // The member lives, but no message can reach it. `why` continues "member 3 ".
+  // The member lives, but no message can reach it. `why` completes a sentence that begins "member 3 ".
   virtual void OnMisbehaviour(int member, absl::string_view why) = 0;
   // The process of the member was stopped (SIGSTOP), or goes on.
   enum class Motion { kStopped, kGoesOn };

@@ -42,7 +42,7 @@ size_t CountDigits(absl::string_view text) {
   return count;
 }
 
-// Reads one of kEnds, behind a rank's number that ends at `begin`.
+// Reads one of kEnds, after a rank's number that ends at `begin`.
 Mark ReadEnd(absl::string_view text, size_t begin, RankId rank) {
   const absl::string_view rest = text.substr(begin);
   for (const absl::string_view end : kEnds) {
@@ -257,7 +257,7 @@ void SshReport::Add(absl::string_view line) {
   const bool is_end = absl::StartsWith(line, "ssh: ") || absl::StartsWith(line, "kex_exchange_identification: ") ||
                       absl::StrContains(line, ": Permission denied (") || line == kNoKey;
   if (is_end && words_.empty()) {
-    // Then the previous line names the host.
+    // After kNoKey, the previous line names the host.
     words_ = line == kNoKey ? absl::StrCat(previous_line_, previous_line_.empty() ? "" : " ", line) : std::string(line);
   }
   previous_line_ = std::string(line);
@@ -320,7 +320,7 @@ void MpirunPart::ReceiveLine(absl::string_view line) {
   // Skips the horizontal lines that mpirun draws.
   if (first_line_.empty() && line.find_first_not_of("-= ") != absl::string_view::npos) first_line_ = std::string(line);
   listener().OnHelperLine(kName, line);
-  // Otherwise Hydra would wait for that host for ever.
+  // If the job went on, Hydra would wait for that host for ever.
   if (IsUnreached()) process().SignalAlone(SIGTERM);
 }
 

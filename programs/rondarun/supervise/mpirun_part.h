@@ -36,13 +36,13 @@ class TaggedOutput {
   // Receives the next bytes of a rank, or of mpirun itself (nullopt). They are valid only during the call.
   using Emit = absl::FunctionRef<void(std::optional<RankId> rank, absl::string_view bytes)>;
 
-  // A number from `rank_count` on is no rank, so it makes no mark.
+  // A number of `rank_count` or more is no rank, so text with this number is no mark.
   explicit TaggedOutput(int rank_count) : rank_count_(rank_count) {}
 
   // Takes the next bytes that mpirun has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The output has ended: the beginning of a mark is text.
+  // The output has ended. So if it ends with the beginning of a mark, these bytes are text.
   void Finish(Emit emit);
 
  private:
@@ -53,9 +53,9 @@ class TaggedOutput {
   std::optional<RankId> source_;  // of the next text
 };
 
-// `command` within a shell that prints a mark with its process id on stderr, and then becomes the command. So the start
-// of any program can be seen, even if it prints nothing. Between these two steps the shell runs `preparation`, which is
-// empty or ends with a separator.
+// Returns a command that runs `command` within a shell. The shell prints a mark with its process id on stderr, and then
+// becomes the command. So the launcher sees the start of any program, even if the program prints nothing. Between these
+// two steps the shell runs `preparation`, which is empty or ends with a separator.
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
 
 // Removes the mark from one stream of a rank. If the mark is there, it is the first line.
@@ -68,7 +68,7 @@ class StartMarkReader {
   // Takes the next bytes, and emits the rank's own bytes.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The stream has ended: the beginning of a mark is the rank's own text.
+  // The stream has ended. So if it ends with the beginning of a mark, these bytes are the rank's own text.
   void Finish(Emit emit);
 
   // The pid in the mark, once it has been read.
@@ -107,7 +107,7 @@ class MpirunReport {
   std::optional<RankEnd> numbered_;  // the first rank among Hydra's exit codes that is not 0
 };
 
-// Finds in mpirun's own lines ssh's last line when ssh does not reach a host.
+// Finds, among the lines that mpirun prints, the last line of an ssh that does not reach a host.
 //
 // Thread-compatible.
 class SshReport {
@@ -115,7 +115,7 @@ class SshReport {
   // Takes the next line that mpirun has printed, on either stream.
   void Add(absl::string_view line);
 
-  // The first such line; empty if none has come.
+  // The first such last line; empty if no such line has come.
   const std::string& words() const { return words_; }
 
  private:
@@ -123,7 +123,7 @@ class SshReport {
   std::string words_;
 };
 
-// mpirun, with all ranks of the job behind it.
+// mpirun, which has started all ranks of the job.
 //
 // mpirun itself ends the ranks, also on other hosts. Signals go to mpirun alone, because it needs the other processes
 // of its group for that. Thread-compatible.

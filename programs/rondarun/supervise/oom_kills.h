@@ -17,8 +17,8 @@ struct OomKills {
   bool operator==(const OomKills&) const = default;
 };
 
-// The kills since the host's start, and since the group's creation; 0 where the kernel does not provide the count.
-// `root` is the folder that contains /proc and /sys.
+// Returns the kills since the host's start, and since the group's creation; 0 where the kernel does not provide the
+// count. `root` is the folder that contains /proc and /sys.
 OomKills CountOomKills(const std::string& root = "");
 
 }  // namespace ronda

@@ -40,11 +40,12 @@ class PollSet {
   std::vector<std::function<void()>> actions_;
 };
 
-// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). So they do not kill this
-// process.
+// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). These signals then do not
+// kill this process.
 //
-// If the parent process has set a signal to be ignored, it stays ignored: SIGHUP under nohup, SIGINT with a script's
-// "&". Changes the signal mask of the process for good. Thread-compatible; for single-threaded processes.
+// If the parent process has set a signal to be ignored, it stays ignored, for example SIGHUP under nohup, or SIGINT
+// with a script's "&". Changes the signal mask of the process for good. Thread-compatible; for single-threaded
+// processes.
 class SignalInbox {
  public:
   static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);

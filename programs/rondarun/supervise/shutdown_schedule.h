@@ -12,11 +12,11 @@ namespace ronda {
 
 // Decides when the ranks get which signal, once the job must end.
 //
-// After a failure the other ranks first get some time: they detect a dead peer themselves, and the user needs their
-// messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A user's signal is passed
-// on at once, and starts the same grace period. SIGINT while the job is ending kills at once.
+// After a failure the other ranks first get some time, because they detect a dead peer themselves, and the user needs
+// their messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A user's signal is
+// passed on at once, and starts the same grace period. SIGINT while the job is ending kills at once.
 //
-// A pure state machine: it sends no signal and reads no clock. Thread-compatible.
+// A pure state machine, which sends no signal and reads no clock. Thread-compatible.
 class ShutdownSchedule {
  public:
   enum class Phase { kRunning, kSettling, kTerminating, kKilled };

@@ -25,7 +25,8 @@ constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 // A program prints a question in pieces, or prints a line. An unfinished line is taken for a question after this time.
 constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
 
-// While so much output waits to be written, parts are not read. So they have to wait, and memory is bounded.
+// While so much output waits to be written, the supervisor reads no part. So the parts have to wait, and memory is
+// bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
 // The most bytes of one read from a part, so that no part keeps the others waiting.
@@ -134,7 +135,7 @@ absl::Status Supervisor::Step() {
   for (const auto& part : parts_) {
     if (part->running()) AddPart(part.get(), &poll);
   }
-  // Ends are handled first, so that a member that asked for a place and then died gets none.
+  // The ends of processes are handled first, so that a member that asked to join and then died does not join.
   if (members_ != nullptr) members_->AddTo(&poll);
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
@@ -142,7 +143,7 @@ absl::Status Supervisor::Step() {
   const absl::Time search = ended_.empty() ? absl::InfiniteFuture() : next_search_;
   RONDA_RETURN_IF_ERROR(
       poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_, search}) - now()));
-  // The replacement of a member must not meet what that member has left behind.
+  // The replacement of a member must not meet processes that the member has left behind.
   if (members_ != nullptr || now() >= next_search_) KillLeftBehind();
   ActOnTime();
   WriteQueues();
@@ -170,7 +171,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   });
 }
 
-// Whether that stream's output would only accumulate here.
+// Whether reading that stream would only collect more output here.
 bool Supervisor::MustWait(const JobPart& part, Stream stream) const {
   if (!part.mixes_streams()) return Pending(stream) >= kMaxPending;
   return std::max(Pending(Stream::kStdout), Pending(Stream::kStderr)) >= kMaxPending;
@@ -389,7 +390,7 @@ void Supervisor::Flush() {
           continue;
         }
         enough = true;
-        raise(*signo);  // it may also be meant for the job's next attempt
+        raise(*signo);  // the signal may also be meant for the job's next attempt
         return;
       }
     });

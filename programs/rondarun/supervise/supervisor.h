@@ -33,13 +33,13 @@ namespace ronda {
 // Runs the processes of a job. It starts its parts, passes on their output and signals, and ends all parts when one
 // fails.
 //
-// One thread with one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener decides
-// what the user sees. No process that it starts outlives it, however it ends (Guard).
+// It has one thread, with one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener
+// decides what the user sees. No process that it starts outlives it, however it ends (Guard).
 //
 // Thread-compatible; to be used once, by a single-threaded process whose descriptors 0, 1 and 2 are open.
 class Supervisor final : private JobListener {
  public:
-  // After a rank's failure: kEndJob ends the others; with kGoOn the owner decides.
+  // What follows a rank's failure. kEndJob: the other ranks are ended. kGoOn: the owner decides.
   enum class OnFailure { kEndJob, kGoOn };
   // The hosts of the ranks. An agent's ranks are on its own host, whatever that host is called.
   enum class Ranks { kMayBeElsewhere, kAreHere };
@@ -53,7 +53,7 @@ class Supervisor final : private JobListener {
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
 
-  // Objects that it uses. Others own them, and they outlive it.
+  // Objects that a supervisor uses. Others own these objects, which outlive the supervisor.
   struct Surroundings {
     JobListener* report = nullptr;
     StandardOutput* output = nullptr;
@@ -61,7 +61,7 @@ class Supervisor final : private JobListener {
     const Clock* clock = nullptr;
   };
 
-  // Errors: the system's, if the guard cannot be started.
+  // Errors: the operating system's error, if the guard cannot be started.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
 
   // Removes the leftovers of the job in shared memory.
@@ -71,7 +71,7 @@ class Supervisor final : private JobListener {
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
-  // Makes Run call `on_time` when it begins, and then repeatedly: each call returns the time until the next one. Only
+  // Makes Run call `on_time` when it begins, and then repeatedly. Each call returns the time until the next call. Only
   // one function at a time.
   void Repeat(std::function<absl::Duration()> on_time);
 
@@ -79,7 +79,7 @@ class Supervisor final : private JobListener {
   using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
 
-  // Starts `parts`, and runs until those that carry the job have ended. Reports important events to the user.
+  // Starts `parts`, and runs until the parts that carry the job have ended. Reports important events to the user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
   // Sends `signo` to all parts, to end them.

@@ -9,7 +9,8 @@ namespace ronda {
 
 // The terminal that is this process' standard input, if it belongs to the process' session. Only one process group at a
 // time may read it and gets the signals of its keys. The shell gives it to this process' group, and this process may
-// lend it to a child's group. A child that reads the terminal without this is stopped (SIGTTIN).
+// lend it to a child's group. A child that reads the terminal, although it was not lent to the child's group, is
+// stopped (SIGTTIN).
 //
 // Thread-compatible; for single-threaded processes.
 class Terminal {
@@ -22,19 +23,19 @@ class Terminal {
   // Does nothing if the terminal is not lent, or no longer belongs to this job.
   void Reclaim();
 
-  // The group to which the terminal is lent; 0: none.
+  // Returns the group to which the terminal is lent; 0: none.
   pid_t borrower() const { return borrower_; }
 
  private:
   pid_t borrower_ = 0;
 };
 
-// The signal that has stopped a child since the last call; 0: it is not stopped.
+// Returns the signal that has stopped a child since the last call; 0 if none has.
 int StopSignalOf(pid_t child);
 
-// Stops the processes of this process' group by the signal of the terminal's key (SIGTSTP) or of a read in the
-// background (SIGTTIN), although this process blocks the signal. Returns when they go on. Returns at once if no shell
-// could let them go on.
+// Stops the processes of this process' group by `signo`, although this process blocks the signal. `signo` is the signal
+// of the terminal's key (SIGTSTP), or of a read in the background (SIGTTIN). Returns when they go on. Returns at once
+// if no shell could let them go on.
 void StopOwnGroup(int signo);
 
 }  // namespace ronda

@@ -20,7 +20,7 @@
 namespace ronda {
 namespace {
 
-// The last line cuts longer ones; the rank's own output has them in full.
+// The launcher's last line cuts longer errors. The rank's own output has the full text.
 constexpr size_t kMaxQuoted = 1000;
 
 bool IsEarlier(const RankEnd& a, const RankEnd& b) {
@@ -33,7 +33,7 @@ bool FailedByItself(const RankEnd& end) { return end.failed() && end.cause == Ra
 // A rank that an error names in the form of Ronda's own reports.
 struct Named {
   RankId rank = 0;
-  bool has_left = false;  // it says that the rank has shut down: nothing that happened later made it do so
+  bool has_left = false;  // the error says that the rank has shut down, so later events are not the cause
 };
 
 // Reads "3 (host a, pid 71) has shut down" at the start of `text`.
@@ -74,7 +74,7 @@ std::vector<Named> BlamedBy(const RankEnd& end) {
   return named;
 }
 
-// Whether another rank reports that this one has shut down.
+// Whether another rank reports that the rank of `end` has shut down.
 bool HasLeft(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return std::any_of(ends.begin(), ends.end(), [&](const RankEnd& other) {
     const std::vector<Named> blamed = BlamedBy(other);
@@ -83,7 +83,7 @@ bool HasLeft(const RankEnd& end, const std::vector<RankEnd>& ends) {
   });
 }
 
-// The rank that `end` blames, if that rank failed by itself.
+// Returns the rank that `end` blames, if the blamed rank failed by itself.
 const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   if (HasLeft(end, ends)) return nullptr;
   for (const Named& named : BlamedBy(end)) {

@@ -33,7 +33,8 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   const auto once = [&] {
     if (!std::exchange(is_late, true)) ballot.when_late();
   };
-  // The votes and flags that this rank knows so far: first its own, then its host's, then all hosts'.
+  // The votes and flags that this rank knows so far. At first these are its own, then those of its host, then those of
+  // all hosts.
   Ballot known = {.own = ballot.own, .own_flags = ballot.own_flags, .when_late = once};
   int steps = 0;
   const auto vote = [&](Communicator& level) -> absl::Status {
@@ -54,7 +55,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
 }
 
 absl::Status HierarchicalCommunicator::Reduce(const ReduceCall& call) {
-  // A host's sum of integers would have to travel in the type of the elements, which may not hold it.
+  // A host's sum of integers would have to travel in the type of the elements, which may be too small for the sum.
   const bool adds_wide = kernels::AddsWide(call.op, call.dtype, call.postscale);
   if (!IsOfAll(call.info) || call.delivery == ReduceCall::Delivery::kParts || adds_wide) {
     return options_.flat->Reduce(call);
@@ -99,7 +100,7 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  // The first rank of a host is the only one with the data; it sends them to the others.
+  // Only the first rank of a host has the data, and sends them to the other ranks of the host.
   char* host_block = nullptr;
   if (self_.local_rank == 0) {
     RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
@@ -127,8 +128,8 @@ absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   if (info.ballot != nullptr) return Vote(info);
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
-  // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. Otherwise
-  // the ranks without that level wait for those that have it.
+  // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. On hosts of
+  // unequal size, the ranks without the level across hosts wait for the ranks that have it.
   return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
 }
 

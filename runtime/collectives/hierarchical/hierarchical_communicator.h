@@ -15,21 +15,21 @@
 
 namespace ronda {
 
-// Collectives in two levels: a fast level between the ranks of a host and a slow one across hosts. Across hosts each
-// byte travels once per host instead of once per rank.
+// Collectives in two levels, which are a fast level between the ranks of a host and a slow level across hosts. Across
+// hosts each byte travels once per host instead of once per rank.
 //
-// A reduction of all ranks does three steps for each chunk: a reduce-scatter on the host, a reduction of each shard
-// across hosts between the ranks that hold it, and an allgather on the host. If the calls across hosts block, a
-// separate thread makes them. So chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered.
-// With hosts of different sizes, a chunk has as many shards as the smallest host has ranks.
+// A reduction of all ranks does three steps for each chunk. The first is a reduce-scatter on the host. Then the ranks
+// that hold a shard reduce it across hosts. The last step is an allgather on the host. If the calls across hosts block,
+// a separate thread makes these calls. So chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is
+// gathered. With hosts of different sizes, a chunk has as many shards as the smallest host has ranks.
 //
-// The tensors are in the memory that the levels' communicators use: the host's, or one device's. LevelOps hides the
-// difference.
+// The tensors are in the memory that the levels' communicators use, which is the host's memory or one device's.
+// LevelOps hides the difference.
 //
-// Some calls use the flat communicator: calls of only some ranks, reductions in which each rank receives a part,
-// all-to-alls, gathers for one rank, and allgathers if the hosts do not list the ranks in order.
+// Some calls use the flat communicator. They are calls of only some ranks, reductions in which each rank receives a
+// part, all-to-alls, and gathers for one rank. Allgathers use it if the hosts do not list the ranks in order.
 //
-// Order of summation: on each host in the order of its ranks, then in the order of the hosts. 16-bit and 8-bit wires
+// A sum is made on each host in the order of the host's ranks, then in the order of the hosts. 16-bit and 8-bit wires
 // are rounded once per host and once at the end. So results are the same on all ranks and in every run, but their last
 // bits can differ from those of a flat backend.
 class HierarchicalCommunicator : public Communicator {
@@ -38,17 +38,17 @@ class HierarchicalCommunicator : public Communicator {
     RankId rank = 0;
     HostMap hosts;
     std::unique_ptr<LevelOps> ops = std::make_unique<HostLevelOps>();  // for the tensors' memory
-    std::unique_ptr<Communicator> local;                               // of this host's ranks, by local rank
+    std::unique_ptr<Communicator> local;                               // connects this host's ranks, by local rank
     std::unique_ptr<Communicator> across;  // of the ranks with this local rank, by host; nullptr:
                                            // this rank has no shard
-    std::unique_ptr<Communicator> flat;    // of all ranks, for calls that two levels do not make cheaper
+    std::unique_ptr<Communicator> flat;    // connects all ranks, for calls that two levels do not make cheaper
     TwoLevelReduce::Levels::Driver across_driver = TwoLevelReduce::Levels::Driver::kOwnThread;
-    // Holds barriers of all ranks; not owned. nullptr: the levels hold them. Those of a device cannot, because a level
-    // across hosts may be ahead of the device.
+    // The communicator that does barriers of all ranks; not owned. nullptr: the levels do them. The levels of a device
+    // cannot do barriers, because a level across hosts may be ahead of the device.
     Communicator* meeting = nullptr;
     // The data under way on one level at a time; the levels cut it further. Each chunk goes to another thread and back,
-    // which costs time if ranks outnumber cores. With four ranks on two cores and chunks of 2 MiB, reductions of 4 MiB
-    // took one and a half times as long, and reductions of 16 MiB as long as before.
+    // which costs time if ranks outnumber cores. With four ranks on two cores, chunks of 2 MiB made reductions of 4 MiB
+    // take one and a half times as long. They did not change the time of reductions of 16 MiB.
     size_t chunk_bytes = size_t{8} << 20;
   };
 

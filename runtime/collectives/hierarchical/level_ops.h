@@ -23,8 +23,8 @@
 
 namespace ronda {
 
-// The operations of a two-level collective that depend on the memory of the tensors: memory for data in transit,
-// copies, and the order between the two levels.
+// The operations of a two-level collective that depend on where the tensors are. They provide memory for data in
+// transit, copy data, and order the work of the two levels.
 //
 // The communicators of a host have completed their work when a call returns. The communicators of a device have put it
 // on a stream. Each level has its own stream, so the work must be ordered between the streams:
@@ -35,7 +35,7 @@ namespace ronda {
 //   ops.HandBack(slot)                                    // by the first thread, after Across has returned
 //   local.Allgather(...)
 //
-// Thread-compatible, except for Across: another thread may call it while the first one works with other slots.
+// Thread-compatible, except that a second thread may call Across while the first thread works with other slots.
 class LevelOps {
  public:
   // The number of chunks that may be under way at the same time.
@@ -50,7 +50,7 @@ class LevelOps {
   // Returns at least `bytes` of memory for gathered data, valid until the next call. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<char*> GatherMemory(size_t bytes) = 0;
 
-  // Elements in gathered memory that belong to another address.
+  // Elements in gathered memory that must be copied to another address.
   struct Piece {
     void* to = nullptr;
     size_t count = 0;   // elements
@@ -63,7 +63,7 @@ class LevelOps {
   virtual absl::Status HandOver(size_t slot) = 0;
   // Calls `work`, which uses the level across.
   virtual absl::Status Across(size_t slot, absl::FunctionRef<absl::Status()> work) = 0;
-  // Orders the later work of the level on the host after the last Across of the slot. REQUIRES: that Across has
+  // Orders the later work of the level on the host after the last Across of the slot. REQUIRES: the last Across has
   // succeeded.
   virtual absl::Status HandBack(size_t slot) = 0;
 };
@@ -75,7 +75,7 @@ inline absl::Status CrossOver(LevelOps& ops, absl::FunctionRef<absl::Status()> w
   return ops.HandBack(0);
 }
 
-// For tensors in the memory of the host, whose communicators complete their work before a call returns.
+// LevelOps for tensors in the memory of the host. The host's communicators complete their work before a call returns.
 class HostLevelOps : public LevelOps {
  public:
   absl::StatusOr<char*> SlotMemory(size_t slot, size_t bytes) override { return AtLeast(bytes, slots_[slot]); }
@@ -92,22 +92,22 @@ class HostLevelOps : public LevelOps {
   std::vector<char> gathered_;
 };
 
-// For tensors in the memory of a device. Events order the levels' streams, and no thread waits for the device.
+// LevelOps for tensors in the memory of a device. Events order the levels' streams, and no thread waits for the device.
 //
 // Destroyed after the communicators of both levels, when all work that uses its memory has ended.
 class DeviceLevelOps : public LevelOps {
  public:
   struct Options {
     std::shared_ptr<Device> device;
-    StreamHandle stream = nullptr;  // of the level on the host; not owned
-    StreamMarks* marks = nullptr;   // of that stream; not owned; may be nullptr
-    // The stream of the level across. kOwn: the levels work at the same time. kSame: one after the other. NCCL needs
-    // that if both levels are its communicators: their operations must have one order on all devices, but a device may
-    // run the work of two streams in any order.
+    StreamHandle stream = nullptr;  // the stream of the level on the host; not owned
+    StreamMarks* marks = nullptr;   // the marks of `stream`; not owned; may be nullptr
+    // The stream of the level across. kOwn: the levels work at the same time. kSame: the levels work one after the
+    // other. NCCL needs kSame if both levels are NCCL's communicators. Their operations must have one order on all
+    // devices, but a device may run the work of two streams in any order.
     enum class AcrossStream : uint8_t { kOwn, kSame } across = AcrossStream::kOwn;
   };
 
-  // Errors: the device's.
+  // Errors: the device's errors.
   static absl::StatusOr<std::unique_ptr<DeviceLevelOps>> Create(Options options);
 
   // The stream for the communicator across.
@@ -143,15 +143,15 @@ class DeviceLevelOps : public LevelOps {
   const std::unique_ptr<DeviceStream> across_;  // nullptr: the same stream
   std::array<Slot, kSlots> slots_;
   DeviceMemory gathered_;
-  std::vector<DeviceMemory> outgrown_;  // kept, because freeing it would wait for the device, and so for other ranks
+  std::vector<DeviceMemory> outgrown_;  // kept, because freeing would wait for the device, and so for other ranks
 };
 
-// The CallInfo of a call of all ranks of the job for one of its levels: all ranks of that level take part, without a
-// vote.
+// Returns the CallInfo with which a call of all ranks of the job runs on one of its levels. All ranks of the level take
+// part, without a vote.
 //
-// A rank that waits for a rank of another host may wait for one that itself waits on its host for the late rank. A rank
-// that waits for the result waits for both. So each step gets a slightly longer deadline than the previous step. The
-// first rank to give up is then one that waits for the late rank itself, and it names that rank.
+// A rank may wait for a rank of another host that itself waits for the late rank on its own host. A third rank may wait
+// for the result of both. So each step gets a slightly longer deadline than the previous step. The first rank to give
+// up is then a rank that waits for the late rank itself, and its error names the late rank.
 inline CallInfo LevelInfo(const CallInfo& info, int steps_before) {
   constexpr double kExtraPerStep = 0.05;
   const double factor = 1 + kExtraPerStep * steps_before;

@@ -27,7 +27,7 @@ Range ShardOf(size_t granules, int shard, int shards) {
   return {.begin = border(shard), .end = border(shard + 1)};
 }
 
-// The elements of a run that lie in `range`, counted from the run's first element.
+// Returns the elements of a run that lie in `range`, counted from the run's first element.
 Range ElementsIn(const LogicalBuffer::Run& run, Range range, size_t granule_elements) {
   const auto clip = [&](size_t granule) {
     return granule <= run.offset ? 0 : std::min((granule - run.offset) * granule_elements, run.count);

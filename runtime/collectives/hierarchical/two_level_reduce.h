@@ -21,7 +21,7 @@
 
 namespace ronda {
 
-// A thread that reduces the contents of slots across hosts, one after the other, while its owner does other work.
+// A thread that reduces the contents of slots across hosts, one slot after the other, while its owner does other work.
 //
 // One thread at a time submits and awaits. While a slot is under way no other thread may use the level across.
 class AcrossWorker {
@@ -30,7 +30,7 @@ class AcrossWorker {
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
-  // Waits for the slot under way, which ends at the latest when the job has failed, and drops later ones.
+  // Waits for the slot under way, and drops later slots. The slot under way ends at the latest when the job has failed.
   ~AcrossWorker();
   AcrossWorker(const AcrossWorker&) = delete;
   AcrossWorker& operator=(const AcrossWorker&) = delete;
@@ -50,7 +50,7 @@ class AcrossWorker {
   absl::Status Carry(size_t slot) const;
 
   const Work work_;
-  // Made in advance, because there is no memory for it when it is needed.
+  // Made in advance, because there is no memory to make this status when it is needed.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that reduces across hosts");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that reduces across hosts");
@@ -65,9 +65,9 @@ class AcrossWorker {
   std::thread thread_;
 };
 
-// Allreduces of all ranks in two levels, chunk by chunk: a reduce-scatter between the ranks of the host, a reduction of
-// each rank's shard across hosts, and an allgather on the host. Two chunks are under way at a time, the older one
-// across hosts.
+// Does allreduces of all ranks in two levels, chunk by chunk. Each chunk takes a reduce-scatter between the ranks of
+// the host, a reduction of each rank's shard across hosts, and an allgather on the host. Two chunks are under way at a
+// time, the older one across hosts.
 //
 // Thread-compatible. Does not own the levels.
 class TwoLevelReduce {
@@ -75,19 +75,19 @@ class TwoLevelReduce {
   struct Levels {
     Communicator* local = nullptr;
     Communicator* across = nullptr;  // nullptr: this rank has no shard
-    int shards = 1;                  // per chunk: the first `shards` ranks of each host have one each
+    int shards = 1;                  // shards of a chunk: the first `shards` ranks of each host have one each
     LevelOps* ops = nullptr;
-    // The thread that makes the calls across if a reduction has several chunks: a separate thread for calls that block,
-    // or the caller for calls that return at once. In the second case all ranks give their device its work in the same
-    // order, which kernels that wait for other ranks' kernels need.
+    // The thread that makes the calls across if a reduction has several chunks. It is a separate thread if the calls
+    // block, and the caller if the calls return at once. With kCaller all ranks give their devices the work in the same
+    // order. Kernels that wait for other ranks' kernels need this order.
     enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
     size_t chunk_bytes = 1;  // the size of a chunk's elements
   };
 
   explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
 
-  // `call` delivers all to all ranks of the job; its ballot is ignored. Errors: those of the two levels. After an error
-  // this object must not be used again.
+  // `call` must deliver the whole result to all ranks of the job; its ballot is ignored. Errors: the errors of the two
+  // levels. After an error this object must not be used again.
   absl::Status Run(const ReduceCall& call);
 
  private:
@@ -116,7 +116,7 @@ class TwoLevelReduce {
   // Reduces the slot's shard, on the thread that drives the level across.
   absl::Status ReduceAcross(size_t slot);
   absl::Status ReduceOnHost(const Plan& plan, size_t chunk, size_t slot);
-  // Lists the chunk's elements for the reduce-scatter, with the places of this rank's part.
+  // Lists the chunk's elements for the reduce-scatter, with the addresses for this rank's part.
   absl::Status CutUp(const Plan& plan, size_t slot);
   void MakeCallAcross(const Plan& plan, Slot& slot) const;
   absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
@@ -129,9 +129,9 @@ class TwoLevelReduce {
   const Levels levels_;
   LogicalBuffer::Memory buffer_memory_;
   std::array<Slot, LevelOps::kSlots> slots_;
-  std::vector<Segment> pieces_;        // of the chunk under reduction on the host
-  std::vector<PartRange> shards_;      // of each piece, its elements in every shard
-  std::vector<LevelOps::Piece> runs_;  // of the chunk under gathering
+  std::vector<Segment> pieces_;        // pieces of the chunk under reduction on the host
+  std::vector<PartRange> shards_;      // the elements of each piece in every shard
+  std::vector<LevelOps::Piece> runs_;  // runs of the chunk under gathering
   // Exists from the first reduction of several chunks on; destroyed before the slots.
   std::unique_ptr<AcrossWorker> worker_;
 };

@@ -19,7 +19,8 @@
 namespace ronda {
 namespace {
 
-// Elements reduced at a time. All ranks' contributions of a block stay in the second-level cache.
+// The number of elements that are reduced at a time. All ranks' contributions to such a block stay in the second-level
+// cache.
 constexpr size_t kBlockElements = 2048;
 constexpr size_t kBlockBytes = kBlockElements * 8;
 
@@ -35,7 +36,7 @@ class BlockReducer {
     if (!members_[0]->ContributesInputItself()) scratch_.resize(posts.size() * kBlockBytes);
   }
 
-  // Granules [begin, begin + n), of kBlockElements elements at most.
+  // Reduces granules [begin, begin + n), which have at most kBlockElements elements.
   void Reduce(size_t begin, size_t n) {
     const ReduceArithmetic& first = *members_[0];
     if (!first.ContributesInputItself()) {
@@ -68,7 +69,8 @@ class BlockReducer {
   alignas(64) char accumulator_[kBlockBytes];
 };
 
-// Negotiated calls agree. A call that does not agree would read beyond the end of a buffer.
+// Returns an error if the members' counts differ. Negotiated calls have equal counts. A call with another count would
+// read beyond the end of a buffer.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();
   for (size_t i = 1; i < posts.size(); ++i) {

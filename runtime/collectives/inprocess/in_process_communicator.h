@@ -17,7 +17,7 @@
 namespace ronda {
 
 // The collectives of ranks that are threads of one process. A rank reads the others' inputs and writes their outputs
-// directly; only one block at a time, which stays in the first-level cache, is staged.
+// directly. It stages only one block at a time, which stays in the first-level cache.
 class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
@@ -41,7 +41,7 @@ class InProcessCommunicator : public Communicator {
 
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;
-  uint64_t calls_ = 0;  // all calls so far, including those of other groups; equal on all ranks
+  uint64_t calls_ = 0;  // all calls so far, including other groups' calls; equal on all ranks
   LogicalBuffer::Memory reduction_memory_;
 };
 

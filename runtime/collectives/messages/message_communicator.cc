@@ -11,11 +11,12 @@
 namespace ronda {
 namespace {
 
-// With two ranks on one host, chunks of half this size or less take 5 to 15 % longer at 4 MiB, since each costs a
-// handshake. Larger chunks leave nothing to overlap.
+// With two ranks on one host, reductions of 4 MiB take 5 to 15 % longer with chunks of half this size or less, since
+// each chunk costs a handshake. Larger chunks leave nothing to overlap.
 constexpr size_t kChunkBytes = 2 << 20;
 constexpr size_t kMinChunkBytes = 4096;
-// Up to these sizes a reduction sends all contributions to all: of one member, or of all members together.
+// Up to either of these sizes a reduction sends all contributions to all members. The first is the size of one member's
+// contribution, the second of all members' contributions together.
 constexpr size_t kShortBytes = 2048;
 constexpr size_t kShortBytesOfAll = 64 << 10;
 

@@ -18,16 +18,16 @@ namespace ronda {
 //
 // A reduction is a reduce-scatter and an allgather by direct exchange. Each rank collects all contributions to its
 // shard in the wire's format, reduces them in the order of the group in fp32, rounds once, and sends the result to all.
-// That moves as many bytes as a ring, and no partial sum is rounded on the way. Long reductions go chunk by chunk, so
-// that packing, reducing and unpacking overlap with the messages (message_reduce.h). Short ones send all contributions
-// to all members together with their votes (Dissemination).
+// This exchange moves as many bytes as a ring, and rounds no partial sum on the way. Long reductions go chunk by chunk,
+// so that packing, reducing and unpacking overlap with the messages (message_reduce.h). In short reductions each rank
+// sends its contribution to all members, together with its vote (Dissemination).
 //
-// Ronda does not use an MPI's own allreduce: its order of additions differs, it takes no votes, and it cannot name the
-// rank that it waits for. It is not faster either, as measured on one host with 2 ranks, fp32 and Open MPI 4.1.
-// Compared with this, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to 16 KiB, 1.8 times at 256 KiB, and
-// 2.0, 2.4, 2.8 and 2.9 times at 1, 4, 16 and 64 MiB. MPI_Allreduce allows no deadline. It takes 0.3 times as long at 4
-// KiB, where shared memory is even faster, about as long from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64
-// MiB.
+// Ronda does not use an MPI's own allreduce. MPI's order of additions differs, MPI takes no votes, and it cannot name
+// the rank that it waits for. MPI's allreduce is not faster either, as measured on one host with 2 ranks, fp32 and Open
+// MPI 4.1. Compared with this class, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to 16 KiB, and 1.8 times
+// at 256 KiB. They take 2.0, 2.4, 2.8 and 2.9 times as long at 1, 4, 16 and 64 MiB. MPI_Allreduce allows no deadline.
+// It takes 0.3 times as long at 4 KiB, where shared memory is even faster. It takes about as long from 16 KiB to 4 MiB,
+// and 1.2 and 2 times as long at 16 and 64 MiB.
 class MessageCommunicator : public Communicator {
  public:
   using Options = MessageLink::Options;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFanOut = 8;
 
-// Up to this size, the log N messages of the tree cost less than the two of the shares.
+// Up to this size, the log N messages of the tree cost less than the two messages of a broadcast by shares.
 constexpr size_t kTreeBytes = 64 << 10;
 // Up to this size, it is cheaper to pass a block on than to send it to each member.
 constexpr size_t kSmallBlockBytes = 1024;
@@ -38,7 +38,7 @@ class SharedBroadcast {
   uint64_t chunks() const { return (call_.bytes + chunk_bytes_ - 1) / chunk_bytes_; }
 
   // On the root: sends one share of chunk k to each member, and the root's own share to all. On other members: begins
-  // to receive all shares, the member's own one in `own`.
+  // to receive all shares, the member's own share in `own`.
   absl::Status Begin(uint64_t k, TransferSet& own, TransferSet& others) {
     const bool is_root = members_.self() == call_.root;
     for (int i = 1; i < members_.size(); ++i) {
@@ -161,7 +161,7 @@ absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, cons
   const int size = members.size();
   // Positions in the tree are counted from the root. The lowest set bit of a position is the distance to its parent.
   const int position = (members.self() - call.root + size) % size;
-  // The positions between a position and the root are those without its lowest set bits.
+  // Clearing a position's lowest set bits, one after the other, gives the positions between this position and the root.
   const int between = std::max(0, std::popcount(static_cast<unsigned>(position)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };

@@ -17,9 +17,9 @@ namespace ronda {
 // Brings a block of every member to every member, together with the members' votes. (J. Bruck et al., "Efficient
 // Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 //
-// A rank holds the blocks of consecutive members in ring order, beginning with its own. In each step it sends all of
-// them to 7 other ranks and receives as many from 7 ranks, so the number of its blocks grows eightfold. Up to 8 ranks
-// exchange their blocks directly, and 4,096 ranks need four steps.
+// A rank holds the blocks of consecutive members in ring order, beginning with its own. In each step the rank sends all
+// of its blocks to 7 other ranks and receives as many from each of 7 ranks. So the number of its blocks grows
+// eightfold. Up to 8 ranks exchange their blocks directly, and 4,096 ranks need four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
 //   RONDA_RETURN_IF_ERROR(exchange.Run(info, bytes_total));
@@ -34,11 +34,13 @@ class Dissemination {
   // must live until Run has returned. REQUIRES: this rank is a member.
   char* Begin(const Members& members, size_t bytes);
 
-  // Exchanges the blocks, and holds the call's vote if it has one. `bytes_total` is the size of the call for messages.
-  // Errors: as MessageLink.
+  // Exchanges the blocks, and holds the call's vote if it has one. `bytes_total` is the size of the call, for error
+  // texts.
+  // Errors: the errors of MessageLink.
   absl::Status Run(const CallInfo& info, size_t bytes_total);
 
-  // The block of a member, until the next Begin; aligned to 8 bytes. Undefined after a veto.
+  // Returns the block of a member, valid until the next Begin and aligned to 8 bytes. The block is undefined after a
+  // veto.
   const char* BlockOf(int member) const { return At(PositionOf(member)) + sizeof(Vote); }
 
  private:
@@ -50,7 +52,7 @@ class Dissemination {
   char* At(int position) { return blocks_.data() + static_cast<size_t>(position) * block_bytes_; }
   RankId MemberAt(int position) const { return (*members_)[(members_->self() + position) % members_->size()]; }
 
-  // Sends the `held` blocks on and receives those behind them.
+  // Sends the first `held` blocks on, and receives the blocks that follow them in ring order.
   absl::Status Step(int held, const RunningCollective& running);
   // The votes of all members, combined.
   Vote CollectVotes() const;
@@ -58,18 +60,18 @@ class Dissemination {
   MessageLink& link_;
   const Members* members_ = nullptr;
   size_t block_bytes_ = 0;    // with the vote
-  std::vector<char> blocks_;  // by position: this rank's block, then those of the next members in ring order
+  std::vector<char> blocks_;  // by position: this rank's block, then the next members' blocks in ring order
   TransferSet sends_;
   TransferSet receives_;
 };
 
 // The collectives that move bytes without looking at them, directly between the callers' buffers.
 //
-// - broadcast: small data travels down a binomial tree. Large data is divided into one share per member: the root sends
-// each member its share, chunk by chunk, and the member sends it on to all others. So the root sends each byte about
-// once.
-// - allgather: directly to all others, or by Dissemination if the blocks are small.
-// - alltoall: each piece directly.
+// - broadcast: small data travels down a binomial tree. Large data is divided into one share per member. The root sends
+// each member its share, chunk by chunk, and the member sends the share on to all others. So the root sends each byte
+// about once.
+// - allgather: the blocks travel directly to all others, or by Dissemination if they are small.
+// - alltoall: each piece travels directly.
 //
 // Keeps its memory from one call to the next. Thread-compatible.
 class MessageExchanges {

@@ -20,18 +20,18 @@ namespace {
 constexpr int kLooks = 200;
 // Polls between two checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// Longer than a chunk takes on one host. A longer wait sleeps, each time for a small part of the time it has waited. If
-// another thread wants the core, polling costs more than sleeping. Yielding does so too, because the thread gets the
-// core back a scheduler tick later.
+// This is longer than a chunk takes on one host. A longer wait sleeps, each time for a small part of the time it has
+// waited. If another thread wants the core, polling costs more than sleeping. Yielding also costs more than sleeping,
+// because the thread gets the core back a scheduler tick later.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
 // How long a wait yields before it sleeps, if data wakes it.
 constexpr absl::Duration kYieldFor = absl::Milliseconds(2);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
-// The end of a peer breaks its connections before the job knows of it.
+// The end of a peer breaks its connections before the job knows of the end.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
-// Covers ranks that did not begin to wait at the same moment.
+// This covers ranks that did not begin to wait at the same moment.
 constexpr absl::Duration kTimeoutPerStep = absl::Milliseconds(200);
 
 int CountRanksOnHost(const std::vector<Peer>& peers, const Peer& self) {

@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// Transfers under way that are awaited together. Keeps its memory for the next ones.
+// Transfers under way that are awaited together. Keeps its memory for the next transfers.
 class TransferSet {
  private:
   friend class MessageLink;
@@ -40,29 +40,30 @@ class CoreYields {
   static constexpr absl::Duration kLong = absl::Milliseconds(2);
   static constexpr int kWaitsThatSleep = 32;
 
-  // Call at the start of each wait: whether it yields.
+  // Call at the start of each wait. Returns whether the wait yields.
   bool MayBegin() {
     if (sleeps_ == 0) return true;
     --sleeps_;
     return false;
   }
-  // A yield took `duration`. Returns whether the wait may yield again.
+  // Call after a yield that took `duration`. Returns whether the wait may yield again.
   bool MayGoOn(absl::Duration duration) {
     if (duration > kLong) sleeps_ = kWaitsThatSleep;
     return duration <= kLong;
   }
 
  private:
-  int sleeps_ = 0;  // waits that must sleep until one may yield again
+  int sleeps_ = 0;  // waits that must sleep before a wait may yield again
 };
 
 // One rank's messages to and from the others, and its waits for them.
 //
-// A wait always knows the rank that it waits for: it handles the transfers one after the other, while all of them make
-// progress. A wait begins with a number of polls. A long wait sleeps between polls, each time for a small part of the
-// time it has waited: a sleeping rank moves no messages, and not all messages wake a rank. If ranks outnumber cores,
-// the rank that is late may need this rank's core, so a wait yields the core between its polls. If the messages wake
-// the rank, as those over TCP do, such a wait sleeps when yields take too long (CoreYields), or after 2 ms.
+// A wait always knows the rank that it waits for, because it awaits the transfers one after the other, while all of
+// them make progress. A wait begins with a number of polls. A long wait sleeps between polls, each time for a small
+// part of the time it has waited. It does not sleep longer, because a sleeping rank moves no messages, and not all
+// messages wake a rank. If ranks outnumber cores, the late rank may need this rank's core, so a wait yields the core
+// between its polls. If messages wake the rank, as messages over TCP do, a wait that yields sleeps when yields take too
+// long (CoreYields), or after 2 ms.
 //
 // Thread-compatible.
 class MessageLink {
@@ -81,14 +82,14 @@ class MessageLink {
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
   absl::Status failure() const { return options_.job_failure(); }
-  // Whether a wait keeps its core between polls: this host has a core for each of its ranks.
+  // Whether a wait keeps its core between polls, because this host has a core for each of its ranks.
   bool keeps_core() const { return keeps_core_; }
   // Whether ranks share cores, and data wakes a rank that sleeps.
   bool is_woken_by_data() const { return !keeps_core_ && options_.messages->rest_ends_with_data(); }
 
-  // Describes the collective that this rank runs, for waits. With `steps` ranks between the late rank and this one, all
-  // of which wait, this rank's deadline is a little later. So the rank that waits for the late rank itself is the first
-  // to report it.
+  // Describes the collective that this rank runs, for waits. If `steps` waiting ranks are between the late rank and
+  // this rank, this rank's deadline is a little later. So the rank that waits for the late rank itself is the first to
+  // report it.
   RunningCollective Running(const CallInfo& info, size_t bytes_total, int steps = 0) const;
 
   // Begins a transfer and adds it to `set`. If the size is 0 bytes, neither side has a transfer.
@@ -96,7 +97,7 @@ class MessageLink {
   absl::Status Receive(void* data, size_t bytes, RankId from, TransferSet& set);
 
   // Waits until all transfers of `set` are complete, and empties it. Errors: the job's failure; DEADLINE_EXCEEDED that
-  // names the late rank; those of PointToPoint.
+  // names the late rank; the errors of PointToPoint.
   absl::Status Wait(TransferSet& set, const RunningCollective& running);
 
  private:
@@ -107,9 +108,9 @@ class MessageLink {
   // Yields the core to the other ranks of this host, as long as that pays. Returns whether the transfer is complete.
   absl::StatusOr<bool> YieldFor(Transfer& transfer);
   absl::Status WaitLonger(Transfer& transfer, const RunningCollective& running);
-  // In a wait that has lasted for `waited`: sleeps if it is time to.
+  // Sleeps, if a wait that has lasted for `waited` is to sleep now.
   void Sleep(absl::Duration waited);
-  // Returns `error`, or the job's failure if that is its cause.
+  // Returns `error`, or the job's failure if that failure is the cause of `error`.
   absl::Status Explain(const absl::Status& error, RankId peer) const;
 
   const Options options_;

@@ -117,7 +117,7 @@ void MessageReduce::DecideRegions() {
   const size_t wanted_bytes = std::max(kMinSliceBytes, chunk_bytes_ / static_cast<size_t>(members_.size()));
   const size_t longest = std::max<size_t>(1, wanted_bytes / granule_bytes_);
   slices_ = (most + longest - 1) / longest;
-  // All slices have the same size: a short last one would leave less to overlap.
+  // All slices have the same size, because a short last slice would leave less to overlap.
   slice_granules_ = slices_ == 0 ? 1 : RoundUp((most + slices_ - 1) / slices_, unit);
   slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
@@ -136,7 +136,7 @@ void MessageReduce::AllocateScratch() {
 absl::Status MessageReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
-  // Each rank begins with its neighbours, so that not all ranks send to the same one at once.
+  // Each rank begins with its neighbours, so that not all ranks send to the same rank at once.
   for (int i = 1; i < size; ++i) {
     const int sender = (self + size - i) % size;
     RONDA_RETURN_IF_ERROR(link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender],

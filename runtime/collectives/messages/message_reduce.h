@@ -50,7 +50,7 @@ class PageScratch {
   size_t bytes_ = 0;
 };
 
-// The granules of a reduction that each member reduces: ranges, seen as one array per member.
+// The granules of a reduction that each member reduces. Each member has ranges of granules, seen as one array.
 //
 // Keeps its memory from one division to the next. Thread-compatible.
 class ReduceRegions {
@@ -118,34 +118,34 @@ class ReduceRegions {
 // The memory of long reductions, kept from one to the next.
 struct MessageReduceMemory {
   PageScratch contributions;  // to this rank's region
-  PageScratch packed;         // this rank's, to the others' regions
+  PageScratch packed;         // this rank's contributions to the others' regions
   PageScratch results;
   ReduceRegions regions;
   std::vector<char> wants_any;       // by member: whether it receives anything, unless all do
   std::vector<const void*> sources;  // by member
-  TransferSet arriving[2];           // contributions, of slices k and k + 1
+  TransferSet arriving[2];           // contributions to slices k and k + 1
   TransferSet leaving[2];            // this rank's contributions, to the others
   TransferSet delivering[2];
 };
 
-// One long reduction, in which each member reduces a *region*. All members send it their contributions to its region,
-// *slice* by slice and in the format of the wire. It sends the results to all members that receive any of them. While
-// slice k travels, slice k - 1 is reduced and the results of slice k - 2 arrive.
+// One long reduction, in which each member reduces a *region*. All members send the member their contributions to its
+// region, *slice* by slice and in the format of the wire. The member sends the results to all members that receive any
+// of them. While slice k travels, slice k - 1 is reduced and the results of slice k - 2 arrive.
 //
 //                    contributions            results
 //   all receive all  to equal regions         to all
 //   few receive      to equal regions         to those that receive any: no rank reduces more than the others
 //   each a part      to the receiver's part   to no other rank
 //
-// Data that lies in memory in the format of the wire is sent from there and received there. All other data goes through
-// scratch memory of a few slices per member.
+// Data that lies in the tensors in the format of the wire is sent from the tensors and received into them. All other
+// data goes through scratch memory of a few slices per member.
 //
-// In-place calls are safe: a slice's contribution is sent before its results overwrite it. Lives as long as the call.
-// Thread-compatible.
+// In-place calls are safe, because a slice's contribution is sent before the slice's results overwrite it. Lives as
+// long as the call. Thread-compatible.
 class MessageReduce {
  public:
-  // One slice of all regions together has about `chunk_bytes`, unless so many members would make the messages too
-  // small. All arguments must outlive the object.
+  // One slice of all regions together has about `chunk_bytes`. It has more if there are so many members that the
+  // messages would be too small. All arguments must outlive the object.
   MessageReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
                 Dissemination& exchange, MessageReduceMemory& memory);
 
@@ -192,7 +192,7 @@ class MessageReduce {
   template <typename Address>
   auto InOnePiece(int member, uint64_t k, const Address& address) const;
 
-  // The address of slice k of `member`, or for it, in `scratch`.
+  // Returns the address in `scratch` of slice k that comes from `member` or goes to it.
   char* At(const PageScratch& scratch, int member, uint64_t k) const;
   // The address at which the results of a member's slice k arrive or are made.
   char* ResultOf(int member, uint64_t k) const;

@@ -50,7 +50,7 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_failure = options_.job_failure}) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  // The members free memory that the stream and NCCL must no longer use.
+  // The data members of this object will free memory that the stream and NCCL must no longer use.
   if (!AwaitStream().ok()) groups_.Abort();
   groups_.End();
 }

@@ -26,13 +26,13 @@ namespace ronda {
 // move bytes without looking at them, are here. NcclReduce does the reductions, and NcclGroups owns NCCL's
 // communicators, one for each group of ranks.
 //
-// Some reductions are one ncclAllReduce, or one ncclReduceScatter if each member receives another part: those of
-// integers, the sums of floating-point numbers, and the products of float32 and float64. NCCL adds in its own order
-// instead of the order of the ranks, and rounds 16-bit sums after every addition. For all other reductions NCCL's
-// result would differ more: it drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks and some
-// types and operators. For these, and with SumOrder::kOfRanks for all floating-point numbers, the members exchange
-// shards by grouped sends and receives, reduce them here in the order of the group and in float32, and gather the
-// result. That moves as many bytes as a ring and rounds once.
+// Some reductions are one ncclAllReduce, or one ncclReduceScatter if each member receives another part. These are the
+// reductions of integers, the sums of floating-point numbers, and the products of float32 and float64. NCCL adds in its
+// own order instead of the order of the ranks, and rounds 16-bit sums after every addition. For all other reductions
+// NCCL's result would differ more. NCCL drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks
+// and some types and operators. In these other reductions the members exchange shards by grouped sends and receives.
+// They reduce the shards here, in the order of the group and in float32, and gather the result. This moves as many
+// bytes as a ring and rounds once. With SumOrder::kOfRanks all reductions of floating-point numbers work in this way.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class NcclCommunicator : public Communicator {
@@ -44,7 +44,7 @@ class NcclCommunicator : public Communicator {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<const NcclLibrary> library;
-    Communicator* host = nullptr;                  // of the same ranks, not owned: carries NCCL's ids
+    Communicator* host = nullptr;                  // connects the same ranks, carries NCCL's ids; not owned
     StreamMarks* marks = nullptr;                  // of the stream; not owned; may be nullptr
     SumOrder order = SumOrder::kOfNccl;            // the same on all ranks
     size_t chunk_bytes = NcclReduce::kChunkBytes;  // the same on all ranks
@@ -52,7 +52,7 @@ class NcclCommunicator : public Communicator {
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
   };
 
-  // Errors: the device's; RESOURCE_EXHAUSTED.
+  // Errors: the device's errors; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
 
   // Waits for the stream. If the stream does not end, it aborts the work under way.
@@ -67,13 +67,13 @@ class NcclCommunicator : public Communicator {
   absl::Status Barrier(const CallInfo& info) override;
   void Tune(const Tuning&) override {}  // NCCL chooses its own chunks
 
-  // The first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError); OK if it has reported
-  // none.
+  // Returns the first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError), or OK.
   absl::Status failure() const { return groups_.failure(); }
 
   // Aborts the work on the device, which may never end by itself after the loss of a peer. It marks all communicators
-  // and only then frees any. No call succeeds afterwards. Idempotent. If the device does not finish within seconds, it
-  // is abandoned (Device::Abandon). Throws std::bad_alloc if the standard library does; then the next call aborts.
+  // and only then frees any. No call succeeds afterwards. Idempotent. If the device does not finish within seconds,
+  // Abort abandons the device (Device::Abandon). If the standard library throws std::bad_alloc, Abort throws it too,
+  // and the next call of Abort aborts.
   void Abort() { groups_.Abort(); }
 
  private:
@@ -89,19 +89,19 @@ class NcclCommunicator : public Communicator {
 
   explicit NcclCommunicator(Options options);
 
-  // Runs `collective(members, entry)` if this rank is a member; `entry` is nullptr for a group of one. All ranks of the
-  // job call it.
+  // Runs `collective(members, entry)` if this rank is a member. `entry` is nullptr for a group of one rank. All ranks
+  // of the job call it.
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective);
 
   absl::Status GatherEqual(const AllgatherCall& call, Entry* entry);
   absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry);
   absl::Status GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry);
-  // Exchanges pieces_, one per member, with all members; a rank copies its piece for itself.
+  // Exchanges pieces_, one per member, with all members. A rank copies its piece for itself.
   absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
   absl::Status Copy(void* to, const void* from, size_t bytes);
 
-  // Waits until the stream is empty. Errors: the reason why that may never happen.
+  // Waits until the stream is empty. Errors: the reason why the stream may never become empty.
   absl::Status AwaitStream();
 
   const Options options_;

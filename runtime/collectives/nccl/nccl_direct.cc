@@ -14,7 +14,7 @@ namespace ronda {
 namespace {
 
 // NCCL multiplies each term by the factor, which it first rounds to the type of the elements. With 16 bits or fewer
-// that would make all results wrong by the same part (an average of bfloat16 over three ranks by 0.2 %).
+// this rounding would make all results wrong by the same part (an average of bfloat16 over three ranks by 0.2 %).
 bool RoundsWell(double factor, DType dtype) {
   if (SizeOf(dtype) > 2) return true;
   alignas(double) std::byte rounded[sizeof(double)];

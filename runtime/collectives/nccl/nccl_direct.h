@@ -15,16 +15,16 @@
 
 namespace ronda {
 
-// Direct calls over NCCL, on communicators of their own. Each call is one call of NCCL, in the caller's memory: nothing
-// is packed. NCCL reduces as it does for the engine (NcclOpOf); it also divides an average, and multiplies the terms of
-// a sum, where the tensor's type represents the factor well.
+// Direct calls over NCCL, on communicators of their own. Each call is one call of NCCL, in the caller's memory, without
+// packing. NCCL reduces as it does for the engine (NcclOpOf). If the tensor's type represents the factor well, NCCL
+// also divides an average, and multiplies the terms of a sum.
 class NcclDirect : public DirectTransport {
  public:
   // How long NCCL gets to connect ranks that have all come.
   static constexpr absl::Duration kInitDeadline = absl::Minutes(1);
 
   // Connects the ranks. REQUIRES: there are at least two.
-  // Errors: as NcclGroups::For.
+  // Errors: the errors of NcclGroups::For.
   static absl::StatusOr<std::unique_ptr<NcclDirect>> Connect(const DeviceSupport::DirectRequest& request,
                                                              std::shared_ptr<const NcclLibrary> library,
                                                              SumOrder order);

@@ -38,8 +38,8 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
     is_begun = true;
     nccl.CommAbort(handle);
   };
-  // CommAbort must be called in any case, because the other ranks' devices wait for this rank: even if a failed device
-  // cannot be made current, or there is no memory for an error.
+  // CommAbort must be called in any case, because the other ranks' devices wait for this rank. It must be called even
+  // if a failed device cannot be made current, or there is no memory for an error.
   const absl::Cleanup in_any_case = [&] {
     if (!is_begun) abort();
   };
@@ -56,10 +56,10 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
 // Thread-safe.
 class NcclGroups::Child {
  public:
-  // Where NCCL puts the handle, while the child is being made.
+  // Returns where NCCL puts the handle, while the child is being made.
   NcclHandle* place() { return &handle_; }
 
-  // For a call, whose end is Leave.
+  // Returns the handle for a call. Call Leave at the end of the call.
   NcclHandle Enter() {
     const MutexLock lock(&mu_);
     ++inside_;
@@ -82,7 +82,7 @@ class NcclGroups::Child {
     const MutexLock lock(&mu_);
     return std::exchange(handle_, handle);
   }
-  // Once no thread is inside.
+  // Takes the handle when no thread is inside a call.
   NcclHandle TakeWhenFree() {
     const MutexLock lock(&mu_);
     while (inside_ > 0) left_.Wait(&mu_);
@@ -118,7 +118,7 @@ class NcclGroups::Entry {
   // Guarded by NcclGroups::mu_.
   NcclHandle handle = nullptr;        // does not block
   std::shared_ptr<Child> child = {};  // blocks; nullptr: there is none
-  std::shared_ptr<Child> aside = {};  // is being made, or ended: only to be aborted
+  std::shared_ptr<Child> aside = {};  // is being made, or ended; only for aborting it
   struct Registration {
     void* memory;
     void* registration;
@@ -130,16 +130,16 @@ class NcclGroups::Entry {
   const std::vector<RankId> names_;
 };
 
-// Takes the memory of one communicator back. Owns all it needs.
+// Takes the memory of one communicator back. Owns everything that it needs.
 struct NcclGroups::Deregistration {
   const RankId rank;
   const std::shared_ptr<Device> device;
   const std::shared_ptr<const NcclLibrary> library;
   const NcclHandle handle;
   Entry* const entry;                  // not used by Run
-  const std::shared_ptr<Child> child;  // whose handle it is; nullptr: the entry's. Not used by Run
+  const std::shared_ptr<Child> child;  // the handle's owner; nullptr: the entry. Not used by Run
   const std::vector<Entry::Registration> registrations;
-  // Whether Run has ended or Reclaim has been called. Whichever comes second sees to the communicator.
+  // Whether Run has ended or Reclaim has been called. The later of these two takes care of the communicator.
   std::atomic<bool> is_either_over = false;
 
   void Run() {
@@ -273,7 +273,7 @@ NcclResult NcclGroups::RunGroup(NcclHandle handle, Enqueue enqueue) const {
   return enqueued == NcclResult::kSuccess || enqueued == NcclResult::kInProgress ? ended : enqueued;
 }
 
-// Without mu_: the call may last until another thread aborts it.
+// Runs without mu_, because the call may last until another thread aborts it.
 absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue) {
   std::shared_ptr<Child> child;
   NcclHandle handle = nullptr;
@@ -442,14 +442,14 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
         [device = options_.device, library = options_.library, handle = entry->handle, rank = self(), child] {
           if (handle != nullptr) AbortOne(rank, *device, library->functions, handle);
           if (child == nullptr) return;
-          // This communicator has also been notified.
+          // The child's communicator has also been notified of the abort.
           const NcclHandle blocking = child->TakeWhenFree();
           if (blocking != nullptr) AbortOne(rank, *device, library->functions, blocking);
         });
   }
   if (calls.empty()) return std::nullopt;
   std::optional<SideBySide> aborts(std::in_place, std::move(calls));
-  // Only now all later steps have their memory, so that no handle can be lost.
+  // The handles are taken only now, when all later steps have their memory. So no handle can be lost.
   for (const std::unique_ptr<Entry>& entry : entries_) {
     entry->handle = nullptr;
     entry->child.reset();
@@ -460,7 +460,7 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 
 // ncclCommAbort tells the device's kernels to end and may then wait for the device. The device never ends these kernels
 // if a kernel of another communicator runs first and has not been notified. So each communicator is aborted on its own
-// thread. The device may also be stuck in the trainer's work. So each thread owns everything it needs.
+// thread. The device may also be stuck in the trainer's work. So each thread owns everything that it needs.
 void NcclGroups::AbortAll() {
   if (options_.device->is_held()) return;
   std::optional<SideBySide> aborts = TakeAborts();
@@ -475,9 +475,10 @@ bool NcclGroups::CallInTime(SideBySide calls, absl::Duration timeout, absl::stri
   return false;
 }
 
-// To take memory back, NCCL asks the peers that have mapped it, and waits for their answers: for ever if a peer is
-// stopped. No other call can end that wait without freeing what the waiting thread uses. So no lock is held meanwhile,
-// and a thread that owns the communicator waits. An abort does not need it: the communicator has no work on the device.
+// To take memory back, NCCL asks the peers that have mapped the memory, and waits for their answers. If a peer is
+// stopped, NCCL waits for ever. No other call can end this wait without freeing what the waiting thread uses. So no
+// lock is held meanwhile, and the waiting thread owns the communicator. An abort does not need this communicator,
+// because it has no work on the device.
 bool NcclGroups::Deregister() {
   std::vector<std::shared_ptr<Deregistration>> all;
   std::vector<std::function<void()>> calls;
@@ -507,7 +508,7 @@ bool NcclGroups::Deregister() {
       each->entry->handle = each->handle;
     } else {
       each->child->Put(each->handle);
-      each->entry->child = each->child;  // Abort may have taken it meanwhile, empty
+      each->entry->child = each->child;  // Abort may have taken the empty child meanwhile
     }
   }
   return in_time;

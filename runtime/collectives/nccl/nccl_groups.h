@@ -25,19 +25,21 @@
 
 namespace ronda {
 
-// NCCL's communicators of one rank: one for each group of ranks, made when the group first has data to move.
+// NCCL's communicators of one rank. Each group of ranks gets an Entry when the group first has data to move.
 //
-// A group has two communicators. The first, the parent, does not block: NCCL starts a thread for each of its calls, so
-// no call hangs, whatever happens to the peers. This class waits for that thread, with a warning and a deadline. The
-// only use of the parent is to make, and later to abort, the second: its child (ncclCommSplit). The child blocks and
-// gets the collective calls; NCCL carries them out in the calling thread and starts no thread. Parent and child share
-// their resources, including the flag that notifies NCCL's threads and kernels of an abort. So aborting the parent ends
-// a call that is stuck in the child, and frees nothing that the call uses. The child is freed when no thread is inside.
-// If NCCL cannot split (before 2.18), the first communicator also gets the collective calls.
+// A group has two communicators. The first communicator, the parent, does not block, because NCCL starts a thread for
+// each of its calls. So no call hangs, whatever happens to the peers. This class waits for NCCL's thread, with a
+// warning and a deadline. The only use of the parent is to make, and later to abort, the second communicator, its child
+// (ncclCommSplit). The child blocks and gets the collective calls. NCCL carries these calls out in the calling thread
+// and starts no thread. Parent and child share their resources, including the flag that notifies NCCL's threads and
+// kernels of an abort. So aborting the parent ends a call that is stuck in the child, and frees nothing that the call
+// uses. The child is freed when no thread is inside one of its calls. If NCCL cannot split (before 2.18), the first
+// communicator also gets the collective calls.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call. NCCL allows one thread at a time on a
 // communicator. The exception is ncclCommGetAsyncError, which does not have to wait for a call of the child. For all
-// other calls mu_ ensures this, and also that no thread uses a communicator that is being freed.
+// other calls mu_ ensures that one thread at a time uses a communicator, and that no thread uses a communicator that is
+// being freed.
 class NcclGroups {
  public:
   struct Options {
@@ -65,34 +67,37 @@ class NcclGroups {
   // Like End.
   ~NcclGroups();
 
-  // Ends the communicators together with the peers. If the peers do not end theirs within seconds, it aborts them. If
-  // NCCL does not return from a call within seconds, because a peer is stopped, that call is left to a detached thread
-  // and the device is abandoned. Abort and failure() do not wait for it. Registered memory may be freed afterwards.
-  // If the device is held, it leaves them to the end of the process.
+  // Ends the communicators together with the peers. If the peers do not end their communicators within seconds, End
+  // aborts the communicators of this rank. If NCCL does not return from a call within seconds, because a peer is
+  // stopped, End leaves the call to a detached thread and abandons the device. Abort and failure() do not wait for End.
+  // Registered memory may be freed afterwards. If the device is held, End leaves the communicators to the end of the
+  // process.
   // REQUIRES: all work on the streams has ended, or Abort has been called.
   void End();
 
-  // Returns the communicator of these members; nullptr if this rank is not a member or is the only one. All ranks of
+  // Returns the communicator of these members; nullptr if this rank is not a member or is the only member. All ranks of
   // the job call it at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's
-  // failure; they name the ranks and contain NCCL's text.
+  // failure. The errors name the ranks and contain NCCL's text.
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
 
   // Runs `enqueue`, which calls NCCL's functions, as one NCCL group. Returns when all of the group's work is on its
-  // stream. NCCL may wait for the other members, if they have to be connected first; Abort by another thread ends that.
+  // stream. NCCL may wait for the other members, if they have to be connected first. Abort by another thread ends this
+  // wait.
   using Enqueue = absl::FunctionRef<NcclResult(const NcclFunctions& nccl, NcclHandle handle)>;
   absl::Status Run(const CallInfo& info, Entry* entry, Enqueue enqueue);
 
-  // Registers memory with NCCL for `entry`'s collectives, so that NCCL's transports can use it directly if they support
-  // that. All members do this for the same calls: NCCL's way of moving the data depends on it. The memory is kept until
-  // the communicators have ended. Errors: NCCL's, which end the job.
+  // Registers memory with NCCL for `entry`'s collectives. NCCL's transports can then use the memory directly, if they
+  // support direct use. All members must register memory for the same calls, because NCCL's choice of how to move the
+  // data depends on the registration. The memory must be kept until the communicators have ended. Errors: NCCL's
+  // errors, which end the job.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
-  // The first failure that NCCL or this class has found; OK if they have found none.
+  // Returns the first failure that NCCL or this class has found, or OK.
   absl::Status failure() const;
 
-  // Aborts all communicators, unless the device is held (Device::Hold). Idempotent. If some have not ended after
-  // seconds, it leaves them to detached threads and abandons the device, which is stuck. Throws std::bad_alloc if the
-  // standard library does; then the next call aborts.
+  // Aborts all communicators, unless the device is held (Device::Hold). Idempotent. If some communicators have not
+  // ended after seconds, Abort leaves them to detached threads and abandons the device, which is stuck. If the standard
+  // library throws std::bad_alloc, Abort throws it too, and the next call of Abort aborts.
   void Abort();
 
  private:
@@ -100,7 +105,7 @@ class NcclGroups {
   struct Invitation {
     NcclUniqueId id;
     NcclResult result;
-    char version[32];  // of its NCCL library
+    char version[32];  // version of the member's NCCL library
   };
 
   class Child;
@@ -119,21 +124,21 @@ class NcclGroups {
     return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<size_t>(rank)];
   }
 
-  // Brings the id from the first member to the others. All ranks take part, as `share` requires it. Errors:
+  // Brings the id from the first member to the others. All ranks take part, because `share` requires this. Errors:
   // FAILED_PRECONDITION if the members' versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);
-  // Makes the child, if NCCL can.
+  // Makes the child, if NCCL can split communicators.
   absl::Status Split(const CallInfo& info, const Members& members, Entry* entry);
   // Waits for what `begin(handle slot)` has begun.
   absl::Status Make(const CallInfo& info, Entry* entry, absl::string_view doing, absl::FunctionRef<NcclResult()> begin);
-  // One group of calls, by the calling thread or by one of NCCL's.
+  // Run one group of NCCL's calls. RunInChild does this in the calling thread, RunInThread in a thread of NCCL.
   absl::Status RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue);
   absl::Status RunInThread(const CallInfo& info, Entry* entry, Enqueue enqueue);
   NcclResult RunGroup(NcclHandle handle, Enqueue enqueue) const;
   // Waits until NCCL has finished what it began. A wait longer than the warning time is logged once.
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
-  // Whether NCCL has finished it.
+  // Whether NCCL has finished what it began.
   absl::StatusOr<bool> IsReady(Entry* entry, const Wait& wait);
   void Report(const Entry& entry, const Wait& wait) const;
   // Records `failure` if it is the first, and returns the first.
@@ -142,12 +147,12 @@ class NcclGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The communicator that memory is registered with.
   static NcclHandle OfCalls(const Entry& entry);
-  // Takes the memory back from all communicators. false: the device has been abandoned.
+  // Takes the memory back from all communicators. Returns false if the device has been abandoned.
   bool Deregister();
   void Finalize();
   void FinalizeChildren();
-  // Makes the calls, each on its own thread; they own what they use. If some do not end in time, abandons the device
-  // because of `what`, and returns false.
+  // Makes the calls, each on its own thread. The calls must own what they use. If some calls do not end in time,
+  // abandons the device because of `what`, and returns false.
   bool CallInTime(SideBySide calls, absl::Duration timeout, absl::string_view what);
   // Takes all handles from the entries and returns the calls that abort them; nullopt if no handle is left.
   std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);

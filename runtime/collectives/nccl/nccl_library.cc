@@ -38,7 +38,7 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return files;
 }
 
-// The library that a pattern leads to; nullptr: none, and `failures` lists the attempts.
+// The library that a pattern leads to. nullptr: the pattern leads to none, and `failures` lists the attempts.
 struct Found {
   void* library = nullptr;
   std::string file;
@@ -73,7 +73,7 @@ class Symbols {
     *function = reinterpret_cast<Function>(dlsym(library_, name));
   }
 
-  // The first required function that the library lacks; empty: it has all.
+  // Returns the name of the first required function that the library lacks; empty if it has all.
   const std::string& missing() const { return missing_; }
 
  private:
@@ -110,7 +110,7 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   return symbols.missing();
 }
 
-// The file that contains `symbol`.
+// Returns the path of the file that contains `symbol`.
 std::string FileOf(const void* symbol, const std::string& otherwise) {
   Dl_info info;
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The part of NCCL's C interface that Ronda uses, and its loading. The interface is declared here because the library
-// is loaded at run time: a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
+// is loaded at run time. So a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
 // nccl.h is installed, a test compares them with it.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
@@ -60,11 +60,11 @@ enum class NcclScalarResidence : int {  // ncclScalarResidence_t
   kHostImmediate = 1,                   // read during the call
 };
 
-// The oldest supported version: the first one whose communicators can be made without blocking, and aborted during
-// that.
+// The oldest supported version. It is the first version that can make communicators without blocking, and can abort a
+// communicator while it is being made.
 inline constexpr int kOldestNccl = 21400;
 
-// NCCL chooses the value.
+// The value that lets NCCL choose.
 inline constexpr int kNcclUndefined = INT_MIN;
 
 // The beginning of ncclConfig_t, as in NCCL 2.18. Earlier versions read only the fields that they know, and later
@@ -102,7 +102,8 @@ struct NcclFunctions {
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
                           void* stream);
-  // `output` receives `count` elements: the sum of the ranks' elements from `count` times the own rank on.
+  // `output` receives `count` elements: the sum of the ranks' elements, from element number `count` times the own rank
+  // on.
   NcclResult (*ReduceScatter)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
                               NcclHandle comm, void* stream);
   // Makes an operator that multiplies every rank's elements by `*scalar`, of their type, and adds them up.
@@ -130,14 +131,15 @@ struct NcclLibrary {
 // "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
-// The places where LoadNccl searches, in order: patterns of files, or a name that the loader resolves.
+// Returns the places where LoadNccl searches, in order. A place is a pattern of files, or a name that the loader
+// resolves.
 std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python);
 
-// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2. It searches the loader's path first (a library
-// that the process has already loaded comes first), then the CUDA toolkit in `toolkit` (CUDA_HOME). After that it
-// searches the packages of the Python environment in `python` (VIRTUAL_ENV), the usual places of toolkits, and other
-// packages of Python. Errors: NOT_FOUND that lists the places searched and the remedy; FAILED_PRECONDITION if the
-// library is too old (with both versions), lacks a function, or is not NCCL.
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if `path` is empty, libnccl.so.2. It searches the loader's path first, where a
+// library that the process has already loaded comes first. Then it searches the CUDA toolkit in `toolkit` (CUDA_HOME),
+// and the packages of the Python environment in `python` (VIRTUAL_ENV). At last it searches the usual folders of
+// toolkits, and other packages of Python. Errors: NOT_FOUND that lists the places searched and the remedy;
+// FAILED_PRECONDITION if the library is too old (with both versions), lacks a function, or is not NCCL.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "",
                                                             const std::string& python = "");
 

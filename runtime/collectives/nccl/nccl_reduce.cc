@@ -14,7 +14,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// Of each slot, and one more.
+// The number of events: two for each of the two slots, and joint_.
 constexpr int kEvents = 2 * 2 + 1;
 
 const std::byte* ElementOf(const void* tensor, size_t element, DType dtype) {
@@ -115,7 +115,7 @@ absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Ent
                                           : NcclOpOf(layout, call.op, options_.order);
   if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
   Plan(call, members);
-  // Ronda's own reductions have both factors in their order.
+  // Ronda's own reductions apply the first factor before the sum and the second factor after it.
   const WireFactors factors =
       op.has_value() ? FactorsOf(layout, call) : WireFactors{.before = call.prescale, .after = {}};
   return RunChunks({.call = call, .members = members, .entry = entry, .op = op, .factors = factors});
@@ -133,7 +133,7 @@ void NcclReduce::Plan(const ReduceCall& call, const Members& members) {
   tables_ = nullptr;
 }
 
-// NCCL has no barrier. Nothing looks at the sum.
+// NCCL has no barrier, so the members do a sum. Nothing uses the sum's result.
 absl::Status NcclReduce::Meet(const CallInfo& info, Entry* entry) {
   RONDA_ASSIGN_OR_RETURN(std::byte* const any, slots_[0].wire.GetFor(entry, 1));
   return AllReduce(info, entry, any, any, 1, DType::kUint8, NcclRedOp::kSum);
@@ -199,7 +199,7 @@ absl::Status NcclReduce::Move(const Reduction& run, const Slot& slot) {
 }
 
 absl::Status NcclReduce::End(const Reduction& run, const Slot& slot, size_t chunk) {
-  // Only now, because the next chunk is packed before this one is unpacked.
+  // The kernels' stream waits only now, because the next chunk is packed before this chunk is unpacked.
   if (run.kernels != options_.stream) RONDA_RETURN_IF_ERROR(slot.moved->OrderBefore(run.kernels));
   return Unpack(run, slot, chunk);
 }
@@ -250,7 +250,7 @@ absl::Status NcclReduce::ReduceShard(const Reduction& run, const Slot& slot) {
 }
 
 absl::Status NcclReduce::Gather(const Reduction& run, const Slot& slot) {
-  // The shards of several regions are what their members receive.
+  // If there are several regions, each shard is what its member receives, and there is nothing to gather.
   if (run.entry == nullptr || plan_->regions() > 1) return absl::OkStatus();
   const size_t shard = plan_->ShardBytes(slot.chunk, run.members.size());
   const std::byte* const own = slot.data + shard * static_cast<size_t>(run.members.self());

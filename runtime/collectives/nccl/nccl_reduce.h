@@ -31,14 +31,15 @@ namespace ronda {
 //   Ronda adds up    packed, shards sent and received,     packed by member, parts sent and received, reduced,
 //                    reduced, ncclAllGather, unpacked      unpacked
 //
-// Plain is a single tensor that needs no conversion: NCCL works on it in its place. All members choose equally, because
-// the choice depends only on what they have agreed on. wire_plan.h says what NCCL adds up.
+// The plain algorithm is for a single tensor that needs no conversion, because NCCL can work on such a tensor in the
+// trainer's memory. All members choose the same algorithm, because the choice depends only on what they have agreed on.
+// wire_plan.h says what NCCL adds up.
 //
-// A fusion buffer of more than a chunk travels chunk by chunk, in two buffers that take turns. While NCCL works on one
-// chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous one on another stream. So
-// memory is limited, and every rank makes the same calls of NCCL in the same order.
+// A fusion buffer of more than a chunk travels chunk by chunk, through two buffers that are used alternately. While
+// NCCL works on one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous one on
+// another stream. So memory is limited, and every rank makes the same calls of NCCL in the same order.
 //
-// Calls that are repeated with the same tensors, as in a training, use the earlier plan again (plan_cache.h).
+// Calls that are repeated with the same tensors, as in a training loop, use the earlier plan again (plan_cache.h).
 //
 // Thread-compatible.
 class NcclReduce {
@@ -57,7 +58,7 @@ class NcclReduce {
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
 
-  // NCCL's communicator of the members; nullptr for a group of one.
+  // NCCL's communicator of the members; nullptr for a group of one rank.
   using Entry = NcclGroups::Entry;
 
   // Whether the members have data to exchange.
@@ -66,10 +67,10 @@ class NcclReduce {
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
 
-  // Makes every member's stream wait for all others'.
+  // Makes every member's stream wait for the streams of all other members.
   absl::Status Meet(const CallInfo& info, Entry* entry);
 
-  // Makes the stream wait for all work, even that of a call that has failed in the middle.
+  // Makes the stream wait for all work, even the work of a call that has failed in the middle.
   absl::Status Join();
 
  private:
@@ -107,7 +108,7 @@ class NcclReduce {
   void Plan(const ReduceCall& call, const Members& members);
 
   absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
-  // As plan_ says.
+  // Runs the reduction in chunks, as plan_ lays them out.
   absl::Status RunChunks(Reduction run);
   // Steps of a chunk.
   absl::Status Begin(const Reduction& run, Slot& slot, size_t chunk);
@@ -122,7 +123,7 @@ class NcclReduce {
 
   absl::Status AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count, DType dtype,
                          NcclRedOp op);
-  // Of this rank's `count` elements.
+  // `count` is the number of elements that this rank receives.
   absl::Status ReduceScatter(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
                              DType dtype, NcclRedOp op);
 
@@ -142,15 +143,15 @@ class NcclReduce {
   absl::Status Launch(absl::string_view what, const Function& function);
 
   const Options options_;
-  const std::unique_ptr<DeviceStream> kernel_stream_;  // of calls of several chunks
+  const std::unique_ptr<DeviceStream> kernel_stream_;  // for calls of several chunks
   const std::unique_ptr<DeviceEvent> joint_;
   Slot slots_[2];
   PlanCache known_;
   WirePlan own_plan_;  // for calls that are laid out every time
-  // Of the call under way: its plan, and if that is known, its tables.
+  // The plan of the call under way, and its tables if the plan is from the cache.
   const WirePlan* plan_ = &own_plan_;
   std::vector<ReductionPlan::Tables>* tables_ = nullptr;
-  // Kept for their memory.
+  // These are members only to keep their memory.
   PackSegments packed_;
   UnpackSegments unpacked_;
 };

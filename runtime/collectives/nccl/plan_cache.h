@@ -32,10 +32,10 @@ struct ReductionPlan {
   WireFormat format = WireFormat::kNone;
 };
 
-// Plans of earlier reductions. A training repeats its buckets in every step, in the same order and usually with tensors
-// at the same addresses: then no plan is made again. The cache first tries the plan after the one that it found last,
-// so a locked schedule finds each plan at once. If the tensors have new addresses, it uses the plan of other tensors of
-// the same sizes, and makes only the tables again.
+// Plans of earlier reductions. A training loop repeats its buckets in every step, in the same order and usually with
+// tensors at the same addresses. Then no plan is made again. The cache first tries the plan that follows the plan found
+// last, so a locked schedule finds each plan at once. If the tensors have new addresses, the cache uses the plan of
+// other tensors of the same sizes, and makes only the tables again.
 //
 // Thread-compatible.
 class PlanCache {
@@ -45,7 +45,8 @@ class PlanCache {
   // `chunk_bytes`: as WirePlan::Lay.
   explicit PlanCache(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
-  // Valid until the next call. REQUIRES: delivery to all; the segments' pointers are those that will be used.
+  // Returns a plan that is valid until the next call. REQUIRES: the call delivers all to all; the segments have their
+  // final pointers.
   ReductionPlan& Find(const ReduceCall& call);
 
  private:

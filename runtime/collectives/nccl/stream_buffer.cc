@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// Devices map memory in this unit: a smaller buffer saves nothing, and growth is expensive.
+// Devices map memory in this unit, so a smaller buffer saves nothing. Growth is expensive.
 constexpr size_t kUnitBytes = 2 << 20;
 
 }  // namespace
@@ -24,7 +24,7 @@ StreamBuffer::~StreamBuffer() {
 absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
   if (bytes <= block_.size && block_.data != nullptr) return block_.data;
   absl::StatusOr<Block> larger = Allocate(std::max(bytes, std::min(2 * block_.size, options_.most_bytes)));
-  if (!larger.ok()) larger = Allocate(bytes);  // there may be enough for that
+  if (!larger.ok()) larger = Allocate(bytes);  // there may be enough memory for `bytes`
   RONDA_RETURN_IF_ERROR(larger.status());
   std::swap(block_, *larger);
   if (larger->data != nullptr) outgrown_.push_back(*std::move(larger));

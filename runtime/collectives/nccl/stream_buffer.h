@@ -23,7 +23,8 @@ namespace ronda {
 // Each growth doubles the size, up to the expected maximum, so the outgrown memory is smaller than the memory in use.
 //
 // The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. All
-// ranks have the same library, and so the same kind of memory: NCCL's choices depend on that.
+// ranks have the same library, and so the same kind of memory. They must, because NCCL's choices depend on the kind of
+// memory.
 //
 // Thread-compatible. The objects of its options must outlive it.
 class StreamBuffer {
@@ -42,16 +43,16 @@ class StreamBuffer {
   StreamBuffer(const StreamBuffer&) = delete;
   StreamBuffer& operator=(const StreamBuffer&) = delete;
 
-  // REQUIRES: all work on the stream has ended, and so have the communicators that the memory was registered for.
+  // REQUIRES: all work on the stream has ended, and the communicators that the memory was registered for have ended.
   ~StreamBuffer();
 
   // Returns at least `bytes` bytes, aligned to 256, for work that is put on the stream before the next call. Their
   // contents are undefined. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::byte*> Get(size_t bytes);
 
-  // Like Get, with the memory registered for the collectives of `entry`; nullptr: of one rank. Memory that NCCL gets
-  // from a StreamBuffer is always registered, on every rank: NCCL must not be given registered memory on some ranks and
-  // other memory on others. Errors: also those of NcclGroups::Register.
+  // Works like Get, and registers the memory for the collectives of `entry`. `entry` is nullptr for a group of one
+  // rank. Memory that NCCL gets from a StreamBuffer is always registered, on every rank. NCCL must not get registered
+  // memory on some ranks and other memory on other ranks. Errors: also the errors of NcclGroups::Register.
   absl::StatusOr<std::byte*> GetFor(NcclGroups::Entry* entry, size_t bytes);
 
  private:

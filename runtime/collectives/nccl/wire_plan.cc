@@ -11,12 +11,12 @@ namespace ronda {
 namespace {
 
 constexpr size_t kAccessBytes = 16;
-// More pieces than these are not packed by member: each costs a place in a kernel's table.
+// With more pieces than this, tensors are not packed by member, because each piece costs an entry in a kernel's table.
 constexpr size_t kMostPieces = 4096;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Of 16-bit floating-point numbers.
+// Whether the layout has 16-bit floating-point numbers.
 bool IsNarrow(const WireLayout& layout) {
   return !layout.fp8.has_value() && IsFloatingPoint(layout.dtype) && SizeOf(layout.dtype) < sizeof(float);
 }

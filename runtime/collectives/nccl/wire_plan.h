@@ -16,17 +16,18 @@
 
 namespace ronda {
 
-// NCCL's name of a type; nullopt: NCCL lacks it.
+// Returns NCCL's name of a type; nullopt if NCCL lacks the type.
 std::optional<NcclDataType> NcclTypeOf(DType dtype);
 
-// The order in which floating-point numbers are added up and multiplied. kOfNccl: if NCCL can do it, as NCCL does it.
-// Its order is not that of the ranks, and it rounds 16-bit sums after every step. kOfRanks: in the order of the ranks,
-// in float32 for smaller types, rounded once. This gives the same bits on every backend.
+// The order in which floating-point numbers are added up and multiplied. kOfNccl: if NCCL can do the reduction, in
+// NCCL's order. NCCL's order is not the order of the ranks, and NCCL rounds 16-bit sums after every step. kOfRanks: in
+// the order of the ranks, in float32 for smaller types, rounded once. kOfRanks gives the same bits on every backend.
 enum class SumOrder : uint8_t { kOfNccl, kOfRanks };
 
-// NCCL's name of an operator, if NCCL should reduce this wire with it. Its result equals Ronda's, exactly or except for
-// the order of roundings. NCCL's minima and maxima of floating-point numbers drop NaN, and products of 16-bit types
-// would lose too much to its roundings.
+// Returns NCCL's name of an operator, if NCCL should reduce elements of this layout with it. NCCL's result then equals
+// Ronda's, exactly or except for the order of roundings. The result is nullopt for minima and maxima of floating-point
+// numbers, because NCCL drops NaN. It is also nullopt for products of 16-bit types, which would lose too much to NCCL's
+// roundings.
 std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op, SumOrder order);
 
 // The factors of a reduction before and after NCCL's part.
@@ -34,18 +35,18 @@ struct WireFactors {
   kernels::Scale before;
   kernels::Scale after;
 };
-// Terms of 16-bit sums are multiplied by both factors before NCCL adds them up. So an average does not overflow where
-// the plain sum would, and no factor after the sum causes another rounding.
+// Returns the two factors. Terms of 16-bit sums are multiplied by both factors before NCCL adds them up. So an average
+// does not overflow where the plain sum would, and no factor after the sum causes another rounding.
 WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
-// The places of a reduction's tensors in the fusion buffer, and the chunks in which the buffer travels.
+// The offsets of a reduction's tensors in the fusion buffer, and the chunks in which the buffer travels.
 //
-// The buffer is one region. If every member receives another part of the result, it is one region per member instead,
-// all of the same length. Region m contains the elements of all tensors that member m receives.
+// The buffer is one region. If every member receives another part of the result, the buffer has one region per member
+// instead, and all regions have the same length. Region m contains the elements of all tensors that member m receives.
 // Each piece of a tensor begins a granule at an address that suits the device's kernels. A chunk is the same range of
 // every region.
 //
-// Made again for every call; keeps its memory.
+// Laid out again for every call. Keeps its memory.
 class WirePlan {
  public:
   // Consecutive elements of a tensor.
@@ -53,7 +54,7 @@ class WirePlan {
     size_t tensor;  // which segment
     size_t begin;   // the first element, counted in the tensor
     size_t count;   // elements
-    size_t offset;  // bytes: from the beginning of the region in the plan, of the buffer in a chunk
+    size_t offset;  // bytes from the beginning: of the region in the plan, of the buffer in a chunk
   };
   // The range of each region, in bytes.
   struct Chunk {
@@ -61,11 +62,11 @@ class WirePlan {
     size_t bytes = 0;
   };
 
-  // One region. Chunks have at most `chunk_bytes`, but at least one unit.
+  // Lays the buffer out as one region. Chunks have at most `chunk_bytes`, but at least one unit.
   void Lay(const ReduceCall& call, size_t chunk_bytes);
 
-  // One region per member, if that is possible and needs no more bytes than when all members receive everything;
-  // otherwise as above. The choice is equal on all members.
+  // Lays the buffer out as one region per member, if this is possible and moves no more bytes than one region would.
+  // Otherwise does the same as Lay. The choice is equal on all members.
   void LayByMember(const ReduceCall& call, size_t chunk_bytes, int members);
 
   const WireLayout& layout() const { return layout_; }
@@ -74,15 +75,16 @@ class WirePlan {
   int regions() const { return static_cast<int>(ends_.size()); }
   // The bytes of all regions, a multiple of unit().
   size_t bytes() const { return region_bytes_ * ends_.size(); }
-  // Tensors begin, and chunks and shards may be cut, at multiples of this: of whole granules and of 16 bytes.
+  // Tensors begin, and chunks and shards may be cut, at multiples of this number of bytes. It is a multiple of whole
+  // granules and of 16 bytes.
   size_t unit() const { return unit_; }
 
   size_t chunks() const { return (region_bytes_ + chunk_bytes_ - 1) / chunk_bytes_; }
   Chunk ChunkOf(size_t i) const;
-  // Of all regions.
+  // The bytes of a chunk in all regions.
   size_t BytesOf(const Chunk& chunk) const { return chunk.bytes * ends_.size(); }
 
-  // Calls visit(piece) for what a chunk has of `region`.
+  // Calls visit(piece) for each piece of `region` in a chunk.
   template <typename Visit>
   void ForEachPiece(const Chunk& chunk, int region, const Visit& visit) const {
     const size_t first = region == 0 ? 0 : ends_[static_cast<size_t>(region) - 1];
@@ -93,8 +95,8 @@ class WirePlan {
     for (; piece != end && piece->offset < chunk.begin + chunk.bytes; ++piece) visit(Cut(*piece, chunk, in_buffer));
   }
 
-  // Shard `i` of `n` of a chunk's buffer. All have the same size, except that the last ones may be short or empty. If
-  // there are `n` regions, they are the shards.
+  // Returns shard `i` of `n` of a chunk's buffer. All shards have the same size, except that the last shards may be
+  // short or empty. If there are `n` regions, the regions are the shards.
   struct Range {
     size_t begin;
     size_t bytes;
@@ -106,7 +108,7 @@ class WirePlan {
   void Begin(const ReduceCall& call);
   // Adds a piece to the last region, which ends at `*end`.
   void Add(size_t tensor, size_t begin, size_t count, size_t* end);
-  // Whether the regions are laid out.
+  // Lays out one region per member. Returns false if this is impossible, or would move more bytes than one region.
   bool LayRegions(const ReduceCall& call, int members);
   void SetChunks(size_t chunk_bytes);
   size_t BytesOf(const Piece& piece) const;
@@ -117,7 +119,7 @@ class WirePlan {
   size_t region_bytes_ = 0;
   size_t chunk_bytes_ = 1;     // of each region
   std::vector<Piece> pieces_;  // by region, in order
-  std::vector<size_t> ends_;   // of each region's pieces
+  std::vector<size_t> ends_;   // the end of each region's pieces
 };
 
 }  // namespace ronda

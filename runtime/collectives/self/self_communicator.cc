@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// Bytes of the wire handled at a time: the contribution of a block stays in the first-level cache.
+// The number of wire bytes that are handled at a time. The contribution of such a block stays in the first-level cache.
 constexpr size_t kBlockBytes = 16 << 10;
 
 }  // namespace

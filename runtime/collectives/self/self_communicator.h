@@ -34,7 +34,7 @@ class SelfCommunicator : public Communicator {
   LogicalBuffer::Memory reduction_memory_;
 };
 
-// The transport of a job of one rank. Messages about its failure contain `hostname`.
+// Returns the transport of a job of one rank. Messages about the job's failure contain `hostname`.
 Transport CreateSelfTransport(absl::string_view hostname);
 
 }  // namespace ronda

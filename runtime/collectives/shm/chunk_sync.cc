@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
-// Far longer than a store takes to be visible to all cores.
+// This is far longer than a store takes to be visible to all cores.
 constexpr absl::Duration kStoresArrive = absl::Microseconds(200);
 // A rank may be stopped between the store of its counter and the ring of the doorbell.
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);
@@ -72,8 +72,8 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
   uint64_t needed = chunks.End(k) - ring_bytes;
-  // The gap between two collectives belongs to no collective. A wait for it would be a wait for the beginning of this
-  // one.
+  // The gap between two collectives belongs to no collective. A wait for this gap would be a wait until the other ranks
+  // begin this collective.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
   // Remembers how far the others really are, because reading each counter costs a transfer between cores.
   uint64_t done = std::max(needed, chunks.begin);
@@ -110,7 +110,7 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
     const absl::Duration now = MonotonicTime();
     if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
-    // Each rank has a core, but the late rank may have been scheduled on this one, where it waits for this thread.
+    // Each rank has a core, but the late rank may have been scheduled on this core, where it waits for this thread.
     sched_yield();
   } while (!world_->HasFailed());
   return false;
@@ -134,7 +134,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, ui
   for (;;) {
     const absl::Duration limit = MonotonicTime() - announced < kStoresArrive ? kStoresArrive : kLongestSleep;
     const uint32_t heard = doorbell.Rings();
-    // Departure must be read first: a rank departs after its last progress.
+    // The departure must be read first, because a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);
     if (word.load(std::memory_order_seq_cst) >= value) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());

@@ -3,27 +3,27 @@
 // How the ranks of a host pass chunks to each other through rings in shared memory.
 //
 // Vocabulary: all collectives of a job together form one *stream* of data. A *position* counts its bytes and means the
-// same on every rank. Each rank keeps the last part of its stream in a *ring*. It publishes three counters, each a
-// position: up to *packed* its contribution is in its ring; up to *reduced* its shard of the result is in its ring; up
-// to *done* it no longer reads other ranks' data. The counters only grow.
+// same on every rank. Each rank keeps the last part of its stream in a *ring*. It publishes three counters, each of
+// which is a position. Up to *packed*, the rank's contribution is in its ring. Up to *reduced*, the rank's shard of the
+// result is in its ring. Up to *done*, the rank no longer reads other ranks' data. The counters only grow.
 //
 // Memory ordering: a rank writes its ring, then stores its counter. A reader of the ring has loaded that counter before
 // (acquire), so it sees the bytes. A rank reads rings, then stores `done`. Before a rank overwrites a part of its ring,
 // it has loaded `done` of all ranks, so their reads are over.
 //
 // Sleeping: a waiter stores waits_for, adds itself to `sleepers`, then checks the counter again. A publisher stores its
-// counter, then checks `sleepers`, then waits_for, and rings the waiter's doorbell (doorbell.h has its own argument).
-// There is no fence between the store of the counter and the check of `sleepers`. With a fence, every hand-over would
-// take longer, by the time until the stored lines come back from the core that read them last. So the store may still
-// be on its way when the publisher finds no sleeper; only the compiler must not reorder the two. The store arrives soon
-// in any case. Therefore a waiter sleeps for long only if its check fails again kStoresArrive after it announced
-// itself. Even then it wakes up every second, in case the publisher is stopped before it rings.
+// counter, then checks `sleepers`, then waits_for, and rings the waiter's doorbell. (doorbell.h explains why no ring is
+// lost.) There is no fence between the store of the counter and the check of `sleepers`. A fence would wait until the
+// stored lines come back from the core that read them last, so every hand-over would take longer. So the store may
+// still be on its way when the publisher finds no sleeper. Only the compiler must not reorder the store and the check.
+// The store arrives soon in any case. Therefore a waiter sleeps for long only if its check fails again kStoresArrive
+// after it announced itself. Even then it wakes up every second, in case the publisher is stopped before it rings.
 //
 // Votes (communicator.h): a rank stores its word beside its `packed` counter, then the counter. A rank that has seen
-// the counter (acquire) sees the word. Every rank reads the words of all when all have packed their first chunk, before
-// any output is written. The words of successive votes lie in two places in turns. So a rank overwrites the word of a
-// vote two votes later. It has approved the vote in between only after all ranks had come to it, or has vetoed it only
-// after all others were done with the collective before: in both cases all had read the older word.
+// the counter (acquire) sees the word. Every rank reads the words of all ranks when all have packed their first chunk,
+// before any output is written. Successive votes use two words alternately, so a rank overwrites the word of a vote two
+// votes later. By then all ranks have read the older word. If the rank approved the vote in between, all ranks had come
+// to that vote. If the rank vetoed that vote, all others were done with the collective before.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -47,7 +47,7 @@ namespace ronda {
 // Every chunk except the last has chunk_bytes. A rank keeps position p at p modulo the size of its ring. The size of
 // the ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every chunk is contiguous.
 struct ChunkSequence {
-  uint64_t previous_end;  // of the previous collective
+  uint64_t previous_end;  // the end of the previous collective
   uint64_t begin;
   size_t chunk_bytes;
   uint64_t count;
@@ -68,8 +68,8 @@ class DataStream {
   // Applies to later collectives. All ranks call it at the same point in the sequence of calls.
   void set_chunk_bytes(size_t chunk_bytes) { chunk_bytes_ = chunk_bytes; }
 
-  // Takes room for `bytes` bytes of each rank, in granules that no chunk cuts: a chunk may end with less than a granule
-  // of waste. Small amounts lie close together, so that the stream goes round the whole ring before it reuses a line
+  // Takes room for `bytes` bytes of each rank, in granules that no chunk cuts. So a chunk may end with less than a
+  // granule of waste. Small amounts lie close together. So the stream goes round the whole ring before it reuses a line
   // that another core has read recently. REQUIRES: bytes is a multiple of granule_bytes, which is at most
   // chunk_bytes().
   ChunkSequence Reserve(size_t bytes, size_t granule_bytes = 1) {
@@ -137,7 +137,7 @@ class ChunkSync {
     if (world_->view().header().sleepers.load(std::memory_order_relaxed) != 0) WakeWaiters();
   }
 
-  // Waits until `word`, which `rank` publishes, is at least `value`. Errors: as above.
+  // Waits until `word`, which `rank` publishes, is at least `value`. Errors: the same errors as the other WaitFor.
   absl::Status WaitFor(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                        const RunningCollective& running) {
     return word.load(std::memory_order_acquire) >= value ? absl::OkStatus() : WaitLonger(rank, word, value, running);
@@ -188,8 +188,8 @@ class ChunkSync {
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);
 
   const std::shared_ptr<ShmWorld> world_;
-  uint64_t done_by_all_ = 0;  // a position before which every rank is known to be done
-  int vote_turn_ = 0;  // of the last vote; the same on all ranks, because all of them vote on the same collectives
+  uint64_t done_by_all_ = 0;  // every rank is known to be done up to this position
+  int vote_turn_ = 0;         // the word of the last vote; equal on all ranks, because all vote on the same collectives
 };
 
 }  // namespace ronda

@@ -48,8 +48,8 @@ void CopyOwnPiece(const AllgatherCall& call, int self) {
               bytes[self]);
 }
 
-// The chunk size nearest to `wanted` that divides the ring into at least kShmMinSlotCount chunks. With fewer chunks,
-// ranks could wait for each other in a circle.
+// Returns the chunk size nearest to `wanted` that divides the ring into at least kShmMinSlotCount chunks. With fewer
+// chunks, ranks could wait for each other in a circle.
 size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
   const auto has_room = [&](size_t chunk) { return geometry.RingBytes() / chunk >= kShmMinSlotCount; };
   size_t chunk = geometry.slot_bytes;

@@ -42,8 +42,7 @@ class ShmCommunicator : public Communicator {
  private:
   // Announces that this rank reads nothing before `end`. A rank outside a collective's group does nothing else.
   absl::Status FinishAt(uint64_t end);
-  // Send or receive chunk k of a broadcast or allgather: the part of the `bytes` bytes at `data` that the chunk
-  // carries.
+  // Send or receive chunk k of a broadcast or allgather. The chunk carries a part of the `bytes` bytes at `data`.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
   absl::Status ReceiveChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
@@ -59,11 +58,12 @@ class ShmCommunicator : public Communicator {
   LogicalBuffer::Memory reduction_memory_;
 };
 
-// Connects this rank to the others of its host through shared memory; waits for all of them. Errors: as
-// ShmWorld::Connect.
+// Connects this rank to the other ranks of its host through shared memory, and waits for all of them. Errors: the
+// errors of ShmWorld::Connect.
 absl::StatusOr<Transport> ConnectShmTransport(ShmWorld::Options options);
 
-// The transports of all ranks of a job whose ranks are threads of this process. Errors: as ShmWorld::ConnectInProcess.
+// Returns the transports of all ranks of a job whose ranks are threads of this process. Errors: the errors of
+// ShmWorld::ConnectInProcess.
 absl::StatusOr<std::vector<Transport>> ConnectShmTransportsInProcess(ShmWorld::Options options);
 
 }  // namespace ronda

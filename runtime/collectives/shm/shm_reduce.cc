@@ -107,7 +107,7 @@ absl::Status ShmReduce::PackForOthers(uint64_t k) {
   const Range chunk = ChunkOf(k);
   writer_.Start(chunks_.Begin(k), chunk.count * granule_bytes_);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
-  // A granule is an element with this delivery.
+  // With this delivery a granule is an element.
   reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
     const ReduceArithmetic::Part own = reduction_.WantedOf(run);
     if (own.empty()) return PackRange(k, {.begin = run.offset, .count = run.count});
@@ -151,8 +151,8 @@ absl::Status ShmReduce::ReduceOwnShard(uint64_t k) {
 
 void ShmReduce::FindSources(const ReduceArithmetic::Run& run, uint64_t position) {
   for (int member = 0; member < members_.size(); ++member) sources_[member] = sync_.Data(members_[member], position);
-  // A rank reads its own contribution from its input if it can: those lines are in the cache, and an in-place output
-  // needs them there.
+  // A rank reads its own contribution from its input if it can. The input's lines are in the cache, and an in-place
+  // output needs them there.
   if (reduction_.ContributesInputItself()) sources_[members_.self()] = reduction_.InputOf(run);
 }
 

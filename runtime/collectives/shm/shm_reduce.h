@@ -20,13 +20,13 @@ namespace ronda {
 // flight stays in the cache. There are two algorithms, which give the same bits:
 //
 // - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
-//   receives. This saves one wait. It is used for two ranks, for small data, and for calls in which each rank receives
-//   another part. In the last case each element is also reduced only once.
+//   receives. This saves one wait. The full exchange is used for two ranks, for small data, and for calls in which each
+//   rank receives another part. In these last calls each element is also reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //
-// In-place calls are safe: only the rank itself writes its outputs, and it writes those of a chunk after it has packed
-// the chunk.
+// In-place calls are safe, because only the rank itself writes its outputs, and it writes a chunk's outputs after it
+// has packed the chunk.
 //
 // Lives as long as the call. Thread-compatible.
 class ShmReduce {
@@ -75,7 +75,7 @@ class ShmReduce {
 
   Range ChunkOf(uint64_t k) const;                        // in the call
   Range ShardOf(int member, uint64_t k) const;            // in chunk k
-  uint64_t PositionOf(uint64_t k, size_t granule) const;  // of a granule of chunk k
+  uint64_t PositionOf(uint64_t k, size_t granule) const;  // the stream position of a granule of chunk k
 
   const Members members_;
   const ReduceArithmetic& reduction_;

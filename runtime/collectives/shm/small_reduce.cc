@@ -15,7 +15,7 @@ namespace {
 // The contributions of all ranks together stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// The number of the exchange at `chunks`, with room for a vote.
+// Returns the number of the exchange at `chunks`, with room for a vote.
 uint64_t NumberOf(const ChunkSequence& chunks) { return (chunks.begin + 1) << Ballot::kWordBits; }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
@@ -33,9 +33,9 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
-// Up to this size, reducing everything on every rank costs less than the wait for the shards of a stream.
+// Up to this size, reducing everything on every rank costs less than waiting for the shards of a stream.
 constexpr size_t kMaxBytes = 8 << 10;
-// Two ranks reduce everything in both cases.
+// Two ranks also reduce everything in a stream, so their limit is higher.
 constexpr size_t kMaxBytesOfTwo = 16 << 10;
 // A longer prefetch would evict the data under reduction from the first-level cache.
 constexpr size_t kMaxPrefetchedBytes = 8 << 10;
@@ -130,7 +130,7 @@ absl::Status FlatExchange::AwaitAll(uint64_t number, const RunningCollective& ru
   return absl::OkStatus();
 }
 
-// A rank has not written its lines again yet (layout.h), so they still have this number.
+// No rank has written its lines again yet (layout.h), so the lines still have this number.
 uint8_t FlatExchange::OtherVotes(uint64_t number) const {
   const ShmWorld& world = sync_.world();
   uint64_t words = 0;

@@ -24,19 +24,19 @@ namespace ronda {
 // Brings small contributions of all ranks of the job to every rank, in one step and without the rings.
 //
 // A contribution travels in *lines* of 64 bytes, each of which carries the number of its exchange (layout.h). A stream
-// needs two transfers between cores: first the counter that announces the data, then the data. A flat exchange needs
-// one. But it copies the data once more, line by line, so it is used only for small data.
+// needs two transfers between cores, first the counter that announces the data, then the data. A flat exchange needs
+// one transfer. But a flat exchange copies the data once more, line by line, so it is used only for small data.
 //
 // Exchanges rotate through several sets of lines (kShmFlatTurns). Before a rank writes a set again, it has completed an
 // exchange to which all ranks contributed after they had used that set. So a contribution of one line can be used in
 // place until the next exchange.
 //
-// The readers' caches hold the lines that they have read, and the next store to such a line would have to fetch it from
-// there first. Therefore a rank prefetches the lines of the exchange after the next at the end of each exchange.
-// Between cores that share no cache, 4 bytes take 0.20 us instead of 0.32 when the ranks arrive at the same time, and 1
-// KiB takes 0.43 us instead of 0.54.
+// The caches of the readers hold the lines that were read. The next store to such a line would first have to fetch the
+// line from a reader's cache. Therefore a rank prefetches the lines of the exchange after the next at the end of each
+// exchange. Between cores that share no cache, 4 bytes take 0.20 us instead of 0.32 when the ranks arrive at the same
+// time, and 1 KiB takes 0.43 us instead of 0.54.
 //
-// Votes (communicator.h) travel in the number of the first line: its lowest bits are the rank's word.
+// Votes (communicator.h) travel in the number of the first line. The lowest bits of this number are the rank's word.
 //
 // Thread-compatible. Does not own the ChunkSync.
 class FlatExchange {
@@ -50,9 +50,9 @@ class FlatExchange {
   char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
   // Brings each rank's `bytes` bytes at `own` to every rank. Every rank makes the same call. The caller has taken
-  // `chunks` in the stream for the exchange, and announces itself that it is done with it. If `ballot` is not null, the
-  // exchange holds the vote, and clears running.late_call when the vote is known. A rank that vetoes does not use
-  // `own`. REQUIRES: bytes <= max_bytes(). Errors: as ChunkSync::WaitFor.
+  // `chunks` in the stream for the exchange, and later announces that this rank is done with `chunks`. If `ballot` is
+  // not null, the exchange holds the vote, and clears running.late_call when the vote is known. A rank that vetoes does
+  // not use `own`. REQUIRES: bytes <= max_bytes(). Errors: as ChunkSync::WaitFor.
   absl::Status Run(const char* own, size_t bytes, const ChunkSequence& chunks, Ballot* ballot,
                    RunningCollective& running);
 
@@ -83,13 +83,13 @@ class FlatExchange {
   size_t turn_ = 0;
 };
 
-// Reductions of small data by all ranks of the job: every rank sends its contribution to every rank and reduces all of
-// them.
+// Reductions of small data by all ranks of the job. Every rank sends its contribution to every rank and reduces all
+// contributions.
 //
 // The smallest contributions travel in the lines of a flat exchange. Larger ones travel in a *block*: each rank writes
-// its block into its ring and then takes part in a flat exchange without data. The line of that exchange announces the
-// block and carries the vote. It is prefetched ahead of time, while a counter of the stream would have to be fetched
-// from the waiting ranks. The other ranks reduce directly from the block.
+// its block into its ring and then takes part in a flat exchange without data. The line of this flat exchange announces
+// the block and carries the vote. The line is prefetched ahead of time, but a counter of the stream would have to be
+// fetched from the waiting ranks. The other ranks reduce directly from the block.
 //
 // Thread-compatible. Does not own the constructor's arguments.
 class SmallReduce {
@@ -103,7 +103,7 @@ class SmallReduce {
   // must not update residuals when it packs.
   absl::Status Run(const ReduceArithmetic& reduction);
 
-  // As Run, in less time. REQUIRES: IsPlain(call); `bytes` is the size of its input.
+  // Does the same as Run, in less time. REQUIRES: IsPlain(call); `bytes` is the size of its input.
   absl::Status RunPlain(const ReduceCall& call, size_t bytes);
 
  private:
@@ -132,7 +132,7 @@ class SmallReduce {
   StreamWriter& writer_;
   FlatExchange& flat_;
   const size_t max_bytes_;
-  std::vector<const void*> sources_;  // of each rank: its contribution
+  std::vector<const void*> sources_;  // the contribution of each rank
 };
 
 }  // namespace ronda

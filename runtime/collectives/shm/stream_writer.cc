@@ -11,10 +11,10 @@
 namespace ronda {
 namespace {
 
-// The clock costs too much for smaller writes.
+// Smaller writes are not timed, because reading the clock costs too much.
 constexpr size_t kMinTimedBytes = 4 << 10;
-// A contribution that is not the input itself is built here and then copied out; the block stays in the first-level
-// cache.
+// A contribution that is not the input itself is built in a block of this size and then copied out. The block stays in
+// the first-level cache.
 constexpr size_t kBlockBytes = 4 << 10;
 
 void PackPastCache(const ReduceArithmetic& reduction, size_t begin, size_t n, char* to) {

@@ -15,8 +15,8 @@
 
 namespace ronda {
 
-// Prefetches the cache line at `line` for writing. On processors that it does not know, the compiler's own prefetch
-// asks only for a shared copy.
+// Prefetches the cache line at `line` for writing. The compiler's own prefetch asks only for a shared copy, on
+// processors that the compiler does not know.
 inline void PrefetchToWrite(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -33,27 +33,28 @@ constexpr Stores Other(Stores stores) {
 }
 
 // Decides when the ranks try the other kind of stores, and which kind they then use, by the cost of the ring's laps
-// with either kind. A pure state machine: time is passed in.
+// with either kind. It is a pure state machine, to which callers pass the time.
 //
 // A trial begins at laps 4, 8, 16 and so on, and later every 128 laps. It begins sooner if the settled kind has become
-// much slower in two laps, for example because a rank was moved to a core that shares no cache with the others'. It
-// also begins after a second with 16 laps, because 128 laps take long in a job that communicates little.
+// much slower in two laps, for example because a rank was moved to a core that shares no cache with the other ranks'
+// cores. It also begins after a second with 16 laps, because 128 laps take long in a job that communicates little.
 //
 // Thread-compatible.
 class StoreTrials {
  public:
-  // In the first lap of a trial, the lines are still where the settled kind of stores left them; the second lap counts.
+  // The second lap of a trial counts, because in the first lap the lines are still where the settled kind of stores
+  // left them.
   static constexpr uint64_t kLaps = 2;
 
-  // Whether `lap` is one of the trial that begins at `trial`; 0: no trial yet.
+  // Whether `lap` is a lap of the trial that begins at `trial`. If `trial` is 0, there is no trial yet.
   static bool IsIn(uint64_t trial, uint64_t lap) { return trial != 0 && lap >= trial && lap - trial < kLaps; }
 
-  // `lap` has ended; laps come in ascending order. A byte has taken `cost` nanoseconds in its fastest chunk: the
-  // minimum, because threads may be interrupted. `now` is MonotonicTime().
+  // `lap` has ended; laps come in ascending order. A byte has taken `cost` nanoseconds in the lap's fastest chunk. The
+  // fastest chunk counts, because threads may be interrupted. `now` is MonotonicTime().
   void FinishLap(uint64_t lap, double cost, absl::Duration now);
 
-  // The first lap of the last or the next trial. Set 3 laps before, so that every rank knows it in time: ranks are less
-  // than a lap apart.
+  // The first lap of the last or the next trial. It is set 3 laps before the trial. So every rank knows it in time,
+  // because ranks are less than a lap apart.
   uint64_t trial() const { return trial_; }
 
   // The kind that is used outside trials.
@@ -66,7 +67,7 @@ class StoreTrials {
   static constexpr uint64_t kFewestBetween = 8;
   static constexpr uint64_t kFewestBetweenTimed = 16;
   static constexpr absl::Duration kTimeBetween = absl::Seconds(1);
-  // The settled kind has become slow if it takes so much longer than its best lap, and laps in a row.
+  // The settled kind has become slow if kAlarmingLaps laps in a row cost more than kAlarmingCost times its best lap.
   static constexpr double kAlarmingCost = 2;
   static constexpr int kAlarmingLaps = 2;
   // The other kind must take less than this part of the time to be chosen, so that two equal kinds do not alternate.
@@ -81,22 +82,23 @@ class StoreTrials {
 
   Stores settled_ = Stores::kThroughCache;
   uint64_t trial_ = kFirst;
-  absl::Duration trial_time_ = absl::InfiniteDuration();  // when it was set; infinite before the first trial
-  double settled_cost_ = kUnknown;                        // of the last laps without a trial
+  absl::Duration trial_time_ = absl::InfiniteDuration();  // when trial_ was set; infinite before the first trial
+  double settled_cost_ = kUnknown;                        // cost of the last laps without a trial
   int alarming_laps_ = 0;                                 // in a row
 };
 
 // Writes this rank's data into its ring, with the kind of stores that is faster on the cores where the ranks run.
 //
-// Between cores that share a cache, ordinary stores are best: the reader finds the data near. Between other cores, each
-// line must be fetched from the core that read it last. That takes 35 ns per line on the AMD EPYC of the measurements:
-// 1.8 GB/s. Stores that bypass the caches reach 13 to 28 GB/s, because the reader then reads from memory. The better
-// kind can change during a job, when threads or virtual machines are moved. All ranks must use the same kind: a rank
-// that bypasses the caches gains nothing while another one clogs the path between them.
+// Between cores that share a cache, ordinary stores are best, because the reader finds the data in the cache. Between
+// other cores, each line must be fetched from the core that read it last. On the AMD EPYC of the measurements, fetching
+// a line takes 35 ns, so ordinary stores reach 1.8 GB/s. Stores that bypass the caches reach 13 to 28 GB/s, because the
+// reader then reads from memory. The better kind can change during a job, when threads or virtual machines are moved.
+// All ranks must use the same kind of stores. A rank that bypasses the caches gains nothing while another rank clogs
+// the path between the caches.
 //
 // So all ranks try the other kind from time to time (StoreTrials). Rank 0 measures the time from the write of a chunk
 // to the write of the next one, by which time the previous chunk has also been read. It stores its decisions in shared
-// memory. Both kinds give the same bytes: a rank that sees a decision late is only slower.
+// memory. Both kinds of stores give the same bytes, so a rank that sees a decision late is only slower.
 //
 // Thread-compatible.
 class StreamWriter {
@@ -106,7 +108,7 @@ class StreamWriter {
   // Start announces a chunk of `bytes` bytes at `position`; Stop ends the collective.
   void Start(uint64_t position, size_t bytes);
   void Stop();
-  // Discards the chunk that was started: its collective was vetoed, and its time means nothing.
+  // Discards the chunk that was started, because its collective was vetoed and its time means nothing.
   void Drop() { chunk_bytes_ = 0; }
 
   // Packs granules [begin, begin + n) of this rank's contribution to `position` of the stream.
@@ -115,23 +117,23 @@ class StreamWriter {
   // Copies `bytes` bytes to `position` of the stream.
   void Copy(const void* from, size_t bytes, uint64_t position);
 
-  // Prefetches the `bytes` bytes at `position`, which are likely to be written soon, unless stores bypass the caches
-  // there.
+  // Prefetches the `bytes` bytes at `position`, which are likely to be written soon. Does nothing if stores at this
+  // position bypass the caches.
   void Prefetch(uint64_t position, size_t bytes) const;
 
  private:
   Stores StoresAt(uint64_t position, size_t bytes) const;
   uint64_t LapOf(uint64_t position) const { return position / world_->view().geometry().RingBytes(); }
-  // The time of a chunk of `lap`, in nanoseconds per byte; `now` is its end.
+  // Learns the time of a chunk of `lap`, in nanoseconds per byte. The chunk ended at `now`.
   void Learn(uint64_t lap, double cost, absl::Duration now);
 
   const std::shared_ptr<ShmWorld> world_;
   // The remaining members are used by rank 0 only.
   uint64_t chunk_lap_ = 0;
-  size_t chunk_bytes_ = 0;  // of the chunk being timed; 0: none
+  size_t chunk_bytes_ = 0;  // bytes of the chunk being timed; 0: none
   absl::Duration chunk_start_;
   uint64_t lap_ = 0;
-  double lap_cost_ = std::numeric_limits<double>::infinity();  // of its fastest chunk so far
+  double lap_cost_ = std::numeric_limits<double>::infinity();  // cost of the lap's fastest chunk so far
   StoreTrials trials_;
 };
 

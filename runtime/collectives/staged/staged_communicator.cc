@@ -55,7 +55,7 @@ size_t RoundsFor(absl::Span<const size_t> bytes, size_t share) {
   return (most + share - 1) / share;
 }
 
-// The part of `bytes` that belongs to `round`.
+// Returns the part of `bytes` that belongs to `round`.
 size_t ShareOf(size_t bytes, size_t round, size_t share) {
   const size_t begin = round * share;
   return bytes > begin ? std::min(bytes - begin, share) : 0;
@@ -90,7 +90,8 @@ class StagedBroadcast : public StagedCall {
   Staging* const staging_;
 };
 
-// In each round every member gives the next bytes of its input, as many as fit in a slot for all members.
+// An allgather in rounds. In each round every member gives as many next bytes of its input as fit in a slot for all
+// members.
 class StagedAllgather : public StagedCall {
  public:
   StagedAllgather(const AllgatherCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -109,7 +110,7 @@ class StagedAllgather : public StagedCall {
   const size_t rounds_;
 };
 
-// In each round every member gives every member the next bytes of its piece.
+// An alltoall in rounds. In each round every member gives every member the next bytes of the receiver's piece.
 class StagedAlltoall : public StagedCall {
  public:
   StagedAlltoall(const AlltoallCall& call, const Members& members, Communicator* host, Staging* staging);

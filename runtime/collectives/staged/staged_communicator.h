@@ -17,28 +17,29 @@
 
 namespace ronda {
 
-// Collectives of tensors in the memory of a GPU by any communicator of the host: tensors are copied to pinned memory,
-// and the results are copied back. For ranks that share a GPU, and for machines without NCCL.
+// Collectives of tensors in the memory of a GPU by any communicator of the host. Tensors are copied to pinned memory,
+// and the results are copied back. This class serves ranks that share a GPU, and machines without NCCL.
 //
-// Unlike other communicators of devices it blocks until the last piece of a call has been through the host: it waits
-// for the stream's earlier work and for the other ranks. When a call returns, only the copies back to the device are
-// still on the stream.
+// Unlike other communicators of devices, it blocks until the last piece of a call has been through the host. So it
+// waits for the stream's earlier work and for the other ranks. When a call returns, only the copies back to the device
+// are still on the stream.
 //
-// Results have the bits of the host's communicator: chunks cut no element and no block.
+// Results have the same bits as those of the host's communicator, because chunks cut no element and no block.
 //
-// Thread-compatible, like the host's communicator. That communicator's owner must use it for one call at a time.
+// Thread-compatible, like the host's communicator. The owner of the host's communicator must use it for one call at a
+// time.
 class StagedCommunicator : public Communicator {
  public:
   struct Options {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;        // all work on the device goes there; not owned
-    Communicator* host = nullptr;         // of the same ranks, for the host's memory; not owned
+    Communicator* host = nullptr;         // connects the same ranks, for the host's memory; not owned
     StreamMarks* marks = nullptr;         // of the stream; not owned; may be nullptr
-    size_t slot_bytes = size_t{4} << 20;  // of each of two pieces of pinned memory; the same on every rank
+    size_t slot_bytes = size_t{4} << 20;  // bytes of each of two pieces of pinned memory; the same on every rank
     std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called during waits
   };
 
-  // Errors: RESOURCE_EXHAUSTED if that much memory cannot be pinned; those of the device.
+  // Errors: RESOURCE_EXHAUSTED if so much memory cannot be pinned; the errors of the device.
   static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(Options options);
 
   RankId rank() const override { return host_->rank(); }
@@ -50,7 +51,7 @@ class StagedCommunicator : public Communicator {
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
 
-  // Does nothing: the owner of the host's communicator tunes that one.
+  // Does nothing, because the owner of the host's communicator tunes the host's communicator.
   void Tune(const Tuning&) override {}
 
  private:

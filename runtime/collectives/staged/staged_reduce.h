@@ -15,17 +15,17 @@ namespace ronda {
 
 // A reduction of a device's tensors by a communicator of the host.
 //
-// Elements leave the device scaled. If the wire's format has 16 bits, they leave in that format: half as many bytes are
-// copied, and the host reduces that format anyway. Blocks of 8 bits are made on the host from the unchanged tensors, so
-// the residuals travel with them.
+// Elements leave the device scaled. If the wire's format has 16 bits, the elements leave in this format. Then half as
+// many bytes are copied, and the host reduces this format anyway. Blocks of 8 bits are made on the host from the
+// unchanged tensors, so the residuals travel with them.
 //
-// The division into rounds follows only from facts that all ranks know of the call, so that all have the same rounds.
+// The division into rounds follows only from facts that all ranks know of the call, so all ranks have the same rounds.
 class StagedReduce : public StagedCall {
  public:
   // The call and everything it refers to must outlive it. REQUIRES: the slots have at least kMinSlotBytes.
   StagedReduce(const ReduceCall& call, Communicator* host, Staging* staging);
 
-  // Room for a block of any type with its residuals and its result.
+  // A slot of this size has room for a block of any type with its residuals and its result.
   static constexpr size_t kMinSlotBytes = 8192;
 
   size_t rounds() const override { return round_begins_.size() - 1; }
@@ -51,7 +51,7 @@ class StagedReduce : public StagedCall {
   };
 
   void Plan();
-  // The number of the `left` elements that fit into the rest of a slot; 0: they need the next round.
+  // Returns how many of the `left` elements fit into the rest of a slot. 0: they need the next round.
   size_t CountThatFits(size_t left, size_t used) const;
   Piece PieceAt(const Segment& segment, size_t begin, size_t count, size_t offset) const;
   size_t EndOf(const Piece& piece) const;
@@ -69,7 +69,7 @@ class StagedReduce : public StagedCall {
   const bool has_residuals_;
   const bool has_parts_;
   std::vector<Piece> pieces_;
-  std::vector<size_t> round_begins_;  // index of each round's first piece; and the number of pieces
+  std::vector<size_t> round_begins_;  // index of each round's first piece; the last entry is the number of pieces
 };
 
 }  // namespace ronda

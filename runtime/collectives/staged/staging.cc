@@ -55,7 +55,7 @@ absl::Status Staging::RunOutside(StagedCall& call) {
   return absl::OkStatus();
 }
 
-// The stream orders this behind the last copies back from the slot.
+// The stream runs these copies after the last copies back from the slot.
 absl::Status Staging::CopyOut(size_t round, StagedCall& call) {
   const Slot& slot = SlotOf(round);
   RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kPack, call.CopyOut(round, slot.memory.data())));

@@ -36,7 +36,7 @@ class StagedCall {
 
 // Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
 //
-// There are two slots: while the host works on one round, the device copies the next round out.
+// There are two slots, so that the device copies the next round out while the host works on one round.
 //
 // Thread-compatible.
 class Staging {
@@ -49,17 +49,17 @@ class Staging {
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits for the device
   };
 
-  // Errors: RESOURCE_EXHAUSTED if that much memory cannot be pinned.
+  // Errors: RESOURCE_EXHAUSTED if so much memory cannot be pinned.
   static absl::StatusOr<std::unique_ptr<Staging>> Create(Options options);
 
-  // Waits until the device has finished with the slots. If the device or the job has failed, it leaves the slots to the
-  // device.
+  // Waits until the device has finished with the slots. If the device or the job has failed, the destructor leaves the
+  // slots to the device.
   ~Staging();
 
   size_t slot_bytes() const { return options_.slot_bytes; }
 
-  // Runs all rounds. When it returns, the last copies are on the stream. Errors: those of the collectives; those of the
-  // device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than `info.limits.deadline`.
+  // Runs all rounds. When it returns, the last copies are on the stream. Errors: the errors of the collectives and of
+  // the device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than `info.limits.deadline`.
   absl::Status Run(const CallInfo& info, StagedCall& call);
 
   // Runs the rounds of a call whose group does not contain this rank.

@@ -100,8 +100,8 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
     RONDA_ASSIGN_OR_RETURN(meeting, GatherLocked(post));
   }
   absl::Status status = work(meeting->arguments);
-  // From here on neither a failure nor a deadline ends the wait: the other members may be using the data that this
-  // rank's post points to. They only compute, so the wait ends.
+  // From here on neither a failure nor a deadline ends the wait, because the other members may be using the data that
+  // this rank's post points to. The other members only compute, so the wait ends soon.
   MutexLock lock(&mu_);
   if (--meeting->working == 0) meetings_changed_.NotifyAll();
   while (meeting->working > 0) meetings_changed_.Wait(&mu_);

@@ -55,20 +55,20 @@ class InProcessJob {
   // The rank's control plane ends.
   void Leave(RankId rank);
 
-  // One member's part of a meeting: a call that all members of a group make together.
+  // One member's part of a meeting. A meeting is a call that all members of a group make together.
   struct Post {
     uint64_t meeting;              // the same number on every member, and never used twice
     const Group* group = nullptr;  // the members; nullptr: all ranks
     RunningCollective running;     // for errors; `self` is the member
-    const void* arguments;         // of the call, of a type that the caller knows
+    const void* arguments;         // the call's arguments, of a type that the caller knows
   };
 
-  // Waits until every member of the meeting has posted, runs `work` with all members' arguments in the order of the
-  // group, and returns when every member's `work` has returned. So the data of a post is used only while its Meet is
-  // running. Meetings of disjoint groups do not wait for each other.
+  // Waits until every member of the meeting has posted. Then runs `work` with all members' arguments in the order of
+  // the group, and returns when every member's `work` has returned. So the data of a post is used only while the call
+  // of Meet with this post is running. Meetings of disjoint groups do not wait for each other.
   //
   // Errors: the job's failure; ABORTED if a rank that is waited for has departed; DEADLINE_EXCEEDED that names the rank
-  // and the label. After these `work` has not run. Otherwise the result of `work`.
+  // and the label. After these errors `work` has not run. The errors of `work` are also returned.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 
@@ -77,12 +77,12 @@ class InProcessJob {
     ControlPlane::Inbox inbox;
     bool woken = false;
     bool departed = false;
-    CondVar has_woken;  // of its own: a message to one rank must not wake the threads of all
+    CondVar has_woken;  // one per rank, so that a message to one rank does not wake all ranks' threads
   };
   struct Meeting {
     std::vector<RankId> ranks;
     std::vector<const Post*> posts;      // by position; nullptr: has not arrived
-    std::vector<const void*> arguments;  // of all; constant once all have arrived
+    std::vector<const void*> arguments;  // the arguments of all members; constant once all have arrived
     int missing = 0;                     // members that have not arrived
     int working = 0;                     // members that have not done their work
     int present = 0;                     // members that have not returned
@@ -106,7 +106,7 @@ class InProcessJob {
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   uint64_t unlock_requested_ ABSL_GUARDED_BY(mu_) = 0;  // the highest schedule whose unlocking has been requested
-  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);     // of the first meeting that failed; after it all meetings fail
+  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);     // the first failed meeting's error; after it all meetings fail
   std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // meetings that have not ended, by number
 };
 

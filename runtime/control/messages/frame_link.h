@@ -26,17 +26,17 @@ struct LinkFrame {
 // must know.
 //
 // A frame is a message of a fixed size, the header. It contains the length and has room for the content of most frames;
-// a longer content continues in a second message. So the receiver always knows the next size. No call asks the library
-// which messages have come, and a report of a cached step is a single short message.
+// a longer content continues in a second message. So the receiver always knows the size of the next message. No call
+// has to ask the library which messages have come. A report of a cached step is a single short message.
 //
-// Both ends have the same byte order: ranks compare it when they connect. The pop functions only look: the library must
-// get the chance to move data before them (PointToPoint::Progress).
+// Both ends have the same byte order, because ranks compare the byte order when they connect. The pop functions do not
+// move data. The caller must call PointToPoint::Progress before them, so that the library can move data.
 //
 // Thread-compatible. While a transfer is under way the library uses the buffers. Then this object must not be
 // destroyed, unless no more calls to the library are made.
 class FrameLink {
  public:
-  // `messages` outlives it.
+  // `messages` must outlive this object.
   FrameLink(PointToPoint& messages, RankId peer) : messages_(messages), peer_(peer) {}
 
   FrameLink(const FrameLink&) = delete;
@@ -47,14 +47,15 @@ class FrameLink {
   // Begins to receive. Call once.
   absl::Status Listen();
 
-  // Queues a frame. Errors: the library's.
+  // Queues a frame. Errors: the library's errors.
   absl::Status Send(LinkFrame frame);
 
-  // The kind of the oldest frame that has been sent and not yet returned here, or nothing. Errors: the library's.
+  // Returns the kind of the oldest frame that has been sent and that PopSent has not returned yet; nullopt if there is
+  // none. Errors: the library's errors.
   absl::StatusOr<std::optional<LinkFrame::Kind>> PopSent();
 
-  // The next frame, if it has come. A frame of kind kEnd is the last.
-  // Errors: INTERNAL if the frame makes no sense; the library's.
+  // Returns the next frame, if it has come. A frame of kind kEnd is the last frame.
+  // Errors: INTERNAL if the frame makes no sense; the library's errors.
   absl::StatusOr<std::optional<LinkFrame>> PopReceived();
 
   // Whether a frame has been queued and PopSent has not returned it.

@@ -13,15 +13,15 @@
 namespace ronda {
 namespace {
 
-// How long the neighbours have to receive the departure, the exit, or a failure. Healthy ones receive it at once.
+// How long the neighbours have to receive the departure, the exit, or a failure. Healthy neighbours receive it at once.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
 // The other ranks wait this much longer than rank 0 for the start, because rank 0 knows best which ranks are missing.
 constexpr absl::Duration kStartGrace = absl::Seconds(5);
 
-// The longest wait of a rank for rank 0's decision on which failure was first. If the answer cannot come, that is also
-// a failure, and it is usually noticed earlier.
+// The longest wait of a rank for rank 0's decision on which failure was first. If rank 0's answer cannot come, the
+// cause is also a failure, and this rank usually notices it earlier.
 constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 absl::Status CheckLength(absl::string_view payload) {
@@ -59,21 +59,21 @@ absl::Status MessageControlPlane::Connect() {
     MutexLock lock(&mu_);
     links_->Open();
   }
-  // Not before, because it would sleep at the descriptors of links that are not open.
+  // The thread does not start earlier, because it would sleep at the descriptors of links that are not open.
   relay_ = std::thread([this] { Run(); });
   return options_.absence.ok() ? AwaitStart() : FailForAbsence();
 }
 
-// For two cases: a frame may be lost that this rank cannot go on without, or this rank is about to leave the ranks
-// below it alone.
+// This function serves two cases. Either a frame may be lost that this rank needs, or this rank is about to leave the
+// ranks below it alone.
 void MessageControlPlane::FailAloneLocked(const absl::Status& failure) {
   const absl::Status attributed = Attributed(failure);
   node().Propose(attributed);
   node().Decide(attributed);
 }
 
-// Any thread sends the heartbeats that are due. While long messages come, a thread that only did this would hardly get
-// the lock.
+// Any thread that moves messages sends the heartbeats that are due. A thread only for heartbeats would hardly get the
+// lock while long messages come.
 bool MessageControlPlane::MoveLocked() {
   if (is_silent_) return false;
   ++looks_;
@@ -187,7 +187,7 @@ void MessageControlPlane::Depart() {
 
 void MessageControlPlane::AnnounceExit() {
   if (options_.on_exit != nullptr) options_.on_exit();
-  if (!wakes()) return;  // the library would have to be called for it, but an MPI may be over by then
+  if (!wakes()) return;  // announcing it takes calls of the library, but an MPI may be over by then
   MutexLock lock(&mu_);
   node().AnnounceExit();
   PublishLocked();
@@ -208,8 +208,8 @@ void MessageControlPlane::Close() {
   MoveUntilLocked(MonotonicTime() + time, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return links_->HaveClosed(); });
 }
 
-// Const for failure(): it only completes what the failure has begun. The analysis does not see that `self` is this
-// object.
+// This function is const because failure() calls it; it only completes what the failure has begun. The analysis does
+// not see that `self` is this object.
 void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (wakes()) return;
   MutexLock lock(&mu_);
@@ -225,8 +225,8 @@ absl::Status MessageControlPlane::AwaitStart() {
   MutexLock lock(&mu_);
   const auto is_decided = [this]()
                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return node().started() || !node().failure().ok(); };
-  // The neighbours open their links when they have all connections, which may take them the whole timeout. A rank that
-  // then misses one of them fails the job, and names it.
+  // The neighbours open their links when they have all connections, which may take them the whole timeout. A neighbour
+  // that still lacks a connection then fails the job, and names the missing rank.
   const absl::Duration start_grace = wakes() ? kStartGrace : absl::ZeroDuration();
   const absl::Duration end = MonotonicTime() + options_.start_timeout + start_grace;
   MoveUntilLocked(end, is_decided);
@@ -239,7 +239,7 @@ absl::Status MessageControlPlane::AwaitStart() {
 
 absl::Status MessageControlPlane::FailForAbsence() {
   MutexLock lock(&mu_);
-  // The parent may still be connecting. It may also be among the absent.
+  // The parent may still be connecting. The parent may also be one of the absent neighbours.
   const bool has_parent =
       options_.rank != kCoordinatorRank &&
       std::find(options_.absent.begin(), options_.absent.end(), tree_.Parent(options_.rank)) == options_.absent.end();

@@ -20,9 +20,9 @@
 
 namespace ronda {
 
-// Maximum number of children per rank over MPI. With 4, the tree of 5 ranks has one level below rank 0, and that of 85
-// ranks has three. A level costs a message each way; a child costs its parent a look whenever the parent looks for
-// messages. Over TCP the kernel looks: there it is kControlFanOut.
+// Maximum number of children per rank over MPI. With 4, the tree of 5 ranks has one level below rank 0, and the tree of
+// 85 ranks has three. A level costs a message each way. A child costs its parent a look whenever the parent looks for
+// messages. Over TCP the kernel looks for messages, so the maximum there is kControlFanOut.
 inline constexpr int kMpiControlFanOut = 4;
 
 struct MessageControlPlaneOptions {
@@ -43,51 +43,53 @@ struct MessageControlPlaneOptions {
   // Called once, by a thread of the control plane, with the job's first failure after the start; may be nullptr.
   // Must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
-  // Called by Depart and by AnnounceExit: another way by which ranks of this host learn of it. May be nullptr.
+  // Depart calls on_depart, and AnnounceExit calls on_exit. They are another way by which ranks of this host learn of
+  // the departure or the exit. May be nullptr.
   std::function<void()> on_depart;
   std::function<void()> on_exit;
-  std::shared_ptr<const void> kept;  // as long as the control plane lives
-  // Called if the control plane releases `messages` before the library has finished everything that it was given: then
-  // the library must not be called any more. May be nullptr.
+  std::shared_ptr<const void> kept;  // kept as long as the control plane lives
+  // Called if the control plane releases `messages` before the library has finished all of its work. The library must
+  // not be called any more after this. May be nullptr.
   std::function<void()> abandon_messages;
   int fan_out = kControlFanOut;  // most children of a rank, the same on all ranks
   // Whether each rank of this host has a core, so that a thread may spin for a message.
   PollLimit::Cores cores = PollLimit::Cores::kAreShared;
 };
 
-// Carries control messages over TCP, MPI, or any other PointToPoint: from each rank to its parent in a tree, which
-// passes on messages for others. Reports reach rank 0 in as many steps as the tree has levels. Equal reports that wait
-// at a rank continue as one, so a cached round of the negotiation is a small reduction.
+// Carries control messages over TCP, MPI, or any other PointToPoint. Each rank exchanges messages with its parent in a
+// tree, and the parent passes on messages for others. Reports reach rank 0 in as many steps as the tree has levels.
+// Equal reports that wait at a rank continue as one report, so a cached round of the negotiation is a small reduction.
 //
-// Messages move while a thread looks for them. That is the thread in Wait, or a thread that calls Receive. A
-// thread of the control plane looks if no other thread does: when the rank is in a collective, or computes. So requests
-// to unlock, failures and signs of life pass through a rank at any time.
+// Messages move while a thread looks for them. This thread is the thread in Wait, or a thread that calls Receive. If no
+// other thread looks, because the rank is in a collective or computes, the control plane's own thread looks. So
+// requests to unlock, failures and signs of life pass through a rank at any time.
 //
-// If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until one
-// comes, with no other thread in between. While another thread polls, Wait keeps away for a millisecond at a time. The
-// control plane's thread takes over a few milliseconds after the others have stopped looking. An idle rank uses no
-// core.
+// If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until a message
+// comes, and no other thread has to wake it. While another thread polls, Wait pauses for a millisecond at a time, and
+// leaves the messages to that thread. The control plane's thread takes over a few milliseconds after the others have
+// stopped looking. An idle rank uses no core.
 //
-// Otherwise, as over MPI, threads look again and again. A rank in Wait looks without a pause for a tenth of a
-// millisecond after a movement. After that it sleeps between looks, for an eighth of the time since the last movement,
-// up to 1 ms; Wake ends such a sleep. The control plane's thread looks every millisecond when nothing has moved for
-// 20 ms, or when no other thread looks. An idle rank uses 1.6 % of a core in this way.
+// If messages do not wake threads, as over MPI, threads look again and again. A rank in Wait looks without a pause for
+// a tenth of a millisecond after a movement. After that it sleeps between looks, for an eighth of the time since the
+// last movement, up to 1 ms; Wake ends such a sleep. The control plane's thread looks every millisecond when nothing
+// has moved for 20 ms, or when no other thread looks. An idle rank uses 1.6 % of a core in this way.
 //
 // If a neighbour's connection breaks without a departure, or a rank gives no sign of life for heartbeat_timeout, the
-// job fails; the failure names rank, host and pid. Of several failures, the first that reaches rank 0 becomes the
-// job's: Fail waits for rank 0's decision, a few seconds at most. A rank that is cut off from rank 0 has its own
+// job fails. The failure names rank, host and pid. Of several failures, the first that reaches rank 0 becomes the job's
+// failure. Fail waits for rank 0's decision, for a few seconds at most. A rank that is cut off from rank 0 has its own
 // failure, which names the lost rank on the path to rank 0.
 //
 // If messages do not wake threads, a rank that knows of the job's failure notifies its neighbours, for a second at
-// most, and then makes no more calls to the library. Only then failure() and the calls that return it report the
-// failure. So a caller that learns of a failure from here may free the buffers of an abandoned collective.
+// most, and then makes no more calls to the library. Only after its last call to the library, failure() and the other
+// calls return the failure. So a caller that gets a failure from the control plane may free the buffers of an abandoned
+// collective.
 //
-// The destructor announces the departure to parent and children. It returns when they have received it, or after a few
-// seconds.
+// The destructor announces the departure to parent and children. It returns when these have received the announcement,
+// or after a few seconds.
 //
 // Blocks until all ranks have connected to their parents.
 // Errors: DEADLINE_EXCEEDED that names the missing ranks; INVALID_ARGUMENT if a neighbour belongs to another job; the
-// library's.
+// library's errors.
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMessageControlPlane(MessageControlPlaneOptions options);
 
 }  // namespace ronda

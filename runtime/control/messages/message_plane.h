@@ -31,9 +31,9 @@
 
 namespace ronda {
 
-// The control plane that ConnectMessageControlPlane returns, which describes its behaviour. It has three parts:
-// the calls of ControlPlane, and the start and the end (message_control_plane.cc); the threads that look for messages
-// (message_watch.cc).
+// The control plane that ConnectMessageControlPlane returns. The comment of that function describes its behaviour.
+// message_control_plane.cc has the calls of ControlPlane, the start and the end. message_watch.cc has the threads that
+// look for messages.
 //
 // One lock guards the node and its links. The descriptors are polled without the lock, by one thread at a time, the
 // watcher. Other threads wake it through a pipe.
@@ -62,7 +62,7 @@ class MessageControlPlane final : public ControlPlane {
   void AnnounceExit() override;
 
  private:
-  // Where messages do not wake threads: the shortest pause between two looks.
+  // The shortest pause between two looks for messages, if messages do not wake threads.
   static constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 
   // The thread that sleeps at the descriptors.
@@ -76,7 +76,7 @@ class MessageControlPlane final : public ControlPlane {
   struct Waiting {
     bool is_on = false;
     bool is_woken = false;
-    bool is_pausing = false;       // it keeps away from a thread that polls
+    bool is_pausing = false;       // it pauses, to leave the messages to a thread that polls
     bool expects_polling = false;  // in the next Wait
     uint64_t number = 0;           // of calls
     SpinTime spin;
@@ -85,8 +85,8 @@ class MessageControlPlane final : public ControlPlane {
   // The thread between StartPolling and StopPolling.
   struct Polling {
     bool is_on = false;
-    bool gave_up = false;          // its last look was one too many
-    bool has_missed_wake = false;  // since its last look; Wait has not been told
+    bool gave_up = false;          // it has looked too often in vain
+    bool has_missed_wake = false;  // since its last look; the thread in Wait does not know
     bool has_missed_news = false;  // likewise
     PollLimit limit;
   };
@@ -95,7 +95,7 @@ class MessageControlPlane final : public ControlPlane {
   struct Relaying {
     uint64_t looks_seen = 0;
     uint64_t waits_seen = 0;
-    bool sleeps_long = false;  // it counts on the thread in Wait
+    bool sleeps_long = false;  // it relies on the thread in Wait to look
     bool has_told = false;     // on_failure has been called
     absl::Duration interval = kShortestPause;
   };
@@ -111,7 +111,7 @@ class MessageControlPlane final : public ControlPlane {
   bool MoveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sends the frames that are due, and wakes the threads that wait for changes. Call after each change of the node.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`, which may run out of memory. A frame may then be lost that this rank cannot go on without.
+  // Runs `call`, which may run out of memory. A frame that this rank needs may then be lost, so the rank fails.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Runs `call`, which gives the node the payload, unless the job has failed.
@@ -119,25 +119,26 @@ class MessageControlPlane final : public ControlPlane {
   absl::Status Send(absl::string_view payload, const Call& call);
   // Makes `failure` the job's failure, unless rank 0 decides on another one.
   void FailLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same, but does not wait for rank 0's decision. Attributes the failure to this rank.
+  // Makes `failure` the job's failure as FailLocked does, but does not wait for rank 0's decision. Attributes the
+  // failure to this rank.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWatcherLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Sleeps at the descriptors until messages can be moved, for `longest` at most, and moves them.
-  // REQUIRES: no other thread does so.
+  // REQUIRES: no other thread sleeps at the descriptors.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // As WatchLocked, but moves nothing. REQUIRES: !cannot_poll_.
+  // Sleeps as WatchLocked does, but moves no messages. REQUIRES: !cannot_poll_.
   void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The rank fails, because it cannot sleep at the descriptors any more.
+  // Makes this rank fail, because it cannot sleep at the descriptors any more.
   void GiveUpPollingLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves messages until `done` or `end`.
   template <typename Done>
   void MoveUntilLocked(absl::Duration end, const Done& done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LetOthersRunLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Wait, if messages wake threads, and if they do not.
+  // Wait calls WaitAtDescriptorsLocked if messages wake threads, and WaitAndLookLocked if they do not.
   void WaitAtDescriptorsLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool SpinLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WaitAndLookLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -151,9 +152,11 @@ class MessageControlPlane final : public ControlPlane {
 
   absl::Status AwaitStart();
   absl::Status FailForAbsence();
-  // Announces the departure, and stays until the neighbours have received it and announced theirs.
+  // Announces this rank's departure. Returns when the neighbours have received the announcement and have announced
+  // their own.
   void Close();
-  // The job has failed: notifies the neighbours, and makes no calls to the library afterwards, unless it may be called.
+  // Call when the job has failed. Notifies the neighbours. Afterwards this object calls the library only if the library
+  // may still be called.
   void FallSilent() const;
   absl::Status FailureAfterSilence() const;
 
@@ -162,7 +165,7 @@ class MessageControlPlane final : public ControlPlane {
   const std::optional<WakePipe> pipe_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
-  // Then the program has probably closed all other descriptors, too.
+  // The error if the pipe is not intact. The program has then probably closed all other descriptors, too.
   const absl::Status lost_pipe_ = absl::FailedPreconditionError(
       "the program has closed descriptors that Ronda has opened: let it close only its own");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
@@ -184,7 +187,7 @@ class MessageControlPlane final : public ControlPlane {
   Polling polling_ ABSL_GUARDED_BY(mu_);
   Relaying relaying_ ABSL_GUARDED_BY(mu_);
 
-  std::vector<pollfd> watched_;  // the watcher's; has room for all descriptors, so that no memory is needed later
+  std::vector<pollfd> watched_;  // used by the watcher; has room for all descriptors, so that no memory is needed later
 
   std::thread relay_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The threads that look for messages: the one in Wait, one that polls, and the control plane's own.
+// The threads that look for messages: the thread in Wait, a thread that polls, and the control plane's own thread.
 #include <sched.h>
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 namespace ronda {
 namespace {
 
-// Where messages do not wake threads: about the time of an answer. A rank that has just sent something looks this long
-// without a pause.
+// This is for libraries whose messages do not wake threads. A rank that has just sent something looks without a pause
+// for this long, which is about the time of an answer.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr int kPauseShare = 8;
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
-// After this time Wait leaves looking to the thread that does nothing else.
+// After this time Wait leaves looking to the control plane's thread, which does nothing else.
 constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
-// Where they do: how long Wait keeps away from a thread that polls, and how soon the control plane's thread looks again
-// whether another thread still looks.
+// The next two are for libraries whose messages wake threads. Wait pauses for kPauseWhilePolled while another thread
+// polls. After kRelayPause the control plane's thread checks again whether another thread still looks.
 constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
 // After this time a thread that sleeps at the descriptors looks whether the program has closed them.
@@ -58,7 +58,7 @@ void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
     PollLocked(watcher, longest);
   }
   MoveLocked();
-  // Threads that found the descriptors taken may sleep there now.
+  // Threads that found another thread at the descriptors may now sleep there.
   if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
   state_changed_.NotifyAll();
 }
@@ -113,7 +113,7 @@ void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
   const absl::Time start = SteadyNow();
   uint64_t looks_before = looks_ - 1;
   for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
-    // A thread that polls may be in a collective for long, and then it does not look.
+    // A thread that polls may be in a collective for long, and does not look meanwhile.
     if (pauses || (polling_.is_on && looks_ != looks_before)) {
       looks_before = looks_;
       waiting_.is_pausing = true;
@@ -179,7 +179,7 @@ bool MessageControlPlane::KeepPolling() {
   polling_.gave_up = !polling_.limit.MayLookAgain();
   if (polling_.gave_up) return false;
   polling_.has_missed_wake = false;
-  // Even if each rank has a core, the rank that is to answer may have been scheduled on this one.
+  // Even if each rank has a core, the rank that is to answer may have been scheduled on this core.
   LetOthersRunLocked();
   return true;
 }
@@ -227,7 +227,7 @@ void MessageControlPlane::RelayLocked(absl::Duration longest) {
   const bool is_watched = waiting_.is_on || watch_.by != Watcher::kNobody;
   if (!is_watched && looks_ == relaying_.looks_seen) {
     WatchLocked(Watcher::kRelay, longest);
-    ++relaying_.looks_seen;  // of these looks, one was this thread's
+    ++relaying_.looks_seen;  // one of these looks was this thread's own
     return;
   }
   relaying_.sleeps_long = waiting_.is_on && waiting_.number == relaying_.waits_seen;

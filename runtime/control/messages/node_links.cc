@@ -40,7 +40,8 @@ bool NodeLinks::Move() {
   for (int looks = 0; looks_again && looks < kMostLooks; ++looks) {
     messages_->Progress();
     looks_again = false;
-    // Frames are received first: while a message is under way to the parent, equal reports of children become one.
+    // Frames are received first, because equal reports of children become one while a message is under way to the
+    // parent.
     for (Link& link : links_) looks_again |= ReceiveFrom(link);
     has_moved |= looks_again;
   }
@@ -149,7 +150,8 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  // Until the parent has opened the link, the node has no frames for it: an end would come before the rank's failure.
+  // Until the parent has opened the link, the node has no frames for it. An end frame would then come before the frame
+  // with this rank's failure.
   return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 
@@ -158,7 +160,8 @@ void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
     messages_->Progress();
   } while (ReceiveFrom(link));
   Break(link, why);
-  // The library has moved the data of all links. No descriptor shows a frame that has been read completely.
+  // The library has moved the data of all links. No descriptor becomes ready for a frame that the library has already
+  // read.
   for (Link& other : links_) ReceiveFrom(other);
 }
 

@@ -25,10 +25,10 @@ namespace ronda {
 // links, whenever it is asked to.
 //
 // Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and at last an end frame.
-// The child's end is the first: when the child leaves, or when its parent has announced its departure. The parent's end
-// answers it. So no message is lost to a connection that closes with unread bytes.
+// The child sends its end frame first, when the child leaves or when its parent has announced its departure. The parent
+// answers with its own end frame. So no message is lost because a connection closes with unread bytes.
 //
-// One piece is under way on a link at a time. Reports that come meanwhile then join those that wait.
+// One piece is under way on a link at a time. Meanwhile new reports join the reports that wait.
 //
 // Thread-compatible. Any call may run out of memory. A frame may then be lost, and the rank must not go on.
 class NodeLinks {
@@ -47,17 +47,17 @@ class NodeLinks {
   // Begins to receive, and sends the open frames. Call once, first.
   void Open();
 
-  // Receives what has come, and notices what has been sent and which links have broken. Returns whether there was
-  // anything of this. Limited in length; what remains is left to the next call.
+  // Receives what has come, and notices what has been sent and which links have broken. Returns whether any of this has
+  // happened. One call does a limited amount of work, and leaves the rest to the next call.
   bool Move();
 
   // Sends what the node has for its neighbours, as far as the links can take it.
   void Flush();
 
-  // This rank leaves: it ends its links as described above.
+  // Begins to end the links as described above, because this rank leaves.
   void Close() { is_closing_ = true; }
 
-  // Whether nothing is left to wait for after Close: every link has ended at both ends, or has been given up.
+  // Whether, after Close, every link has ended at both ends, or has been given up.
   bool HaveClosed() const;
 
   // Whether everything has been sent to the neighbours that can receive it.
@@ -70,7 +70,7 @@ class NodeLinks {
   // Whether the library still uses any of this object's buffers.
   bool IsUnderWay() const;
 
-  // Adds the descriptors at which Move has something to do when they are ready.
+  // Adds the descriptors to poll. When one is ready, Move has something to do.
   void ListDescriptors(std::vector<pollfd>* descriptors);
 
  private:
@@ -82,8 +82,8 @@ class NodeLinks {
     FrameLink frames;
     FrameAssembler assembler{kMaxControlFrame};
     bool is_attached = false;   // the neighbour has opened it
-    bool is_ending = false;     // the end frame is the last that this rank has sent
-    bool has_end_gone = false;  // and the other end will receive it
+    bool is_ending = false;     // this rank has sent its end frame, after which it sends nothing
+    bool has_end_gone = false;  // the end frame has gone out, and the neighbour will receive it
     bool has_end_come = false;
     bool is_broken = false;  // nothing moves any more
     bool is_listed_for_output = false;
@@ -101,8 +101,8 @@ class NodeLinks {
   // The next frame for the neighbour.
   std::optional<LinkFrame> NextFrame(Link& link);
   bool IsToEnd(const Link& link) const;
-  // The link is of no use any more, because of `why`. BreakSending first receives what the neighbour has sent before:
-  // that may say why the neighbour has ended.
+  // Give up the link, because of `why`. BreakSending first receives what the neighbour has sent before, because this
+  // may say why the neighbour has ended.
   void Break(Link& link, const absl::Status& why);
   void BreakSending(Link& link, const absl::Status& why);
 
@@ -111,7 +111,7 @@ class NodeLinks {
   ControlNode node_;
   std::deque<Link> links_;  // constant once constructed, except for their states
   bool is_closing_ = false;
-  bool has_broken_ = false;  // a link, since Flush last looked at the first one
+  bool has_broken_ = false;  // a link has broken since Flush last looked at the first link
 };
 
 }  // namespace ronda

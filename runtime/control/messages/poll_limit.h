@@ -8,9 +8,9 @@
 
 namespace ronda {
 
-// How often a thread looks in vain for a message before it is better to sleep: for 50 us, as long as it spins for
-// another rank in a collective. If the ranks outnumber the cores, it looks 16 times, because it yields its core between
-// the looks, and the rank that is to answer may need it.
+// Limits how long a thread looks in vain for a message before it sleeps. The limit is 50 us, which is also how long a
+// thread spins for another rank in a collective. If the ranks outnumber the cores, the limit is 16 looks. The thread
+// then yields its core between the looks, because the rank that is to answer may need the core.
 //
 // Thread-compatible.
 class PollLimit {
@@ -19,7 +19,7 @@ class PollLimit {
 
   explicit PollLimit(Cores cores) : cores_(cores) {}
 
-  // Something has come, or the thread begins to look.
+  // Call when something has come, or when the thread begins to look.
   void Reset() { looks_ = 0; }
 
   // Call after a look. Returns whether to look again.

@@ -28,7 +28,8 @@ class SelfJob {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
-// The control plane of a job of one rank: it receives its own messages. The smallest complete example of the interface.
+// The control plane of a job of one rank, which receives its own messages. The smallest complete example of the
+// interface.
 class SelfControlPlane : public ControlPlane {
  public:
   explicit SelfControlPlane(std::shared_ptr<SelfJob> job) : job_(std::move(job)) {}

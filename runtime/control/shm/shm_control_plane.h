@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// A greater length is treated as damage.
+// The longest frame. A greater length in a ring is treated as damage.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 // Carries messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
@@ -29,8 +29,8 @@ inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 // Memory ordering: the writer stores bytes, then `written` (release, and sequentially consistent as
 // Doorbell::RingUnlessPolled requires). The reader loads `written` (acquire), then the bytes. `read` works in the same
 // way for the room that the reader returns. A writer that finds too little room stores `writer_is_blocked`, then loads
-// `read` again. The reader stores `read`, then loads `writer_is_blocked`. These are sequentially consistent: either the
-// writer sees the new room, or the reader sees that it must ring for it.
+// `read` again. The reader stores `read`, then loads `writer_is_blocked`. These four accesses are sequentially
+// consistent. So either the writer sees the new room, or the reader sees that it must ring the writer's doorbell.
 //
 // This is the writing end. It keeps the bytes that do not fit yet. Thread-compatible.
 class FrameWriter {
@@ -66,7 +66,7 @@ class FrameReader {
 
   struct Result {
     std::vector<std::string> messages;
-    bool writer_waits = false;  // for the room that this read has made: the caller rings its doorbell
+    bool writer_waits = false;  // for the room that this read has made; the caller must ring its doorbell
   };
 
   // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's counter
@@ -84,11 +84,13 @@ class FrameReader {
   std::string partial_;  // the beginning of a message
 };
 
-// Carries control messages through rings in shared memory: for each rank except the coordinator, one ring to the
-// coordinator and one back. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait sleeps.
+// Carries control messages through rings in shared memory. Each rank except the coordinator has one ring to the
+// coordinator and one ring back. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait
+// sleeps.
 //
-// A writer that finds a ring full keeps the rest; the reader rings its doorbell when there is room, and Receive sends
-// the rest. Before the coordinator's Receive returns its own broadcasts, it waits until everything is in the rings.
+// A writer that finds a ring full keeps the rest of its bytes. The reader rings the writer's doorbell when there is
+// room, and the writer's Receive sends the rest. Before the coordinator's Receive returns its own broadcasts, it waits
+// until everything is in the rings.
 //
 // A worker that polls for the answer to a message first gives the coordinator's poller a moment to come for the
 // message. It wakes the coordinator's background thread only after that.
@@ -128,7 +130,7 @@ class ShmControlPlane : public ControlPlane {
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
   // Returns a link whose writer still has bytes that did not fit, or nullptr.
   absl::StatusOr<Link*> FlushAll();
-  // Waits until no such link is left.
+  // Waits until no link's writer has bytes that did not fit.
   // Errors: the job's failure; DEADLINE_EXCEEDED that names a rank that does not drain its messages.
   absl::Status FlushAllAndWait();
 
@@ -148,7 +150,7 @@ class ShmControlPlane : public ControlPlane {
   uint32_t seen_ = 0;                      // rings before the last look, while polling
   int idle_looks_ = 0;                     // since something was received
   absl::Duration poll_until_;              // when to stop polling, set after many idle looks
-  bool gave_up_ = false;                   // whether the last look was one too many
+  bool gave_up_ = false;                   // whether this rank has looked too often in vain
   std::optional<absl::Duration> ring_at_;  // when to ring for a message to the coordinator
   // Only Wait uses these.
   bool may_spin_ = true;  // in the next Wait

@@ -14,10 +14,10 @@
 namespace ronda {
 namespace {
 
-// The longest text of a failure, which names a tensor and quotes two ranks.
+// The longest text of a failure. A failure names a tensor and quotes two ranks.
 constexpr size_t kMaxFailureText = size_t{64} << 10;
 
-// Nothing in a job is older. The limit keeps arithmetic with ages far from overflow.
+// The greatest age of an event. Nothing in a job is older. The limit keeps arithmetic with ages far from overflow.
 constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
 
 absl::Status Damaged(absl::string_view text) { return absl::InvalidArgumentError(absl::StrCat("control: ", text)); }

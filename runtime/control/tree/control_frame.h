@@ -41,8 +41,8 @@ class ReportBatch {
 
   bool empty() const { return reports_.empty(); }
 
-  // Removes and returns the oldest reports, each with its ranks in ascending order: as many as have at most `max_bytes`
-  // of payload together, but at least one. Empty if no report waits.
+  // Removes and returns the oldest reports, each with its ranks in ascending order. Takes as many as have at most
+  // `max_bytes` of payload together, but at least one. The result is empty if no report waits.
   std::vector<SharedReport> Take(size_t max_bytes);
 
  private:
@@ -53,8 +53,8 @@ class ReportBatch {
 
   std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
   uint64_t first_number_ = 0;         // of reports_.front()
-  // Not Abseil's tables: one that has found no memory to grow cannot be destroyed, and this code also handles the
-  // failure of a rank that has no memory left.
+  // These are not Abseil's tables, because an Abseil table that has found no memory to grow cannot be destroyed. This
+  // code also handles the failure of a rank that has no memory left.
   std::unordered_map<RankId, uint64_t> last_of_rank_;
   std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // the keys are in reports_
 };

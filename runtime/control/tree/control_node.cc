@@ -16,10 +16,10 @@
 namespace ronda {
 namespace {
 
-// The payload in one frame of reports, unless a single report is longer.
+// The most bytes of payload in one frame of reports, unless a single report is longer.
 constexpr size_t kReportFrameBytes = size_t{1} << 20;
 
-// Of the ranks that an error names, the most.
+// The largest number of ranks that an error names.
 constexpr size_t kNamedRanks = 8;
 
 absl::Status Misplaced(absl::string_view frame) {
@@ -276,7 +276,7 @@ void ControlNode::RequestUnlock(uint64_t schedule) {
   if (schedule <= unlock_requested_) return;
   unlock_requested_ = schedule;
   news_ = true;
-  // Also sent to its origin: a rank that already knows of it does nothing.
+  // The request also goes back to the rank that it came from. A rank that already knows of the request does nothing.
   SendToAll(UnlockRequestFrame{.schedule = schedule});
 }
 
@@ -284,18 +284,18 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (has_proposed_) return;
-  // The job has failed, no matter which failure was first: unsent frames would only delay this one.
+  // The job has failed, no matter which failure was first. Unsent frames would only delay the failure's frame.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
-  has_proposed_ = true;  // set last: without memory for the frame the call is tried again
+  has_proposed_ = true;  // set last, because the call is tried again if there was no memory
 }
 
 void ControlNode::Decide(const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = failure;
   news_ = true;
-  // For the same reason as in Propose.
+  // Unsent frames would delay the failure here too, as in Propose.
   for (auto& [neighbour, link] : links_) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
@@ -352,7 +352,8 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // If this rank itself was stopped, perhaps by a debugger, it reads only later the frames that have come meanwhile.
+  // This rank itself may have been stopped, perhaps by a debugger. It then has not yet read the frames that have come
+  // meanwhile.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;

@@ -24,7 +24,7 @@
 
 namespace ronda {
 
-// Maximum number of children per rank: in a job of up to 65 ranks, all other ranks are children of rank 0.
+// Maximum number of children per rank. So in a job of up to 65 ranks, all other ranks are children of rank 0.
 inline constexpr int kControlFanOut = 64;
 
 // The ranks form a tree in which the parent of rank r is (r - 1) / fan_out. So parents have lower numbers than their
@@ -60,8 +60,8 @@ struct ControlTree {
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
 // Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So any host can report what a
-// late rank did last. An event travels only if no other has followed for a while, and only once: neither working ranks
-// nor idle ranks cause traffic.
+// late rank did last. An event travels only if no other event has followed for a while, and each event travels only
+// once. So neither working ranks nor idle ranks cause traffic.
 //
 // An event is sent with its age instead of its time, because the hosts' clocks differ. Thread-compatible.
 class EventRelay {
@@ -79,7 +79,7 @@ class EventRelay {
   void ReceiveFromChild(const std::vector<RankEvent>& events, FlightTime now);
   void ReceiveFromParent(const std::vector<RankEvent>& events, FlightTime now);
 
-  // The events to send since the last call: to the parent, and the same to all children.
+  // The new events since the last call. `up` goes to the parent, and `down` goes to every child.
   struct News {
     std::vector<RankEvent> up;
     std::vector<RankEvent> down;
@@ -102,14 +102,15 @@ class EventRelay {
   std::vector<Timed> down_;
 };
 
-// One rank in the tree of the control plane. It handles the frames of its neighbours, their silence and their end, and
-// produces frames for them. A neighbour is a rank's parent or one of its children.
+// One rank in the tree of the control plane. It handles its neighbours' frames, silence and end, and produces frames
+// for the neighbours. A neighbour is a rank's parent or one of its children.
 //
-// A pure state machine: it knows no network, no thread and no clock. Its driver passes in frames and times, and takes
-// out pieces of bytes, which must reach the neighbour in order.
+// It is a pure state machine, which knows no network, no thread and no clock. Its driver passes in frames and times,
+// and takes out pieces of bytes, which must reach the neighbour in order.
 //
-// The job's first failure is the first that reaches rank 0. The other ranks pass theirs on, and adopt the one that rank
-// 0 announces. If a rank is cut off from rank 0, that is its failure, and also the failure of the ranks below it.
+// The job's first failure is the first failure that reaches rank 0. The other ranks pass their failures on to rank 0,
+// and adopt the failure that rank 0 announces. If a rank is cut off from rank 0, this becomes the failure of the rank
+// and of the ranks below it.
 //
 // Thread-compatible. All times are on one clock that does not jump.
 class ControlNode {
@@ -125,21 +126,22 @@ class ControlNode {
 
   explicit ControlNode(Options options);
 
-  // Events of the neighbours. Attach: the neighbour has opened its link.
+  // The next functions report events of the neighbours. Call Attach when the neighbour has opened its link.
   // REQUIRES: Attach has been called once for `neighbour`, before all other calls.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   bool IsAttachedToParent() const { return !is_root() && IsAttached(options_.tree.Parent(options_.rank)); }
   void Receive(RankId neighbour, std::string frame, absl::Duration now);
-  // A part of a frame has come.
+  // Call when a part of a frame has come.
   void RecordSignOfLife(RankId neighbour, absl::Duration now) { links_.at(neighbour).last_heard = now; }
-  // The neighbour's frames can no longer be understood, because of `damage`.
+  // Call when the neighbour's frames can no longer be understood, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
-  // The neighbour's link has ended.
+  // Call when the neighbour's link has ended.
   void Lose(RankId neighbour);
   // Whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether frames of this rank may still reach the neighbour: its link has not ended, and it has not been given up.
+  // Whether frames of this rank may still reach the neighbour, because its link has not ended, and this rank has not
+  // given it up.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
   // The next bytes to send to a neighbour; empty if nothing is to be sent.
@@ -150,8 +152,8 @@ class ControlNode {
   // Sends signs of life, and checks that all neighbours give them. Call every `heartbeat`.
   void Tick(absl::Duration now);
 
-  // ControlPlane's operations. Propose is Fail: rank 0 decides on the failure. Decide makes `failure` the failure of
-  // this rank and of the ranks below it, unless they have one.
+  // ControlPlane's operations. Propose implements ControlPlane::Fail, so rank 0 decides on the failure. Decide makes
+  // `failure` the failure of this rank and of the ranks below it, unless they have one.
   void Send(std::string payload);
   void Broadcast(absl::string_view payload);
   void RequestUnlock(uint64_t schedule);
@@ -166,7 +168,8 @@ class ControlNode {
 
   // Whether all ranks of the job have connected, according to rank 0.
   bool started() const { return started_; }
-  // Why the job has not started within `time`; on rank 0 it names the ranks that have not connected.
+  // Returns the error of a job that has not started within `time`. On rank 0 the error names the ranks that have not
+  // connected.
   absl::Status LateError(absl::Duration time) const;
 
   // Whether, since the last call, something has happened that this rank may wait for.
@@ -206,7 +209,7 @@ class ControlNode {
   absl::Status CheckFromParent(RankId neighbour) const;
   void RecordArrival(const std::vector<RankId>& ranks);
   void Start();
-  // `failure` cuts this rank off from `neighbour`.
+  // Cuts this rank off from `neighbour`, because of `failure`.
   void GiveUp(RankId neighbour, const absl::Status& failure);
   void SendToAll(const ControlFrame& frame);
   void CheckSilence(absl::Duration now);
@@ -222,7 +225,7 @@ class ControlNode {
   std::vector<bool> arrived_;  // by rank: whether it has connected; for this rank and those below it
   int arrivals_ = 0;           // how many have connected
   bool started_ = false;
-  bool has_proposed_ = false;  // a failure; it precedes any later one on the same path
+  bool has_proposed_ = false;  // has proposed a failure, which precedes any later one on the same path
   bool has_departed_ = false;
   bool news_ = false;
   absl::Duration last_tick_ = -absl::InfiniteDuration();

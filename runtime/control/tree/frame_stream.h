@@ -17,8 +17,8 @@ namespace ronda {
 
 // Frames of any length travel as a stream of short pieces.
 
-// About as many bytes as a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign
-// of life.
+// The size of a piece. A slow link (400 kbit/s) moves about as many bytes within the heartbeat timeout, and each piece
+// that arrives is a sign of life.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
@@ -51,7 +51,7 @@ class FrameAssembler {
   void Append(absl::string_view piece);
 
   // Moves the next frame to `frame`; returns false if it has not come completely.
-  // Errors: INVALID_ARGUMENT if a frame is longer than allowed; then everything after it is meaningless.
+  // Errors: INVALID_ARGUMENT if a frame is longer than allowed. All bytes after this error are meaningless.
   absl::StatusOr<bool> Next(std::string* frame);
 
  private:

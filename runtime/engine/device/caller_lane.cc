@@ -23,12 +23,12 @@ namespace {
 constexpr absl::string_view kRefused = "refused: ";
 constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 
-// What the labels of one call begin with, on all ranks.
+// The beginning of the labels of one call, the same on all ranks.
 std::string CallName(uint64_t number, ProcessSetId lane) {
   return absl::StrCat("call ", number, " of lane ", lane, ": ");
 }
 
-// The elements that a rank contributes, or receives from a reducescatter.
+// Returns the number of elements that a rank contributes, or receives from a reducescatter.
 size_t CountOf(const TensorRequest& request, int members) {
   const auto count = static_cast<size_t>(ElementCount(request.shape));
   return request.op == OpType::kReduceScatter ? count / static_cast<size_t>(members) : count;
@@ -93,7 +93,8 @@ bool CallerLane::CarriesKind(const Submission& submission) const {
       return true;
     case OpType::kAllreduce:
       return Reduces(request) && submission.error_feedback == Submission::ErrorFeedback::kOff;
-    // The members could also contribute different numbers of rows. A caller with room for the result knows all of them.
+    // The members could also contribute different numbers of rows. A caller whose output has exactly this size knows
+    // that all numbers are equal.
     case OpType::kAllgather:
       return submission.output != nullptr && submission.output_bytes == bytes * members;
     case OpType::kReduceScatter:
@@ -187,7 +188,7 @@ std::shared_ptr<DeviceCompletion> CallerLane::Watch(const Submission& submission
 }
 
 absl::Status CallerLane::Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion) {
-  // Named as in the timeline.
+  // The range has the same name as in the timeline.
   const DeviceRange range(options_.device->plugin(),
                           absl::StrCat(absl::AsciiStrToUpper(Name(call.info.op)), " ", call.info.label));
   const StreamHandle stream = options_.stream->handle();
@@ -242,7 +243,7 @@ absl::Status CallerLane::OrderBefore(void* stream) {
 
 void CallerLane::Follow(std::shared_ptr<Handle> operation) {
   const MutexLock lock(&calls_mu_);
-  // A group may make many operations of the engine, and no call.
+  // Finished operations are dropped here, because a process set may have many operations of the engine and no call.
   followed_.erase(std::remove_if(followed_.begin(), followed_.end(), [](const auto& each) { return each->done(); }),
                   followed_.end());
   followed_.push_back(std::move(operation));
@@ -270,7 +271,8 @@ absl::Status CallerLane::Objection(const DeviceCompletion& completion, RankId pe
   for (const FlightEvent& event : options_.watch.flights->Of(peer).Events()) {
     if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
     const FlightEvent mine = {.op = own.op, .name = std::string(label)};
-    // The job ends, as if the peer had died. Errors of a mismatch leave the job as it is.
+    // The code is ABORTED because the job ends, as if the peer had died. After a mismatch in the negotiation the job
+    // goes on.
     return absl::AbortedError(absl::StrCat(
         "in ", absl::StripSuffix(call, ": "), " ", InWords(options_.watch.rank, mine, call), ", and ",
         InWords(peer, event, call), ": all ranks of a process set must make the same calls in the same order"));

@@ -31,24 +31,25 @@
 namespace ronda {
 
 // The collectives of one process set on tensors in the memory of devices, in the order in which the set's ranks call
-// them. The calling thread gives a call to the device. The ranks agree on nothing, so no call waits for the background
-// thread or for a message. In return all ranks of the set must make the same calls in the same order.
+// them. The calling thread itself gives each call to the device. The ranks do not negotiate, so no call waits for the
+// background thread or for a message. In return, all ranks of the set must make the same calls in the same order.
 //
-// A lane has a stream and a transport of its own. On the stream a call comes after the caller's work (the submission's
-// stream), and after all earlier calls. Handles are complete at once, as those of launched buckets: streams wait for
-// their DeviceCompletion.
+// A lane has a stream and a transport of its own. On the lane's stream a call comes after the work on the submission's
+// stream, and after all earlier calls. The handle of a call is complete at once, like the handle of a launched bucket.
+// Streams wait for the DeviceCompletion of the handle.
 //
-// Each call has a number, and a label of what the ranks must agree on: "call 17 of lane 1: 4096 x float32, sum". It is
-// an event of the rank's flight recorder, which its peers can read. While a call does not end, the watch compares the
-// ranks' events. If a rank has made another call with that number, or has refused it, the job fails, and the error has
-// both. Events of ranks on other hosts may be missing. Then the call fails at its deadline, with the last event of each
-// rank.
+// Each call has a number, and a label with everything that the ranks must agree on, for example "call 17 of lane 1:
+// 4096 x float32, sum". The call is an event in the rank's flight recorder, which the rank's peers can read. While a
+// call does not end, the watch compares the ranks' events. If a rank has made another call with that number, or has
+// refused it, the job fails, and the error has both events. Events of ranks on other hosts may be missing. Then the
+// call fails at its deadline, with the last event of each rank.
 //
-// What the transport lacks (Carries()), the engine carries out. Such operations and the lane's calls keep the caller's
-// order on the device: OrderBefore() makes an operation come after the earlier calls, and Follow() makes the later
-// calls come after the operation.
+// The engine carries out the operations that the transport lacks (Carries()). These operations and the lane's calls
+// keep the caller's order on the device: OrderBefore() makes an operation come after the earlier calls, and Follow()
+// makes the later calls come after the operation.
 //
-// Thread-safe. The ranks' order is that of the calls of one thread, or of threads that order their calls.
+// Thread-safe. The calls must have the same order on all ranks, so one thread makes them, or several threads that order
+// their calls.
 class CallerLane {
  public:
   struct Options {
@@ -58,8 +59,8 @@ class CallerLane {
     RankDevice* rank_device = nullptr;  // not owned
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
-    std::unique_ptr<DirectTransport> transport;  // on it
-    WaitLimits limits;                           // of calls that have none
+    std::unique_ptr<DirectTransport> transport;  // on `stream`
+    WaitLimits limits;                           // of calls that have no limits themselves
     Submitter submitter;                         // for CheckSubmission
     std::shared_ptr<CallbackThread> callbacks;
     DeviceWatch::Options watch;  // without the fields of the transport, and without the objection
@@ -71,29 +72,29 @@ class CallerLane {
   // Ends the transport, together with the other members if the job has not failed; waits a few seconds for them.
   ~CallerLane();
 
-  // Whether the lane carries out such a submission. The answer is the same on all members if their submissions fit
-  // together.
+  // Whether the lane carries out `submission`. The answer is the same on all members if their submissions fit together.
   // Errors: INVALID_ARGUMENT as CheckSubmission, for any submission without a name.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
-  // Whether it carries out reductions like this one, whatever their shape.
+  // Whether the lane carries out reductions like `request`, whatever their shape.
   bool Reduces(const TensorRequest& request) const;
 
   // Gives the operation to the device. The content of `*submission` is lost.
   // REQUIRES: Carries().
-  // Errors: as RankDevice::Admit, after which nothing has happened, and the next call has this call's number. If the
-  // job has failed, or if it fails because the call cannot be given to the device, that is the error of the handle.
+  // Errors: as RankDevice::Admit. After an error nothing has happened, and the next call has the same number. If the
+  // job has failed, or if it fails because the call cannot be given to the device, the handle has the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
-  // This rank does not make its next call, and says why. If another rank makes the call, the job fails.
+  // Records that this rank does not make its next call, and why. If another rank makes the call, the job fails.
   void Refuse(absl::string_view why);
 
-  // What `stream` (a cudaStream_t) gets from now on comes after all calls so far.
+  // Makes the work that is put on `stream` (a cudaStream_t) from now on come after all calls so far.
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
-  // The next call comes after the engine's operation. It waits until all ranks have submitted the operation. The lane
-  // keeps the operation until then, or until a later Follow() finds that it is done.
+  // Makes the next call come after an operation of the engine. The next call waits until all ranks have submitted the
+  // operation. The lane keeps the operation until the next call, or until a later Follow() finds that the operation is
+  // done.
   void Follow(std::shared_ptr<Handle> operation);
 
   // Waits until the device has carried out all calls so far, or the job has failed.
@@ -105,7 +106,8 @@ class CallerLane {
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
 
-  // No call comes any more. Calls under way fail with `status`, and if that is not OK, their work is ended.
+  // No call may come after this one. Calls under way fail with `status`. If `status` is not OK, their work on the
+  // device is ended.
   void Close(const absl::Status& status);
 
  private:
@@ -117,7 +119,7 @@ class CallerLane {
   std::string LabelOf(uint64_t number, const TensorRequest& request) const;
   // The label is the request's name.
   DirectCall CallOf(const Submission& submission) const;
-  // The next call, which the watch observes from now on.
+  // Returns the completion of the next call, which the watch observes from now on.
   std::shared_ptr<DeviceCompletion> Watch(const Submission& submission);
   // Puts the call on the stream, behind `ready`.
   absl::Status Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion);
@@ -125,7 +127,7 @@ class CallerLane {
   std::shared_ptr<Handle> MakeHandle(std::string label) const;
   void AwaitFollowed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mu_);
   absl::Status failure() const;
-  // The last call; nullptr: there was none.
+  // Returns the completion of the last call; nullptr if there was no call.
   std::shared_ptr<DeviceCompletion> last() const;
   // See DeviceWatch::Options.
   absl::Status Objection(const DeviceCompletion& completion) const;
@@ -134,8 +136,8 @@ class CallerLane {
 
   const Options options_;
   std::shared_ptr<const std::function<absl::Status()>> known_failure_;  // for completions
-  // Held during a whole call, also while the transport waits for other ranks: it makes the order of the calls. Neither
-  // the watch nor Close() needs it.
+  // Held during a whole call, also while the transport waits for other ranks, because it orders the calls. Neither the
+  // watch nor Close() needs it.
   Mutex calls_mu_;
   std::atomic<uint64_t> calls_;  // changes with calls_mu_ held
   std::vector<std::shared_ptr<Handle>> followed_ ABSL_GUARDED_BY(calls_mu_);
@@ -153,16 +155,17 @@ class CallerLanes {
   // Waits until the retired lanes have ended.
   ~CallerLanes();
 
-  // nullptr if the set has none.
+  // Returns nullptr if the set has no lane.
   std::shared_ptr<CallerLane> Find(ProcessSetId process_set) const;
-  // The calls of the lanes that the set has had on this rank.
+  // Returns how many calls the earlier lanes of the set have made on this rank.
   uint64_t EarlierCalls(ProcessSetId process_set) const;
-  // REQUIRES: the set has none.
-  // Errors: as given to Close().
+  // REQUIRES: the set has no lane.
+  // Errors: the status that was given to Close().
   absl::Status Add(ProcessSetId process_set, std::shared_ptr<CallerLane> lane);
-  // Returns the set's lane, which is no longer there; nullptr if it had none.
+  // Removes and returns the set's lane. Returns nullptr if the set had no lane.
   std::shared_ptr<CallerLane> Remove(ProcessSetId process_set);
-  // As Remove(), for a caller that must not wait: a thread ends the lane, once the device has carried out its calls.
+  // As Remove(), for a caller that must not wait. A separate thread ends the lane once the device has carried out its
+  // calls.
   void Retire(ProcessSetId process_set);
 
   bool idle() const;
@@ -172,7 +175,7 @@ class CallerLanes {
  private:
   // Takes the lane out; nullptr: there is none.
   std::shared_ptr<CallerLane> ExtractLocked(ProcessSetId process_set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // With the retired ones.
+  // Returns all lanes, including the retired ones.
   std::vector<std::shared_ptr<CallerLane>> All() const;
   void EndRetired();
 

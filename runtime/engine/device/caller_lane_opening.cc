@@ -20,10 +20,10 @@
 namespace ronda {
 namespace {
 
-// The first character of what a member says: about its device, or why it has none.
+// The first character of a member's text. The rest of the text is about the member's device, or says why it has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
-// Behind the number of its earlier calls.
+// Follows the number of the member's earlier calls.
 constexpr absl::string_view kEnd = ";";
 
 // A member's own resources, before it knows the other members'.
@@ -37,7 +37,7 @@ absl::StatusOr<Resources> Prepare(const CallerLaneOpening& opening) {
   if (opening.support == nullptr) return absl::FailedPreconditionError("this job has no support for GPUs");
   Resources own;
   RONDA_ASSIGN_OR_RETURN(own.device, opening.rank_device->Of(opening.buffer));
-  // Now, while nothing on the device waits for other ranks.
+  // The kernels are loaded now, while nothing on the device waits for other ranks.
   RONDA_RETURN_IF_ERROR(
       own.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
   RONDA_ASSIGN_OR_RETURN(own.stream, DeviceStream::Create(own.device.get()));
@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Run(const CallerLaneOpening& opening, ab
   return handle;
 }
 
-// The texts of all members, by position.
+// Returns the texts of all members, by position.
 absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& opening, const std::string& own) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Handle> handle,
                          Run(opening, "facts", OpType::kAllgather, own.size(), own.data(), nullptr));
@@ -74,7 +74,8 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& op
   return texts;
 }
 
-// Whether all members can. Takes the first characters off, or logs the reason of the first member that cannot.
+// Whether all members have a device. Removes the first character of each text, or logs the reason of the first member
+// without a device.
 bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const bool can = absl::StartsWith(texts[i], kCan);
@@ -91,7 +92,7 @@ bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   return true;
 }
 
-// Takes the numbers of earlier calls off, and returns the greatest.
+// Removes the numbers of earlier calls from the texts, and returns the greatest number.
 uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
   uint64_t most = 0;
   for (std::string& text : texts) {
@@ -103,7 +104,7 @@ uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
   return most;
 }
 
-// REQUIRES: all members can. `facts` are what all have said.
+// REQUIRES: all members have a device. `facts` are the texts of all members.
 absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& opening, Resources own,
                                                     std::vector<std::string> facts) {
   const uint64_t earlier_calls = TakeEarlierCalls(facts);

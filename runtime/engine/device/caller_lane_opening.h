@@ -37,11 +37,11 @@ struct CallerLaneOpening {
   std::function<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)> run;
 };
 
-// Opens the lane: all members call this at the same point of their operations in the set. Returns nullptr, on all
+// Opens the lane. All members call this at the same point of their operations in the set. Returns nullptr, on all
 // members, if one of them has no device that it can use, or if their backend has no direct calls. In the first case the
 // first member logs the reason.
-// Errors: those of an operation, if the members do not come; those of the transport and of CallerLane::Create, with
-// which the job then fails.
+// Errors: the errors of an operation, if the members do not come; the errors of the transport and of
+// CallerLane::Create, after which the job fails.
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening);
 
 }  // namespace ronda

@@ -13,7 +13,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// As many as one launch of a kernel takes; more at once would only need more memory.
+// As many pairs as one launch of a kernel takes; more pairs at once would only need more memory.
 constexpr int kPairsAtOnce = 448;
 
 // The calls from `begin` on.

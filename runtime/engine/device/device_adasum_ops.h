@@ -16,7 +16,7 @@ namespace ronda {
 
 // The Adasum operations on a device: its kernels on one stream. No call waits for the stream.
 //
-// Memory grows to the largest need and is kept: a step whose tensors are as large as before allocates nothing.
+// Memory grows to the largest need and is kept, so a step whose tensors are as large as before allocates nothing.
 //
 // Thread-compatible. The stream must outlive this object, and must have ended its work before this object is destroyed.
 class DeviceAdasumOps : public AdasumOps {

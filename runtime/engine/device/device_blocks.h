@@ -22,15 +22,15 @@
 namespace ronda {
 
 // Memory that a device can address, in blocks that are used again. Allocating memory may wait for the device, and
-// freeing it does wait. So a step that is like earlier ones does neither: of each size, as many blocks are kept as were
-// ever in use at once. When new memory is needed, idle memory is freed in two cases. If there is more memory than was
-// ever in use at once, blocks that were not used for a minute are freed. If the device has no memory left, all idle
+// freeing it does wait. A step that is like earlier ones does neither, because for each size as many blocks are kept as
+// were ever in use at once. When new memory is needed, idle memory is freed in two cases. If there is more memory than
+// was ever in use at once, blocks that were not used for a minute are freed. If the device has no memory left, all idle
 // blocks are freed.
 //
-// Work on the rank's one stream writes the blocks; so what that stream still does on a returned block comes before its
-// next use. Other streams that read a block are recorded (AddReader): the block is used again after the device has
-// done all work that they had when the block came back. No thread waits for that. Streams that are not recorded must
-// have ended their work by then.
+// Only work on the rank's one stream writes the blocks. So that stream's work on a returned block comes before the next
+// use of the block. Other streams that read a block are recorded (AddReader). The block is used again after the device
+// has done all work that these streams had when the block came back. No thread waits for this work. Streams that are
+// not recorded must have ended their work on a block before it comes back.
 //
 // Thread-safe. Keeps the device.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
@@ -43,11 +43,12 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   // Errors: RESOURCE_EXHAUSTED that names the purpose.
   absl::StatusOr<ResultData> Acquire(size_t bytes, absl::string_view purpose);
 
-  // Until the block at `data` comes back, `stream` may get work that reads it. The stream lives until then.
+  // Declares that `stream` may get work that reads the block at `data`, until the block is returned. The stream must
+  // live until then.
   void AddReader(const std::byte* data, StreamHandle stream);
 
-  // By now `stream` has got all its work on the block at `data`.
-  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's). After an error nothing has
+  // Declares that `stream` has got all its work on the block at `data`.
+  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's error). After an error nothing has
   // changed.
   absl::Status RecordLastRead(const std::byte* data, StreamHandle stream);
 
@@ -76,7 +77,7 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind, const Clock* clock)
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
-  // A point behind all work that `stream` has.
+  // Returns an event after all work that `stream` has.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordPoint(StreamHandle stream);
   // Replaces streams by points behind their work, for all streams that can be asked.
   void RecordPoints(Readers& readers);

@@ -13,7 +13,8 @@
 namespace ronda {
 namespace {
 
-// The device is often almost there, and a wake-up takes longer than this.
+// How long a waiting thread polls before it sleeps. The device is often almost done, and a wake-up takes longer than
+// this.
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 
 }  // namespace
@@ -57,7 +58,7 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
 
 absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   if (is_settled() && !status_.ok()) return status_;
-  // First, because a program's mistake must be found no matter how fast the device is.
+  // The stream is checked first, because a program's mistake must be found no matter how fast the device is.
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, stream.IdOn(*options_.device));
   if (is_settled()) return status_;
   {
@@ -68,7 +69,7 @@ absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   }
   RONDA_RETURN_IF_ERROR(event_->OrderBefore(stream.handle()));
   MutexLock lock(&mu_);
-  // If the bucket has failed meanwhile, no thread may know that this stream waits for it. So its owner gets the
+  // If the bucket has failed meanwhile, no other thread may know that this stream waits for it. So the caller gets the
   // failure.
   if (settled_.load(std::memory_order_relaxed)) return status_;
   waiting_streams_.push_back(id);
@@ -80,7 +81,7 @@ bool DeviceCompletion::HoldsAStream() {
     MutexLock lock(&mu_);
     if (status_.ok() || waiting_streams_.empty()) return false;
   }
-  // The watch may not have seen yet that the device has done it. After an error the device does nothing more.
+  // The watch may not have seen yet that the device has done the bucket. After an error the device does nothing more.
   const absl::StatusOr<bool> passed = event_->done();
   return passed.ok() && !*passed;
 }

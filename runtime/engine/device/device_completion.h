@@ -30,12 +30,13 @@ namespace ronda {
 struct BucketTiming;
 
 // The completion of a bucket on a device. It exists from the moment when the bucket is being put on the device. The
-// DeviceWatch, which settles it, shares it with the bucket's handles once the bucket is launched. It tells whether the
-// bucket is done, and makes streams wait for it. A launched bucket is final: all ranks carry it out, or the job fails.
+// DeviceWatch settles the completion. Once the bucket is launched, the watch shares the completion with the bucket's
+// handles. The completion tells whether the bucket is done, and makes streams wait for the bucket. A launched bucket is
+// final: all ranks carry it out, or the job fails.
 //
-// It is settled once, by the thread that first finds that the device has reached the end of the bucket, or that the job
-// has failed. A thread that only wants to know asks the device; a thread that waits sleeps until the watch has found
-// out.
+// A completion is settled once, by the thread that first finds that the device has reached the end of the bucket, or
+// that the job has failed. A thread that only wants to know whether the bucket is done asks the device. A thread that
+// waits for the bucket sleeps until the watch has found that it is done.
 //
 // Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that. The
 // bucket's event and timing_ are written before launch_ changes from kUnderWay.
@@ -49,9 +50,10 @@ class DeviceCompletion {
     std::shared_ptr<Device> device;
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;  // may be null
-    // The failure of the job or of the transport: work that was ended by a failure has reached its end as well, but was
-    // not done. nullptr: no such function. It is called under the completion's lock, and not after the completion is
-    // settled: the thread that ends the job or the transport settles the completion first.
+    // Returns the failure of the job or of the transport. It is needed because work that a failure has ended looks to
+    // the device as if it were done. nullptr: no such function. The function is called under the completion's lock. It
+    // is not called after the completion is settled, because the thread that ends the job or the transport settles the
+    // completion first.
     std::shared_ptr<const std::function<absl::Status()>> failure;
     std::shared_ptr<DeviceWaiters> waiters;  // may be null
   };
@@ -90,20 +92,20 @@ class DeviceCompletion {
   // REQUIRES: done.
   const absl::Status& status() const { return status_; }
 
-  // Whether the bucket has failed, and a stream waits for its work, which has not ended.
+  // Whether the bucket has failed while a stream waits for the bucket's work, which has not ended.
   // REQUIRES: settled.
   bool HoldsAStream();
 
   bool is_settled() const { return settled_.load(std::memory_order_acquire); }
 
   // Makes the work that is put on `stream` from now on wait for the bucket. The caller does not wait. Nothing is done
-  // if the stream already waits for another tensor of the bucket. If the bucket fails after OK, HoldsAStream() knows
-  // it. REQUIRES: launched. Errors: the operation's, if it has failed; INVALID_ARGUMENT if the stream is being
-  // captured; the device's.
+  // if the stream already waits for another tensor of the bucket. If the bucket fails after this call has returned OK,
+  // HoldsAStream() takes the stream into account. REQUIRES: launched. Errors: the operation's error, if it has failed;
+  // INVALID_ARGUMENT if the stream is being captured; the device's errors.
   absl::Status OrderBefore(WaitingStream& stream);
 
-  // Runs `callbacks` once the bucket is done, with its status, and after those of earlier calls. Returns false if it is
-  // done already; then nothing has happened.
+  // Runs `callbacks` with the bucket's status once the bucket is done, after the callbacks of earlier calls. Returns
+  // false, and does nothing, if the bucket is done already.
   // REQUIRES: the callback thread has been started.
   bool Then(std::list<CallbackThread::Callback>* callbacks);
 

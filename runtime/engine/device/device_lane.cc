@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// Its length is fixed, because all ranks must know how much the others send.
+// A rank's answer and facts. The length is fixed, because all ranks must know how much the others send.
 struct Statement {
   char can = 0;
   char reason[511] = {};
@@ -44,7 +44,7 @@ struct Agreement {
 
 // Sends to all ranks of the job whether this one can take part (`own`), and its `facts`; both are cut if they are too
 // long. A collective call over `host`.
-// Errors: the communicator's.
+// Errors: the communicator's errors.
 absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const absl::Status& own,
                                        const std::string& facts) {
   Statement statement;
@@ -247,7 +247,7 @@ absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
 absl::StatusOr<DeviceLanes::Resources> DeviceLanes::Prepare() {
   Resources own;
   RONDA_ASSIGN_OR_RETURN(own.device, options_.device->Get());
-  // Now, while nothing on the device waits for other ranks.
+  // The kernels are loaded now, while nothing on the device waits for other ranks.
   RONDA_RETURN_IF_ERROR(
       own.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
   RONDA_ASSIGN_OR_RETURN(own.stream, DeviceStream::Create(own.device.get()));

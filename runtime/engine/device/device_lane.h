@@ -77,8 +77,9 @@ class DeviceLane : public DataPlane {
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
 
-  // No bucket comes any more. Buckets under way fail with `status`; if that is the job's failure, their work is ended.
-  // If the device does not end that work within seconds, or has failed, it is abandoned (Device::Abandon).
+  // No bucket may come after this call. Buckets under way fail with `status`. If `status` is the job's failure, their
+  // work on the device is ended. If the device does not end the work within seconds, or has failed, the device is
+  // abandoned (Device::Abandon).
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }
@@ -94,9 +95,9 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
-  // A point behind all work on the stream.
+  // Returns an event after all work on the stream.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordEnd();
-  // Errors: DEADLINE_EXCEEDED if the stream does not end its work; the device's.
+  // Errors: DEADLINE_EXCEEDED if the stream does not end its work; the device's errors.
   absl::Status AwaitEnd();
   void Draw(DeviceCompletion& completion);
 
@@ -119,7 +120,7 @@ class DeviceLane : public DataPlane {
 };
 
 // Makes the lane for tensors in the memory of devices, when the job has the first such tensor. Either all ranks make
-// it, or none.
+// the lane, or none does.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class DeviceLanes {
@@ -146,7 +147,7 @@ class DeviceLanes {
 
   // Makes the lane. Every rank of the job calls it at the same point in its sequence of calls to the communicators.
   // `info` names the operation that needs the lane. The outcome is the same on all ranks.
-  // Errors: the host communicator's; then the job has failed.
+  // Errors: the host communicator's errors, after which the job has failed.
   struct Opening {
     DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on
     absl::Status refusal;        // then FAILED_PRECONDITION: names a rank that cannot take part, and why

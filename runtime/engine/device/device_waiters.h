@@ -10,7 +10,7 @@
 
 namespace ronda {
 
-// Decides how often the device is polled: threads that wait for it announce themselves (Begin, End).
+// Decides how often the device is polled. Threads that wait for the device announce this by Begin and End.
 //
 // Thread-safe.
 class DeviceWaiters {
@@ -21,7 +21,7 @@ class DeviceWaiters {
   void End() { waiting_.fetch_sub(1); }
   bool is_wanted() const { return waiting_.load() > 0; }
 
-  // Ends a Sleep. It does not end one that is about to begin; that does no harm, because each is short.
+  // Ends a Sleep. A Sleep that is about to begin is not ended. This does no harm, because each Sleep is short.
   void Ring() {
     MutexLock lock(&mu_);
     rung_.NotifyAll();
@@ -38,7 +38,7 @@ class DeviceWaiters {
   CondVar rung_;
 };
 
-// While it lives, the device is polled often.
+// While a Waiter lives, the device is polled often.
 class Waiter {
  public:
   // If `waiters` is nullptr, does nothing.

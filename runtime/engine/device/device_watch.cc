@@ -80,8 +80,8 @@ absl::Status DeviceWatch::stopped() const {
   return stopped_;
 }
 
-// Our code does not throw; only the standard library does, mostly when memory runs out. Reporting that takes some
-// memory as well, so the thread yields: others may free some.
+// Our code does not throw; only the standard library does, mostly when memory runs out. Reporting the exception takes
+// some memory as well, so the thread yields to other threads, which may free some.
 void DeviceWatch::Run() {
   while (true) {
     try {

@@ -28,8 +28,9 @@ namespace ronda {
 // warning time, the watch reports it; after the deadline the job fails.
 //
 // The limits also apply to a bucket that does not get onto the stream, because a device, a library or a rank may block
-// the thread that puts it there. That thread has its own deadlines, which know more about the reason, so the watch
-// gives it a little more time (AnswerDeadline). If the deadline for connecting ranks is longer, that one is used.
+// the thread that puts it there. That thread has its own deadlines, and its errors say more about the reason. So the
+// watch gives the thread a little more time than the limits (AnswerDeadline). If the deadline for connecting ranks is
+// longer, the watch uses that deadline.
 //
 // An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
 // settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
@@ -98,7 +99,7 @@ class DeviceWatch {
   void Finish(DeviceCompletion& completion);
   void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
-  // `waited`: how long this completion has been the first, in this phase. Errors: the job's failure.
+  // `waited`: how long this completion has been the first in the queue, in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
   // Fails all buckets with `status`, also later ones, and holds the device if a stream waits for one of them. EndAll

@@ -54,7 +54,7 @@ class ReadyPoint {
   std::unique_ptr<DeviceEvent> event_;
 };
 
-// The fewest points that have to be waited for: the last point of each stream.
+// The smallest set of points to wait for, which is the last point of each stream.
 //
 // Thread-compatible.
 class LastPoints {
@@ -67,8 +67,9 @@ class LastPoints {
   std::vector<const ReadyPoint*> points_;  // none covers another
 };
 
-// The number of the stream, unique in this process. A stream that is being captured into a graph is refused, because a
-// graph cannot hold operations that the ranks still have to agree on; `otherwise` is the advice for that case.
+// Returns the number of the stream, unique in this process. A stream that is being captured into a graph is refused,
+// because a graph cannot hold operations that the ranks still have to agree on; `otherwise` is the advice for that
+// case.
 // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
@@ -90,11 +91,11 @@ class WaitingStream {
   std::optional<absl::StatusOr<uint64_t>> id_;
 };
 
-// The device of this rank: that of the first tensor in the memory of a device. It stays the same.
+// The device of this rank, which never changes. It is the device of the rank's first tensor in the memory of a device.
 //
-// The driver is asked only once where a buffer is. If the buffer comes again, as it does in every step of a training,
-// it is assumed to be there still. If its memory has been freed meanwhile and is now memory of another device or of the
-// host, the error comes from the device instead of from the submission.
+// The driver is asked only once on which device a buffer is. If the buffer comes again, as it does in every training
+// step, it is assumed to be on the same device. The buffer's memory may have been freed meanwhile, and may now belong
+// to another device or to the host. Then the error comes from the device instead of from the submission.
 //
 // Thread-safe.
 class RankDevice {
@@ -107,28 +108,29 @@ class RankDevice {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Checks where the buffers are, and records how far the submissions' streams have come. Returns one point per
-  // submission, or nullptr for tensors of the host. The result is empty if all tensors are in the host's memory; that
-  // costs nothing.
+  // submission, or nullptr for tensors of the host. The result is empty if all tensors are in the host's memory. In
+  // this case the call costs nothing.
   //
   // Errors: INVALID_ARGUMENT (memory of the host, or of a device other than before; a stream whose work is being
   // captured into a graph), FAILED_PRECONDITION (no device), INTERNAL (the driver's). All name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
   // Lets the device set some of its memory to zero, after the work that `stream` has so far.
-  // Errors: as of Admit, without a tensor's name.
+  // Errors: as Admit, but the text names no tensor.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
 
-  // The device. If no tensor has chosen it yet, the local rank does now.
+  // Returns the device. If no tensor has determined the device yet, the local rank now does.
   // Errors: why no device can be used.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
-  // The device. If no tensor has chosen it yet, `buffer` does, or the local rank if that is nullptr.
+  // Returns the device. If no tensor has determined the device yet, `buffer` does, or the local rank if `buffer` is
+  // nullptr.
   // Errors: as Get; INVALID_ARGUMENT if the buffer is not in its memory.
   absl::StatusOr<std::shared_ptr<Device>> Of(const void* buffer) {
     return buffer == nullptr ? Get() : CheckBuffer(buffer);
   }
 
-  // The device, if it has been chosen; else nullptr.
+  // Returns the device; nullptr if it has not been determined.
   std::shared_ptr<const Device> chosen() const {
     const MutexLock lock(&mu_);
     return device_;
@@ -142,7 +144,7 @@ class RankDevice {
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
   // Errors: why no plugin can be used.
   absl::StatusOr<const ronda_cuda_plugin*> Plugin();
-  // The device if the buffers were found there before; nullptr if the driver has to be asked.
+  // Returns the device if the buffers were found there before; nullptr if the driver has to be asked.
   std::shared_ptr<Device> FindKnown(const Submission& submission);
 
   const std::shared_ptr<DeviceSupport> support_;

@@ -41,11 +41,11 @@ struct BucketTiming {
 // between the events.
 //
 // The device's clock is not the host's. The first bucket is assumed to begin when the host recorded its begin. Each
-// later bucket begins after the end of the previous one, by the time between their events. After a gap of a second or
-// more this starts again as for the first bucket, because the times between events are short floating-point numbers.
-// Two facts limit the error: no bucket begins before the host gave it to the device, and none ends after the host has
-// seen it end. A bucket that would do so is moved, together with the later ones. So all spans are late or early by the
-// time until the device learns of the first bucket, some microseconds; relative to each other they are exact.
+// later bucket begins after the end of the previous one, by the time between their events. A bucket after a gap of a
+// second or more is treated like the first bucket, because the times between events are single-precision numbers. Two
+// facts limit the error: no bucket begins before the host gave it to the device, and none ends after the host has seen
+// it end. A bucket that would do so is moved, together with the later ones. So all spans are late or early by the time
+// until the device learns of the first bucket, which is some microseconds. Relative to each other, the spans are exact.
 //
 // Thread-safety: Begin, Mark and Take are for the thread that puts work on the stream; Draw is for the thread that
 // learns of its end, bucket by bucket. Does not own the timeline; keeps the device.

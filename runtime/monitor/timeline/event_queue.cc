@@ -77,7 +77,7 @@ void EventQueue::AwaitMore(absl::Duration linger) {
 
 void EventQueue::Drain(absl::FunctionRef<void(const TimelineEvent&)> take) {
   uint64_t ticket = head_.load(std::memory_order_relaxed);
-  // Reads only the events that are in the ring now, so that it ends.
+  // Reads only the events that are in the ring now, so that the loop ends.
   const uint64_t end = tail_.load();
   for (; ticket < end; ++ticket) {
     Slot& slot = slots_[ticket & (capacity_ - 1)];

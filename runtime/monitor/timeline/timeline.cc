@@ -19,7 +19,7 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Milliseconds(50);
 constexpr int kMissingRow = 1;
-// Between the elements of a batch. Names cannot contain this text, because their line ends are escaped.
+// The text between the elements of a batch. Names cannot contain this text, because their line ends are escaped.
 constexpr absl::string_view kSeparator = ",\n{";
 
 }  // namespace
@@ -114,7 +114,8 @@ void TimelineWriter::Write(absl::string_view elements, absl::string_view end) {
 
 namespace {
 
-// 2 MiB. A step of 5,000 tensors has about as many events. So has a writer that has not got the CPU for a while.
+// The number of events that the queue can hold, in 2 MiB. A step of 5,000 tensors has about as many events. About as
+// many also come while the writer does not get the CPU for a while.
 constexpr size_t kEvents = size_t{1} << 14;
 
 }  // namespace

@@ -36,7 +36,7 @@ class TimelineWriter {
   };
 
   // Discards the events that are already in the queue.
-  // Errors: that of the operating system, with the path; RESOURCE_EXHAUSTED if the system provides no thread.
+  // Errors: the operating system's error, with the path; RESOURCE_EXHAUSTED if the system provides no thread.
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Start(const Options& options, EventQueue* queue);
 
   // Writes the events in the queue, and ends the file.

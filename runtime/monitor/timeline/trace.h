@@ -158,14 +158,15 @@ class TraceBuilder {
 
 // A file that contains a complete JSON array at any time, and to which elements are added. Each call makes a single
 // write over the earlier end and bracket: the new elements, an end that the next call replaces, and the closing
-// bracket. Spaces cover the rest of a longer earlier end. If the process is killed, the array is complete, unless the
-// kernel is in the middle of copying that very write. Then the closing bracket is missing; viewers do not need it.
+// bracket. Spaces cover the rest of an earlier end that was longer. If the process is killed, the array is complete,
+// unless the kernel is in the middle of copying that very write. Then the closing bracket is missing; viewers do not
+// need it.
 //
 // Thread-compatible. Owns the open file.
 class TraceFile {
  public:
   // Replaces a file at `path`. The file does not grow beyond `most_bytes`.
-  // Errors: that of the operating system, with the path.
+  // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TraceFile>> Create(const std::string& path, size_t most_bytes);
   ~TraceFile();
 
@@ -177,7 +178,7 @@ class TraceFile {
 
   // Adds `elements`, and `end` for the time being. Both are texts of JSON values with commas between them. A comma is
   // also needed between the two texts, so `end` begins with one.
-  // Errors: that of the operating system, with the path.
+  // Errors: the operating system's error, with the path.
   absl::Status Write(absl::string_view elements, absl::string_view end);
 
  private:

@@ -25,7 +25,7 @@ inline at::Tensor Numbers(at::IntArrayRef shape, double seed) {
   return at::sin(at::arange(count, at::kFloat) * 1.7 + 31 * seed).view(shape).contiguous();
 }
 
-// Two layers.
+// A network of two layers.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(double seed = 1) {
     const torch::NoGradGuard no_grad;
@@ -43,7 +43,7 @@ constexpr std::int64_t kBatch = 8;  // over all ranks
 inline at::Tensor Inputs(int step) { return Numbers({kBatch, 6}, step + 0.25); }
 inline at::Tensor Targets(int step) { return Numbers({kBatch, 3}, step + 0.75); }
 
-// This rank's rows.
+// The rows of this rank.
 inline at::Tensor Share(const at::Tensor& whole) { return whole.chunk(ronda::size())[ronda::rank()]; }
 
 template <class Model>

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-// Without arguments it averages a number; with one it says what becomes of a tensor in the memory of a GPU.
+// Without arguments it averages a number; with one it prints the result for a tensor in the memory of a GPU.
 int main(int argc, char**) {
   const ronda::Job job;
   double mean = ronda::rank();

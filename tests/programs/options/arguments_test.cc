@@ -36,7 +36,7 @@ LaunchOptions Parsed(const Words& words, const FakeMachine& machine = {}) {
   return options.value_or(LaunchOptions{});
 }
 
-// For options beside a job of two ranks on this host.
+// Parses options in a command line for two ranks on this host.
 LaunchOptions With(Words words, const FakeMachine& machine = {}) {
   words.insert(words.begin(), {"-np", "2"});
   words.push_back("x");
@@ -361,7 +361,7 @@ TEST(ArgumentsTest, OptionWithoutEffectIsNotedWithTheReason) {
 }
 
 // Command lines with a configuration file.
-// Reads `words` behind a --config-file with that content.
+// Reads `words` after a --config-file with this content.
 absl::StatusOr<LaunchOptions> Parse(const std::string& content, Words words) {
   words.insert(words.begin(), {"--config-file", "f.yaml"});
   return ParseArguments(words, Sources({.files = {{"f.yaml", content}}}));

@@ -191,7 +191,7 @@ TEST(HelpTextTest, FitsATerminal) {
   EXPECT_THAT(HelpText(), StartsWith(UsageLine() + "\n"));
 }
 
-// The pages of the manual, docs/rondarun*.md, have every option, also those that are refused.
+// The pages of the manual, docs/rondarun*.md, have every option, even options that are refused.
 TEST(HelpTextTest, TheManualKnowsEveryOption) {
   std::string manual;
   for (const std::filesystem::directory_entry& page : std::filesystem::directory_iterator("docs")) {
@@ -201,7 +201,7 @@ TEST(HelpTextTest, TheManualKnowsEveryOption) {
   ASSERT_FALSE(manual.empty());
   for (const Option& option : Table().options()) {
     for (const absl::string_view name : option.names) {
-      // As code, alone or with its value.
+      // The option is formatted as code, alone or with its value.
       const bool is_there = absl::StrContains(manual, absl::StrCat("`", name, "`")) ||
                             absl::StrContains(manual, absl::StrCat("`", name, " "));
       EXPECT_TRUE(is_there) << name;

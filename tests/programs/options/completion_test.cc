@@ -122,7 +122,7 @@ TEST(NodeArgumentsTest, NodeWithoutANumberGetsOneAtTheEndpoint) {
   EXPECT_THAT(std::string(alone.status().message()), HasSubstr("--node-rank is missing"));
 }
 
-// What srun tells the second of two tasks.
+// The variables that srun gives the second of two tasks.
 const std::map<std::string, std::string> kSecondTask = {
     {"SLURM_STEP_ID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NODELIST", "n[07-08]"}};
 

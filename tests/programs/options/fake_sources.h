@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// A machine as a test wants it.
+// A machine with the properties that a test chooses.
 struct FakeMachine {
   std::map<std::string, std::string> files;  // contents by path
   int cores = 8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Wrong command lines: every error names the culprit, and shows the right form.
+// Wrong command lines. Every error names the wrong word, and shows the right form.
 #include <ostream>
 #include <string>
 #include <vector>
@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 struct Wrong {
-  const char* words;        // with bars between them
-  const char* culprit;      // in the error
-  const char* remedy = "";  // too
+  const char* words;        // separated by bars
+  const char* culprit;      // a part of the error
+  const char* remedy = "";  // another part of it
 };
 
 void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.words; }

@@ -53,7 +53,7 @@ constexpr int kSteps = 20;
 
 std::string OwnJob() { return std::getenv("RONDA_JOB_ID"); }
 
-// What `rondactl words` prints, and its exit code in the end.
+// Returns the output of `rondactl words`, with its exit code at the end.
 std::string Rondactl(const std::string& words) {
   FILE* const pipe = popen(absl::StrCat(kRondactl, " ", words, " 2>&1; echo exit code $?").c_str(), "r");
   std::string text;
@@ -63,7 +63,7 @@ std::string Rondactl(const std::string& words) {
   return text;
 }
 
-// A ronda-monitor of the job that `word` names. It ends with that job.
+// A ronda-monitor of the job that `word` names. The monitor ends with this job.
 class Monitor {
  public:
   explicit Monitor(const std::string& word) : output_(popen(absl::StrCat(kMonitor, " ", word, " 2>&1").c_str(), "r")) {}
@@ -99,7 +99,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// Steps until some rank says that it is done.
+// Steps until `done` returns true on some rank.
 void StepUntil(const std::function<bool()>& done, const std::function<void()>& compute) {
   for (float sum = 0; sum == 0;) {
     compute();
@@ -108,7 +108,7 @@ void StepUntil(const std::function<bool()>& done, const std::function<void()>& c
   }
 }
 
-// The ranks step, each as it is told, while `observe` looks at them from a thread of rank 0.
+// The ranks make steps with `compute` while `observe` looks at them from a thread of rank 0.
 void StepWhile(const std::function<void()>& observe, const std::function<void()>& compute) {
   init();
   std::atomic<bool> done{false};
@@ -126,7 +126,7 @@ void StepWhile(const std::function<void()>& observe, const std::function<void()>
 
 // -- why --
 
-// The coordinator stops before a step, in which the others wait for it.
+// The coordinator stops before a step, and the others wait for it in this step.
 void StopsTheCoordinator() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -161,7 +161,7 @@ void IsLateByTwentyMilliseconds() {
 
 TEST(RondactlTest, NamesARankThatIsLateInEachStep) { ExpectRankProgramSucceeds("is_late_by_twenty_milliseconds", 4); }
 
-// Processes that want nothing but the core of this one, and end with it.
+// Starts processes that only use the core of this process, and that end with this process.
 void ShareACoreWithHogs(int hogs) {
   cpu_set_t cores, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
@@ -198,7 +198,7 @@ void SharesItsCore() {
 
 TEST(RondactlTest, NamesARankWhoseCoreOthersUse) { ExpectRankProgramSucceeds("shares_its_core", 2); }
 
-// Ranks that are late are so by chance here, and for want of a core at most.
+// In this test ranks are late only by chance, or because they lack a core.
 void IsUniform() {
   StepWhile(
       [] {
@@ -235,7 +235,7 @@ void IsShown() {
 
 TEST(RondactlTest, TopPrintsATable) { ExpectRankProgramSucceeds("is_shown", 2); }
 
-// A rondactl on a terminal, of which this is the other end.
+// A rondactl on a terminal. This object has the other end of the terminal.
 class OnATerminal {
  public:
   explicit OnATerminal(const std::vector<std::string>& words) {
@@ -256,7 +256,7 @@ class OnATerminal {
     close(theirs_);
   }
 
-  // Reads what is shown, until `text` is there.
+  // Reads the terminal's text until it contains `text`.
   void WaitFor(const std::string& text) {
     char buffer[4096];
     while (!absl::StrContains(shown_, text)) {
@@ -332,7 +332,7 @@ void IsTracedForAWhile() {
           EXPECT_TRUE(absl::EndsWith(absl::StripAsciiWhitespace(trace), "]")) << "a whole one";
         }
         const size_t bytes = ReadFile(TraceOfRank(0)).value_or("").size();
-        Rondactl("ranks " + OwnJob());  // a second, in which the ranks step
+        Rondactl("ranks " + OwnJob());  // takes a second, in which the ranks make steps
         EXPECT_EQ(ReadFile(TraceOfRank(0)).value_or("").size(), bytes) << "it has ended";
       },
       [] { absl::SleepFor(absl::Milliseconds(1)); });
@@ -343,7 +343,7 @@ TEST(RondactlTest, TraceIsOfTheTimeBetweenOnAndOff) {
   ExpectRankProgramSucceeds("is_traced_for_a_while", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
 }
 
-// A folder that is not there; and another process that asks the same rank.
+// A folder that does not exist, and another process that asks the same rank.
 void CannotBeTraced() {
   StepWhile(
       [] {

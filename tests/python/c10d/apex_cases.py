@@ -15,7 +15,7 @@ def setUpModule() -> None:
 
 
 def parameters(dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:
-    """Of several shapes."""
+    """Parameters of several shapes."""
     generator = torch.Generator().manual_seed(3)
     shapes = ((4, 3), (7,), (), (2, 3, 4, 5))
     values = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]

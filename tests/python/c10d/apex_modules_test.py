@@ -169,7 +169,7 @@ class Fp16OptimizerTest(OptimizerCase):
         )
 
     def test_gradients_of_several_losses_add_up(self):
-        """Includes those of parameters without a copy, which have been divided by the scale."""
+        """Includes gradients of parameters without a copy, which have been divided by the scale."""
         for is_late in (False, True):
             with self.subTest(is_late=is_late):
                 model = self.model()

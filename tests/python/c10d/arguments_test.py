@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments of collectives: strided ones are sent as their values, and every rank refuses those
-that do not fit."""
+"""Arguments of collectives. The values of strided tensors are sent, and every rank refuses
+arguments that do not fit."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ class StridedInputsTest(unittest.TestCase):
             elif RANK == 1:
                 dist.recv(rooms[0], 0)
                 self.check("recv", rooms[:1], views[:1])
-            # The root's tensor is sent unchanged; the others' have to be writable.
+            # The root's tensor is sent unchanged. The tensors of the other ranks have to be
+            # writable.
             tensor = views[0] if RANK == 0 else rooms[0]
             dist.broadcast(tensor, 0)
             self.check("broadcast", [tensor], views[:1])
@@ -156,7 +157,7 @@ class InferenceModeTest(unittest.TestCase):
         return [(torch.arange(6.0).view(2, 3) + rank).t() for rank in range(SIZE)]
 
     def start(self) -> tuple[list[dist.Work], list[torch.Tensor], list[torch.Tensor]]:
-        """Works, their outputs, and the values that the outputs must get."""
+        """Returns works, their outputs, and the values that the outputs must get."""
         with torch.inference_mode():
             mine, rooms = self.columns()[RANK], [torch.zeros(3, 2) for _ in range(SIZE)]
             whole, sparse = torch.zeros(2, 3 * SIZE).t(), torch.eye(3).to_sparse()

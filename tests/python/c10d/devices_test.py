@@ -39,7 +39,7 @@ class DevicesTest(unittest.TestCase):
         dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=60))
 
     def test_a_barrier_comes_after_the_work_of_the_gpus_stream(self):
-        """The stream is a stand-in that reports waits for it; a real one: tests/python/cuda."""
+        """The stream is a stand-in that reports waits. tests/python/cuda uses real streams."""
         dist.init_process_group("ronda")
         size = dist.get_world_size()
         store = dist.PrefixStore("barrier", dist.distributed_c10d._get_default_store())

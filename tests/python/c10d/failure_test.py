@@ -11,7 +11,7 @@ from ronda_test import run
 
 class FailureTest(unittest.TestCase):
     def test_killed_rank(self):
-        """The others get the error at once, by wait() and by DDP's backward."""
+        """The other ranks get the error at once, by wait() and by DDP's backward."""
         source = """
             import os, signal, time
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # rondarun's, after the failure

@@ -97,7 +97,7 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x", 
 
 def torchrun(*options: str) -> tuple[str, ...]:
     command = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
-    # By default that of torch 1.13 does not start on Python 3.11.
+    # With its defaults, torchrun of torch 1.13 does not start on Python 3.11.
     return (*command, "--redirects=1", "--tee=1", "--nproc_per_node=2", *options)
 
 

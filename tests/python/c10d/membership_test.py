@@ -145,7 +145,7 @@ class ShrinkTest(MembershipTest):
         )
 
     def test_a_group_of_some_ranks(self):
-        """The job goes on."""
+        """Only the group loses a rank. The job continues with all ranks."""
         self.check(
             """
     dist.init_process_group("ronda")
@@ -172,7 +172,10 @@ class ShrinkTest(MembershipTest):
 )
 class ReconfigureTest(MembershipTest):
     def test_survivors_go_on(self):
-        """Checks the ranks, the parameters and the deadlines of the new group. It took 0.05 s."""
+        """Checks the ranks, the parameters and the deadlines of the new group.
+
+        The change of the group took 0.05 s.
+        """
         self.check(
             """
     dist.init_process_group("ronda", enable_reconfigure=True)

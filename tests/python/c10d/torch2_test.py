@@ -25,7 +25,7 @@ RANK = SIZE = 0
 def setUpModule() -> None:
     global RANK, SIZE
     if not IS_NEW:
-        # Otherwise rank 0, which has torch's store, would end before the others have left
+        # With an older torch, rank 0 has torch's store and would end before the others have left
         # init_process_group().
         raise unittest.SkipTest(f"torch {torch.__version__} is older than 2.5")
     torch.set_num_threads(1)

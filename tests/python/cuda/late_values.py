@@ -11,7 +11,7 @@ import stand_in  # before torch
 import torch
 
 COUNT = 100_003
-# Not the first device: a thread that has chosen no device has that one, and must not use it.
+# Not the first device. A thread that has chosen no device has the first, and must not use it.
 DEVICE = torch.device("cuda", 1 + int(os.environ.get("RONDA_LOCAL_RANK", "0")))
 _CYCLES = 100_000_000  # about 50 ms
 

@@ -29,7 +29,7 @@ def _is_asked_for() -> bool:
 
 
 def _load(name: str) -> ctypes.CDLL:
-    """The loader uses it as the library of this name that torch's libraries need."""
+    """Loads the stand-in as the library with this name that torch's libraries need."""
     return ctypes.CDLL(str(_FAKES / "fake_cudart" / name), mode=ctypes.RTLD_GLOBAL)
 
 

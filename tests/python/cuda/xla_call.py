@@ -2,8 +2,8 @@
 
 """Calls of Ronda's handlers as XLA makes them, without JAX and without a GPU.
 
-The frames and the table of functions are those that jaxlib documents in xla/ffi/api/c_api.h,
-version 0.3. The GPU is the fake CUDA of the tests, whose streams are threads that pause at random.
+jaxlib documents the frames and the table of functions in xla/ffi/api/c_api.h, version 0.3.
+The GPU is the fake CUDA of the tests, whose streams are threads that pause at random.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Tensor:
 class Xla:
     """XLA, as a handler of a platform sees it. The context of a call is the number of its stream.
 
-    gives_streams: otherwise the handler's question for the stream is answered by an error.
+    gives_streams: whether the handler can ask for the stream; if not, it gets an error.
     """
 
     def __init__(self, platform: str) -> None:
@@ -336,7 +336,7 @@ class Device:
         return event
 
     def fill(self, stream: int, tensor: Tensor, values: Sequence[float]) -> None:
-        """Makes the stream write the elements: the values, repeated."""
+        """Makes the stream write the values to the elements, repeated as often as needed."""
         count = _count(tensor.shape)
         every = (list(values) * count)[:count]
         self.enqueue(stream, lambda: self._write(tensor.address, every))

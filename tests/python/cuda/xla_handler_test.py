@@ -24,7 +24,7 @@ def tearDownModule() -> None:
 class HandlerTest(unittest.TestCase):
     def setUp(self) -> None:
         self.rank, self.size = ronda.rank(), ronda.size()
-        # Not the first device: a thread that has chosen no device has that one.
+        # Not the first device, because a thread that has chosen no device has the first.
         self.device = Device(1 + self.rank)
         self.stream = self.device.stream()
         self.xla = Xla("CUDA")
@@ -38,13 +38,13 @@ class HandlerTest(unittest.TestCase):
         return tensor
 
     def call(self, kind: Kind, arguments: list[Tensor], results: list[Tensor], **options) -> None:
-        """A call that succeeds while its stream is held: it waits for no device."""
+        """Makes a call, which must succeed while its stream is held: it waits for no device."""
         stream = options.pop("stream", self.stream)
         options.setdefault("names", "\n".join(f"{self.id()}.{i}" for i in range(len(results))))
         self.assertIsNone(self.xla.call(kind, arguments, results, stream, **options))
 
     def values_later(self, tensor: Tensor, stream: int | None = None) -> Future[list[float]]:
-        """What the stream's next work finds in the array."""
+        """Returns what the stream's next work finds in the array."""
         found = self.device.read(stream or self.stream, tensor)
         self.assertFalse(found.done())
         return found
@@ -130,7 +130,7 @@ class OperationsTest(HandlerTest):
     def test_messages(self) -> None:
         own, arrived = self.late(), self.device.tensor(COUNT)
         other = 1 - self.rank
-        for sends in (self.rank == 0, self.rank == 1):  # or both would wait for a message
+        for sends in (self.rank == 0, self.rank == 1):  # in turn, or both would wait for a message
             if sends:
                 self.call(Kind.SEND, [own], [own], peer=other, tag=1, names="")
             else:
@@ -179,7 +179,7 @@ class ErrorsTest(HandlerTest):
 
     def test_rows_that_the_program_does_not_expect(self) -> None:
         own, out = self.late(2), self.device.tensor(3)
-        self.held.set()  # the ranks exchange the rows before this one finds that it has no room
+        self.held.set()  # the ranks exchange rows before this rank finds that it has no room
         error = self.xla.call(Kind.ALLGATHER, [own], [out], self.stream, names="rows")
         self.assertRegex(error, "MismatchError: .*this rank's program expects 3: under jit every")
         error = self.xla.call(

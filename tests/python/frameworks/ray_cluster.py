@@ -7,7 +7,7 @@ from __future__ import annotations
 import ray
 
 ENV = {
-    # By its default Ray's processes yield to all others, and stand still on a busy host.
+    # By default Ray's processes have a low priority, and stand still on a busy host.
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
@@ -18,7 +18,7 @@ ENV = {
 
 
 def start(cpus: int, gpus: int = 0) -> str:
-    """Starts Ray with so many CPUs and GPUs to give, which need not exist. REQUIRES: ENV is set.
+    """Starts Ray with these numbers of CPUs and GPUs, which need not exist. REQUIRES: ENV is set.
 
     Returns the address at which other nodes find it.
     """
@@ -36,6 +36,6 @@ def start(cpus: int, gpus: int = 0) -> str:
 
     try:
         return attempt()
-    except Exception:  # of no class of its own: its agent has 15 s to start, on a busy host too few
+    except Exception:  # Ray has no class for it: its agent must start in 15 s, too few if busy
         ray.shutdown()
         return attempt()

@@ -80,7 +80,8 @@ _HEAD = """
         os._exit(0)  # threads of torchft's wait for their peers
 """.replace("RATE", str(RATE))
 
-# Replica 1 dies after both have made this many steps together; then the other makes as many alone.
+# Both replicas make this many steps together. Then replica 1 dies, and replica 0 makes as many
+# alone.
 _STEPS = 5
 _LOSS = (
     _HEAD
@@ -105,7 +106,7 @@ _BETWEEN_STEPS = """
         time.sleep(0.01)
     print(f"{type(group.errored()).__name__}: {group.errored()}", flush=True)
 """
-# The other replica relies on it to take part.
+# The other replica relies on this replica to take part.
 _WITHIN_A_STEP = """
     if number == 1:
         optimizer.zero_grad()
@@ -148,8 +149,8 @@ class TorchftTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def lighthouse(self) -> Iterator[str]:
-        """The server that tells replicas which others are alive; replicas that send no more signs
-        of life are lost."""
+        """Starts the server that tells replicas which others are alive. It gives up replicas that
+        send no more heartbeats."""
         server = LighthouseServer(
             bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=60000, heartbeat_timeout_ms=2000
         )
@@ -164,7 +165,7 @@ class TorchftTest(unittest.TestCase):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # It logs each step, which would fill a pipe that nobody reads.
+            # The server logs each step. The log would fill a pipe that nobody reads.
             env={**environment(), "OMP_NUM_THREADS": "1", "RUST_LOG": "error"},
             start_new_session=True,
         )

@@ -22,7 +22,7 @@ from ronda_test import RONDARUN, environment, finish, program
 RANKS = 2
 STEPS = 20
 BATCH = 4
-RATE = 0.05  # of SGD, with which a sum instead of an average is visible
+RATE = 0.05  # of SGD; large enough to show a sum instead of an average
 
 _FOLDER = "TRAINED"  # variable with the folder of the results
 
@@ -37,7 +37,7 @@ _INSTALLED = {
 
 
 class Model(torch.nn.Module):
-    """Adds up its training inputs, so that a test sees whether ranks had others."""
+    """Adds up its training inputs, so that a test sees which inputs each rank had."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def report(model: Model, rank: int, backend: str) -> None:
 def train(
     source: str, launcher: str, arguments: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> list[dict]:
-    """The report of each rank of a program, which is given as its source.
+    """Runs a program, which is given as its source, and returns the report of each rank.
 
     Args:
         source: of the program.
@@ -147,7 +147,7 @@ def _environment(folder: pathlib.Path, added: Mapping[str, str]) -> dict[str, st
 def differences(results: Sequence[dict], expected: Sequence[dict]) -> list[str]:
     """The differences between the results of the ranks and the expected ones.
 
-    Both ranks' averages are sums of the same two numbers, so all of them have the same bits.
+    Both ranks' averages are sums of the same two numbers, so the averages have the same bits.
     """
     wrong = []
     if results[0]["seen"] == results[1]["seen"]:

@@ -81,5 +81,5 @@ class ElasticTest(unittest.TestCase):
         for each in found:
             if not each["new"]:
                 self.assertEqual(each["attempts"][0], (3, 0))
-                # Of the steps 0, 1 and 2 the first is committed.
+                # Only the first of the steps 0, 1 and 2 is committed.
                 self.assertEqual({step for _, step in each["attempts"][1:2]}, {1}, done)

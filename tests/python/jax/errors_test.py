@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is refused, and how ranks that disagree find out."""
+"""Tests which calls are refused, and the errors of ranks whose calls differ."""
 
 import re
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the tests of ronda.jax share."""
+"""The common part of the tests of ronda.jax."""
 
 import unittest
 from collections.abc import Callable

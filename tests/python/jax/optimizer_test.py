@@ -41,7 +41,7 @@ def train(optimizer, params, batches):
 
 class OptimizerTest(Case):
     def batches(self, steps=6):
-        """This rank's batches, and those of all ranks together."""
+        """Returns this rank's batches, and the batches of all ranks together."""
         keys = jax.random.split(jax.random.PRNGKey(1), steps)
         every = [jax.random.normal(key, (self.size * SHARE, 5)) for key in keys]
         labeled = [(x, jnp.sin(x.sum(1, keepdims=True))) for x in every]
@@ -87,7 +87,7 @@ class OptimizerTest(Case):
         optimizer = rj.DistributedOptimizer(optax.sgd(0.1), name="uneven")
         found = train(optimizer, same_parameters(), own[: self.rank + 1])
         found = rj.broadcast_parameters(found, rj.join())
-        # The ranks from k on take part in step k, and the average is theirs.
+        # Only ranks k and above take part in step k, and the average is over these ranks.
         rest = [(x[k * SHARE :], y[k * SHARE :]) for k, (x, y) in enumerate(every)]
         expected = train(optax.sgd(0.1), same_parameters(), rest)
         self.assert_same(found, expected, rtol=1e-4, atol=1e-5)

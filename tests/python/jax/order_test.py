@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The order in which the ranks run collectives, and the names by which these meet."""
+"""The order in which the ranks run collectives, and the names that match them across ranks."""
 
 import concurrent.futures
 import re
@@ -33,12 +33,12 @@ class PlatformsTest(Case):
         self.assertEqual(*found)
 
     def test_the_handler_is_registered_for_gpus(self):
-        # JAX keeps it until a plugin for the platform comes.
+        # JAX keeps the registration until a plugin for the platform comes.
         waiting = xla_client._custom_callback["CUDA"]
         self.assertIn("ronda_collective", [name for name, *_ in waiting])
 
     def test_results_take_the_place_of_arguments(self):
-        # The ticket's everywhere, and of a broadcast all.
+        # Each call aliases the ticket, and a broadcast aliases all arguments.
         found = calls_in(self.step, jnp.ones(6), platform="cpu")
         self.assertEqual([each.count("operand_index") for each in found], [1, 2, 1, 1])
         program = jax.jit(lambda x: (rj.broadcast(x), x))
@@ -66,8 +66,8 @@ class OrderTest(Case):
         self.assert_same((waited, found), (self.total((6, 2)),) * 2)
 
     def test_independent_calls_of_a_program_run_in_its_order(self):
-        # XLA may put them in any order. If the ranks' orders differed, they would wait for each
-        # other.
+        # XLA may put the calls in any order. If the ranks' orders differed, the ranks would wait
+        # for each other.
         root = self.size - 1
 
         def step(x):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole programs: the example, ranks that fail, and processes that are not set up for Ronda."""
+"""Tests whole programs: the example, failing ranks, and processes without Ronda's settings."""
 
 import re
 import subprocess

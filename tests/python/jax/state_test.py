@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JaxState in a job whose ranks stay: what it keeps, and what travels."""
+"""JaxState in a job whose ranks stay. Tests which values it keeps, and which it sends."""
 
 import typing
 
@@ -43,7 +43,7 @@ def tree(seed):
 
 
 def described(leaf):
-    """All that has to stay of a leaf."""
+    """Returns the properties of a leaf that must not change."""
     if not isinstance(leaf, (jax.Array, np.ndarray)):
         return type(leaf), leaf
     is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

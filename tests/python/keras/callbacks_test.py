@@ -89,7 +89,7 @@ class LearningRateTest(unittest.TestCase):
         halve = hvd.callbacks.LearningRateScheduleCallback(0.5, 0.5)
         during = Rates()
         model = model_of(keras.optimizers.SGD(0.5, momentum=0.8))
-        fit(model, own(), callbacks=[during, halve])  # sees the momentum before it is given back
+        fit(model, own(), callbacks=[during, halve])  # sees the momentum before it is restored
         corrected = 0.4 if hvd.backend_name() == "torch" else 0.8
         np.testing.assert_allclose(during.momenta, [corrected] + [0.8] * (STEPS - 1))
         self.assertEqual(model.optimizer.momentum, 0.8)

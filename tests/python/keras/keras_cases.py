@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers of the tests of ronda.keras: a small model and its data."""
+"""Helpers of the tests of ronda.keras. They have a small model and its data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fit(
 
 
 def weights_alone(optimizer: Any, batch_size: int = SHARE * SIZE, epochs: int = 1) -> np.ndarray:
-    """What one process learns from all data."""
+    """Returns the weights that one process learns from all data."""
     model = model_of(optimizer)
     fit(model, (INPUTS, LABELS), batch_size, epochs=epochs)
     return weights_of(model)

@@ -33,7 +33,7 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 _TEMPLATE = {"template": {"type": "object"}}  # of a pod, which has a schema of Kubernetes
 _REPLICAS = {"replicas": {"type": "integer", "minimum": 1}}
-# What mpi-operator's v2beta1 has of the fields that the page uses; PyPI has no schema of it.
+# The fields of mpi-operator's v2beta1 that the page uses. PyPI has no schema of v2beta1.
 _MPI_JOB = _object(
     {
         "apiVersion": {"const": "kubeflow.org/v2beta1"},
@@ -55,7 +55,7 @@ _MPI_JOB = _object(
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """Those of the page, by kind."""
+    """Returns the manifests of the page, by kind."""
     blocks = re.findall(r"```yaml\n(.*?)```", _PAGE, re.DOTALL)
     return {each["kind"]: each for block in blocks for each in yaml.safe_load_all(block)}
 
@@ -77,7 +77,7 @@ def check(manifest: dict[str, Any]) -> None:
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
-    """The only one of a pod's template."""
+    """Returns the only container of a pod's template."""
     [only] = pod["template"]["spec"]["containers"]
     return only
 
@@ -91,7 +91,7 @@ class ManifestsTest(unittest.TestCase):
         self.manifests = manifests()
 
     def dry_run(self, command: list[str], **variables: str) -> str:
-        """What rondarun would start."""
+        """Returns what rondarun would start."""
         finished = subprocess.run(
             [str(RONDARUN), "--dry-run", *command[1:]],
             env={**environment(), "RONDA_JOB_SECRET": "secret", **variables},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ranks under the limits of a pod, which namespaces of this machine and a cgroup stand in for."""
+"""Ranks under the limits of a pod. Namespaces of this machine and a cgroup replace the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ronda_test import PACKAGE, Finished, environment, eventually, finish
 
-# The package and the trainer are the image: on a file system of the pod's own, which all may read.
+# The package and the trainer are the image. It is on a separate file system that all may read.
 _POD = """
 mount -t tmpfs ronda-test /mnt
 cp -rL "$1" /mnt/package
@@ -31,7 +31,7 @@ _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-
 _RONDARUN = "/mnt/package/ronda/lib/rondarun"
 _TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
 
-# Of the first version of cgroups, where a process of the root may make groups.
+# In version 1 of cgroups, where a process of root may make groups.
 _CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
 # Groups with a limit of memory: their parent, and the name of the file with the limit.
 _MEMORY_GROUPS = (
@@ -54,7 +54,7 @@ class PodTest(unittest.TestCase):
     def start(
         self, command: Sequence[str], outside: Sequence[str] = (), **variables: str
     ) -> subprocess.Popen[str]:
-        """Starts a command as process 1 of a pod, by the words of `outside`."""
+        """Starts a command as process 1 of a pod. `outside` is the command's prefix."""
         pod = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, "--mount-proc"]
         pod += ["sh", "-ec", _POD, "sh", str(PACKAGE.parent), "tests/python/slurm/train.py"]
         process = subprocess.Popen(
@@ -131,7 +131,7 @@ class PodTest(unittest.TestCase):
         return group
 
     def make_group_of_memory(self, limit: int) -> pathlib.Path:
-        """The same, with so many bytes for its processes; skips the test where that cannot be."""
+        """Makes a cgroup with this limit of memory. Skips the test if that is impossible."""
         for parent, file in _MEMORY_GROUPS:
             if not os.access(parent / "cgroup.procs", os.W_OK):
                 continue
@@ -143,12 +143,12 @@ class PodTest(unittest.TestCase):
 
     @staticmethod
     def joining(group: pathlib.Path) -> Sequence[str]:
-        """The words before a command that put it into the cgroup."""
+        """Returns the prefix that puts a command into the cgroup."""
         return ("sh", "-ec", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh")
 
     @staticmethod
     def remove(group: pathlib.Path) -> bool:
-        """Whether it is gone: processes that have ended are in it for a moment."""
+        """Tries to remove the cgroup, in which ended processes stay for a moment."""
         try:
             group.rmdir()
         except OSError:

@@ -55,14 +55,14 @@ def parameters(model: paddle.nn.Layer) -> np.ndarray:
 
 
 def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
-    """The indices of this rank's batches, and those of the batches of all ranks together."""
+    """The indices of this rank's batches, and of the batches of all ranks together."""
     size, rank = fleet.worker_num(), fleet.worker_index()
     step = [list(range(i * size * SHARE, (i + 1) * size * SHARE)) for i in range(steps)]
     return [each[rank * SHARE : (rank + 1) * SHARE] for each in step], step
 
 
 class AwaitTensors(paddle.autograd.PyLayer):
-    """The identity. Its backward waits until the rank has reduced so many tensors more."""
+    """The identity. Its backward waits until the rank has reduced this many more tensors."""
 
     @staticmethod
     def forward(ctx, value, count):
@@ -218,7 +218,7 @@ class FleetTest(unittest.TestCase):
         optimizer.clear_grad()
         weight = last.weight.numpy()
         hidden = first(ones)
-        # Backward goes on with `first` when both gradients of `last` are reduced, or else never.
+        # Backward continues with `first` only when both gradients of `last` are reduced.
         last(AwaitTensors.apply(hidden, 2)).sum().backward()
         average = sum(ronda.allgather_object(hidden.numpy())) / fleet.worker_num()
         np.testing.assert_allclose(last.weight.grad.numpy(), average.T, rtol=1e-5)

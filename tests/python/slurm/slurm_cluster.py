@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster of Slurm on this host, in namespaces of its own: nothing of it outlives the test.
+"""A cluster of Slurm on this host, in its own namespaces. Nothing of it outlives the test.
 
 The machine that submits jobs and each node have their own processes, hostname and /dev/shm, so that
-Ronda takes the nodes for hosts. They share a network that nobody else sees.
+Ronda takes the nodes for hosts. The nodes share a network that no other process sees.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ronda_test import Finished, environment, eventually, finish
 _NODES = ("node0", "node1")
 
 _NEEDED = "munged slurmctld slurmd srun unshare nsenter setpriv ip openssl".split()
-# Daemons are in folders that not every user's PATH has.
+# The daemons are in folders that may be missing in a user's PATH.
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 _HOSTS = """
@@ -72,14 +72,14 @@ slurmctld -c
 
 _NODE = "hostname $0; mount -t tmpfs ronda-test /dev/shm; slurmd -D -N $0"
 
-# Ends with the process that has started it, of whatever kind its end is.
+# Ends with the process that has started it, however that process ends.
 _WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL")
 _KINDS = ("--mount", "--uts", "--pid")
 _OWN = (*_WITH_ITS_PARENT, "unshare", *_KINDS, "--fork", "--kill-child", "--mount-proc")
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here; None if there can."""
+    """Returns why no cluster can run here, or None if one can."""
     if os.geteuid() != 0:
         return "only root can make the hosts of a cluster of Slurm"
     absent = [name for name in _NEEDED if not shutil.which(name, path=PATH)]
@@ -128,11 +128,11 @@ class Cluster:
             raise AssertionError(f"the nodes have not come: {self.run('scontrol show node').out}")
 
     def close(self) -> None:
-        """Ends all that runs in the cluster."""
+        """Ends all processes of the cluster."""
         self._cleanup.close()
 
     def _start_node(self, name: str) -> subprocess.Popen[bytes]:
-        """Boots a node."""
+        """Starts a node."""
         inside = [*_WITH_ITS_PARENT, *self._inside()]
         return self._background([*inside, *_OWN, "sh", "-c", _NODE, name])
 

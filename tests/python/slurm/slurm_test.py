@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands and scripts of docs/slurm.md, as they stand there, on a cluster of Slurm."""
+"""Runs the unchanged commands and scripts of docs/slurm.md on a cluster of Slurm."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if ronda.rank() == 3:
 ronda.barrier()
 """
 _SLURMS_PMIX = [*pathlib.Path("/usr/lib").glob("*/slurm*/mpi_pmix*.so")]
-# Of a step on a machine that is busy with other tests.
+# The time limit of a step on a machine that is busy with other tests.
 _LIMIT_S = 120
 
 
 def scripts() -> dict[str, str]:
-    """The files of the page, by name: each has the name that the page says last before it."""
+    """The files of the page. A file has the last name that the page mentions before it."""
     files = {}
     for block in re.finditer(r"```bash\n(.*?)```", _PAGE, re.DOTALL):
         names = re.findall(r"`(\w+\.(?:sbatch|sh))`", _PAGE[: block.start()])
@@ -41,7 +41,7 @@ def scripts() -> dict[str, str]:
 
 
 def commands(script: str) -> str:
-    """The block of commands of the page that has these words."""
+    """Returns the page's block of commands that has these words."""
     [block] = [text for text in re.findall(r"```sh\n(.*?)```", _PAGE, re.DOTALL) if script in text]
     return block
 
@@ -57,14 +57,14 @@ class SlurmTest(unittest.TestCase):
             (self.cluster.folder / name).write_text(text)
 
     def outcome_of(self, command: str, **variables: str) -> Finished:
-        """How the command has ended."""
+        """Returns how the command has ended."""
         library = RONDARUN.parent
         path = [str(library), str(pathlib.Path(sys.executable).parent), PATH]
         surroundings = {"PATH": os.pathsep.join(path), "LD_LIBRARY_PATH": str(library)}
         return self.cluster.run(command, {**surroundings, **variables})
 
     def run_on_cluster(self, command: str, **variables: str) -> str:
-        """What the command has written; it ends well."""
+        """Returns the output of the command, which must end without an error."""
         finished = self.outcome_of(command, **variables)
         self.assertEqual(0, finished.code, f"{command}\n{finished.out}\n{finished.err}")
         return finished.out
@@ -74,7 +74,7 @@ class SlurmTest(unittest.TestCase):
         return path.read_text() if path.exists() else ""
 
     def await_log(self, name: str, pattern: str, times: int = 1) -> None:
-        """Waits until a job has written so many lines that match."""
+        """Waits until a job has written this many lines that match."""
         has_come = eventually(
             lambda: len(re.findall(pattern, self.log(name), re.MULTILINE)) >= times, _LIMIT_S
         )
@@ -82,14 +82,14 @@ class SlurmTest(unittest.TestCase):
         self.assertTrue(has_come, f"{times} of {pattern!r} in:\n{self.log(name)}\n{queue}")
 
     def await_end(self, job: str) -> None:
-        """Waits until Slurm has none of the ranks of a job any more."""
+        """Waits until Slurm runs no rank of the job any more."""
         queue = f"squeue --noheader --states all --format %T --name {job}"
         ended = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
         has_ended = eventually(lambda: self.run_on_cluster(queue).strip() in ended, _LIMIT_S)
         self.assertTrue(has_ended, self.cluster.run("scontrol show job").out)
 
     def check_saved(self, log: str) -> int:
-        """Every rank has ended by itself, and one has saved the state. Returns its steps."""
+        """Expects that all ranks ended by themselves and one saved the state. Returns its steps."""
         self.await_log(log, r"rank \d of 4 ends: average 1\.5$", 4)
         step, value = self.log("train.state").split()
         self.assertEqual(1.5 * int(step), float(value))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A trainer for jobs of Slurm, as train.c."""
+"""A trainer for jobs of Slurm that does the same as train.c."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ while step < end and not stop:
     value += float(ronda.allreduce([float(ronda.rank())], name="gradient")[0])
     step += 1
     stop = ronda.should_stop()
-    if not trains:  # from here on SIGTERM has the state saved
+    if not trains:  # from here on the trainer saves the state after SIGTERM
         print(f"rank {ronda.rank()} of {ronda.size()} trains", flush=True)
     trains = True
 if stop and ronda.rank() == 0:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An elastic trainer for jobs of Slurm: counts steps until there is a file `finish`, whoever its members are.
+// An elastic trainer for jobs of Slurm. It counts steps until the file `finish` exists, whatever its members are.
 #include <unistd.h>
 
 #include <cstdint>

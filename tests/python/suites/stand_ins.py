@@ -20,8 +20,8 @@ from typing import Any
 def install(*names: str) -> None:
     """Makes modules importable: "pytest", "mock", "packaging", "expecttest".
 
-    `pytest` is replaced even if it is installed: its marks mean nothing to unittest, which runs the
-    suites here.
+    `pytest` is replaced even if it is installed, because unittest, which runs the suites here,
+    ignores its marks.
     """
     makers = {"pytest": _pytest, "mock": _mock, "packaging": _packaging, "expecttest": _expecttest}
     for name in names:

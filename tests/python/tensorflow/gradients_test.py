@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Gradients of the collectives of ronda.tensorflow: those of Horovod."""
+"""Gradients of the collectives of ronda.tensorflow, which equal the gradients of Horovod."""
 
 import unittest
 from unittest import mock

@@ -43,7 +43,7 @@ class KernelTest(Case):
             self.assertIn(before, after.control_inputs)
 
     def test_a_process_set_needs_python(self):
-        # Its number belongs to a job, and an elastic program keeps its graphs for the next one.
+        # The number of a process set belongs to a job, and an elastic program keeps its graphs.
         ranks = hvd.add_process_set([1])
         self.addCleanup(hvd.remove_process_set, ranks)
         types = operations_of(lambda tensor: hvd.allreduce(tensor, process_set=ranks), tf.ones(2))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The same tests if TensorFlow has no C API for kernels: another library stands in for its own."""
+"""The same tests without TensorFlow's C API for kernels. Another library replaces its library."""
 
 import unittest
 import unittest.mock

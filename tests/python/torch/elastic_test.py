@@ -117,7 +117,7 @@ DEVICES = """
 
 
 class Launcher:
-    """Gives the members places: ranks in the order of their starts."""
+    """Gives the members places. Ranks are in the order of the members' starts."""
 
     def __init__(self, env: dict[str, str] | None = None, command: list[str] | None = None) -> None:
         self.command = [sys.executable, *(command or [ronda_test.program(PROGRAM)])]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A DistributedOptimizer's gradients between backward() and step(): when they are complete, and
-which changes are allowed.
+"""A DistributedOptimizer's gradients between backward() and step(). Tests when they are complete,
+and which changes are allowed.
 """
 
 import copy
@@ -385,7 +385,7 @@ class ChangedTest(TrainingCase):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
             with self.assertRaisesRegex(ValueError, "'extra' was changed while"):
                 optimizer.step()
-        for step in range(3):  # the solution that the text names
+        for step in range(3):  # the solution that the error text names
             optimizer.zero_grad(set_to_none=True)
             model(batch(hvd.rank(), step), hvd.rank() == 0).square().mean().backward()
             optimizer.synchronize()
@@ -450,7 +450,7 @@ class SeveralTest(TrainingCase):
 
 class StorageTest(unittest.TestCase):
     """Memory that is freed while an operation works on it. A block of this size is returned to the
-    system at once: an access to it then ends with SIGSEGV.
+    system at once. A later access to the block ends with SIGSEGV.
     """
 
     def operations(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations that give the right value or an error on every rank, where they could give neither."""
+"""Operations must give the right value or an error on every rank, even in difficult cases."""
 
 import unittest
 

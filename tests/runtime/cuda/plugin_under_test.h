@@ -7,8 +7,8 @@
 
 namespace ronda::testing {
 
-// The plugin that plugin_test.cc tests: as it is installed (installed_plugin.cc), or on the stand-ins for CUDA's
-// libraries (stand_in_plugin.cc).
+// Returns the path of the plugin that plugin_test.cc tests. The plugin is the installed one (installed_plugin.cc), or
+// uses the stand-ins for CUDA's libraries (stand_in_plugin.cc).
 std::string PluginUnderTest();
 
 }  // namespace ronda::testing

@@ -76,7 +76,7 @@ Submission Broadcast(DeviceRank& rank, const DeviceTensor& tensor, RankId root) 
   return submission;
 }
 
-// Of kCount elements of each rank.
+// Returns a call on kCount elements of each rank.
 Submission Allgather(DeviceRank& rank, const DeviceTensor& input, const DeviceTensor& output) {
   Submission submission = Sum(rank, input);
   submission.request.op = OpType::kAllgather;
@@ -85,7 +85,7 @@ Submission Allgather(DeviceRank& rank, const DeviceTensor& input, const DeviceTe
   return submission;
 }
 
-// Into kCount elements for each rank.
+// Returns a call whose result has kCount elements for each rank.
 Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const DeviceTensor& output) {
   Submission submission = Sum(rank, input);
   submission.request.op = OpType::kReduceScatter;
@@ -95,7 +95,7 @@ Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const Devi
   return submission;
 }
 
-// All operations, each of which needs the result of the one before.
+// Makes all operations. Each needs the result of the operation before.
 void RunSteps(DeviceRank& rank, Calls& calls, int steps) {
   DeviceTensor tensor(rank, kCount * sizeof(float)), all(rank, kRanks * kCount * sizeof(float));
   for (int step = 0; step < steps; ++step) {
@@ -254,7 +254,7 @@ TEST(CallerLane, OperationsOfTheEngineThatAreDoneAreNotKept) {
   });
 }
 
-// What the engine has done so far.
+// The engine's work so far.
 std::vector<uint64_t> EngineCounts(Runtime& runtime) {
   const Statistics counts = runtime.statistics();
   return {counts.reports_sent, counts.lists_received, counts.buckets_agreed, counts.buckets_scheduled, counts.tensors};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that fail while streams wait for their operations. A binary of its own: what a held device has been given, and
-// NCCL's communicators, stay there until the process ends.
+// Jobs that fail while streams wait for their operations. This is a separate binary, because the work of a held device
+// and NCCL's communicators stay until the process ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,9 +29,9 @@ constexpr size_t kCount = 3;
 // Gives the sum of `tensor` to the rank's device, by the engine or over a lane.
 using SubmitFn = std::function<absl::StatusOr<std::shared_ptr<Handle>>(DeviceRank& rank, const DeviceTensor& tensor)>;
 
-// Doubles a tensor of ones twice, in place. Rank 1 gives up when both ranks' streams wait for the second sum, which the
-// devices come to only when the runtimes are gone. A stream that the failure or the shutdown had let go would find the
-// first sum.
+// Doubles a tensor of ones twice, in place. Rank 1 gives up when both ranks' streams wait for the second sum. The
+// devices carry out the second sum only when the runtimes are gone. If the failure or the shutdown released a stream
+// too early, the stream would find the first sum.
 void ExpectThatStreamsWait(const SubmitFn& submit, const std::string& label) {
   std::barrier<> under_way(kRanks);
   std::atomic<int> held{0};

@@ -27,7 +27,7 @@ using testing::ForkedChild;
 
 constexpr FlightTime kNoon = absl::Hours(12);
 
-// Sequence of slot i as it lies in memory: the layout that peers of another process rely on.
+// Returns the sequence number of slot i in memory. Peers in other processes rely on this layout.
 uint64_t* SequenceOf(FlightRecorder& recorder, int i) {
   constexpr size_t kHeaderBytes = 64;
   constexpr size_t kSlotBytes = 128;
@@ -37,7 +37,7 @@ uint64_t* SequenceOf(FlightRecorder& recorder, int i) {
 
 class FlightRecorderTest : public ::testing::Test {
  protected:
-  // Records an event that says in each of its fields that it is the nth.
+  // Records an event with n in each of its fields.
   static void RecordNth(FlightRecorder& recorder, uint64_t n) {
     recorder.Record(FlightKind::kStarted, OpType::kAllgather, absl::StrCat("tensor ", n), n, absl::Nanoseconds(n));
   }
@@ -86,7 +86,7 @@ TEST_F(FlightRecorderTest, LongNamesAreCutBetweenCharacters) {
   const std::string ascii(FlightRecorder::kNameBytes + 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, ascii, 0);
   EXPECT_EQ(recorder_->Last()->name, ascii.substr(0, FlightRecorder::kNameBytes));
-  // The limit falls on the second byte of an e with an accent.
+  // The limit is at the second byte of an e with an accent.
   const std::string before(FlightRecorder::kNameBytes - 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, before + "\xc3\xa9", 0);
   EXPECT_EQ(recorder_->Last()->name, before);
@@ -106,7 +106,7 @@ TEST_F(FlightRecorderTest, AWriterThatIsAWholeRoundLateIsNotWaitedFor) {
   RecordNth(*recorder_, 0);
   *SequenceOf(*recorder_, 0) -= 1;
   for (uint64_t n = 1; n <= FlightRecorder::kEvents; ++n) RecordNth(*recorder_, n);
-  // Of the last events, the one that needed the slot is missing.
+  // Among the last events, the event that needed the slot is missing.
   const std::vector<FlightEvent> events = recorder_->Events();
   ASSERT_EQ(events.size(), FlightRecorder::kEvents - 1);
   EXPECT_EQ(events.back().bytes, FlightRecorder::kEvents - 1);
@@ -155,11 +155,11 @@ TEST_F(FlightRecorderTest, SeveralWritersAndAReaderDoNotMixEventsUp) {
     for (const FlightEvent& event : recorder_->Events()) ASSERT_TRUE(IsWhole(event)) << event.name;
   }
   for (std::thread& thread : threads) thread.join();
-  // Each writer can have left one slot, at most, to a writer that was a round late.
+  // Each writer may have left at most one slot to a writer that was a round late.
   EXPECT_GE(recorder_->Events().size(), FlightRecorder::kEvents - kWriters);
 }
 
-// A process that records without end, in memory shared with this one.
+// A process that records without end, in memory that it shares with this process.
 class RecordingProcessTest : public FlightRecorderTest {
  protected:
   void Run(int signal, int wait_options) {
@@ -174,7 +174,7 @@ class RecordingProcessTest : public FlightRecorderTest {
     });
     child.WaitUntilReady();
     child.Kill(signal);
-    // Peers are not the parent of a rank; here its being so tells when the signal has had its effect.
+    // A peer is not the parent of a rank. In this test it is, so it learns when the signal has had its effect.
     siginfo_t info;
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, wait_options | WNOWAIT), 0);
     const std::vector<FlightEvent> events = board.Of(0).Events();

@@ -25,7 +25,7 @@ namespace {
 
 using testing::ForkedChild;
 
-// A child that does nothing until it is killed, and what its peers know of it.
+// A child that does nothing until it is killed, and the facts that its peers know about it.
 class Peer {
  public:
   Peer()
@@ -33,7 +33,7 @@ class Peer {
           pause();
           return std::string();
         }) {
-    // The child's own view of itself is what peers would have got.
+    // The child describes itself, and peers would have received this description.
     process_ = {.pid = child_.pid(), .start_time = StartTimeOf(child_.pid())};
   }
 
@@ -117,7 +117,7 @@ TEST_P(PeerMonitorTest, AnotherProcessWithTheSamePidIsNotTakenForThePeer) {
   EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({4}));
 }
 
-// The system refuses the call only in the threads that begin here.
+// The system refuses the call only in threads that begin after this point.
 TEST_P(PeerMonitorTest, EndsAreReportedWhereTheSystemRefusesPoll) {
   const Peer peer;
   std::thread watcher([&] {
@@ -135,7 +135,7 @@ TEST_P(PeerMonitorTest, StopsWhileItsPeersLive) {
   EXPECT_TRUE(IsAlive(peer.process()));
 }
 
-// As closefrom() does, in a program that has peers.
+// Closes descriptors as closefrom() does, in a program that has peers.
 TEST_P(PeerMonitorTest, AProgramThatClosesAllDescriptorsStillHearsOfEndsAndCanStop) {
   Peer first;
   Peer second;
@@ -149,7 +149,7 @@ TEST_P(PeerMonitorTest, AProgramThatClosesAllDescriptorsStillHearsOfEndsAndCanSt
         [&](RankId rank) { ends.Add(rank); }, options);
     if (!monitor.ok()) return monitor.status().ToString();
     for (int fd = first_descriptor; fd < 1024; ++fd) close(fd);
-    // They get the numbers of the monitor's descriptors.
+    // The new descriptors get the numbers of the monitor's descriptors.
     std::vector<int> files;
     for (int i = 0; i < 8; ++i) files.push_back(open("/dev/null", O_RDWR));
     second.Kill();

@@ -26,7 +26,7 @@ class RankMeterTest : public ::testing::Test {
     meter_->LeaveBucket(bucket, end);
   }
 
-  // Of bucket n.
+  // Returns the entry of bucket n.
   const RankWords::Entry& EntryOf(uint64_t n) const { return meter_->words().entries[n % RankWords::kEntries]; }
 
   std::unique_ptr<RankMeter> meter_ =

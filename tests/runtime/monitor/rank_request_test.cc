@@ -21,7 +21,7 @@ using Kind = TimelineRequest::Kind;
 
 class RankRequestTest : public ::testing::Test {
  protected:
-  // The rank's side: what it is asked for becomes `asked_`, and `answer_` the answer.
+  // The rank's side. It stores the request in `asked_`, and answers with `answer_`.
   void Answer() {
     AnswerRequest(
         [this](const TimelineRequest& request) {
@@ -91,7 +91,7 @@ TEST_F(RankRequestTest, PathHasToBeOneForEachProcess) {
   EXPECT_FALSE(HasRequest(*words_));
 }
 
-// A process of the same user may write anything.
+// A process of the same user may write any bytes.
 TEST_F(RankRequestTest, WordsThatAreNoRequestAreAnsweredWithAnError) {
   words_->kind = 77;
   words_->number = 5;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks of this process, which has made the file itself in place of a launcher.
+// Ranks of this process. The process has made the file itself, as a launcher does.
 #include "runtime/monitor/summary_file.h"
 
 #include <gmock/gmock.h>

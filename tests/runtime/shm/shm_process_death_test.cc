@@ -160,8 +160,8 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
 }
 
-// With so many ranks a rank does not watch all others: ranks 6 to 12 do not watch rank 5, and it does not matter that
-// rank 4, which does, dies too.
+// With so many ranks a rank does not watch all others. Ranks 6 to 12 do not watch rank 5. Rank 4 watches rank 5, but
+// the job must not need rank 4, which also dies.
 TEST(ShmProcessDeathTest, DeathIsKnownToRanksThatDoNotWatchTheDeadRank) {
   constexpr int kSize = 40;
   std::vector<std::unique_ptr<ForkedChild>> ranks;

@@ -80,7 +80,7 @@ class ShmWorldTest : public ::testing::Test {
     EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
   }
 
-  // Puts a file where the job's shared memory would be.
+  // Creates a file at the path of the job's shared memory.
   void PutFile(const std::string& content) const {
     const int fd = shm_open(Name().c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
     ASSERT_GE(fd, 0);
@@ -88,7 +88,7 @@ class ShmWorldTest : public ::testing::Test {
     close(fd);
   }
 
-  // The number of removed files in /dev/shm that two ranks share; or what is wrong.
+  // Returns the number of removed files in /dev/shm that two ranks share, or a text about an error.
   std::string RemovedFilesOfRanksWithoutMemfds() {
     ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
       testing::RefuseCall(SYS_memfd_create, EPERM);
@@ -161,7 +161,7 @@ TEST_F(ShmWorldTest, LeftoversOfAnotherPidNamespaceAreRemoved) {
   while (IsPublished()) RemoveShmLeftovers("/dev/shm");
 }
 
-// Another machine may have the folder too, and may not see the lock.
+// Another machine may also use the folder, and may not see the lock.
 TEST_F(ShmWorldTest, OnlyLinksOnATmpfsAreLocked) {
   ShmLink link = ShmLinkOfThisProcess(0, 0);
   const UniqueFd lock = LockForLink("/dev/shm", &link);
@@ -365,7 +365,7 @@ TEST_F(ShmWorldTest, MemoryOfAnotherVersionIsRefused) {
   ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
 }
 
-// Such as the link of a rank 0 that could not remove it.
+// This may be the link of an earlier rank 0 that could not remove it.
 TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   const UniqueFd other(memfd_create("other", MFD_CLOEXEC));
   for (const int descriptor : {other.get(), 1 << 20}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the plugin's functions (fake_cuda.cc) and those for captures (fake_capture.cc) have in common.
+// The common part of the plugin's functions (fake_cuda.cc) and of the functions for captures (fake_capture.cc).
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 
@@ -24,14 +24,14 @@ inline thread_local size_t this_threads_changes = 0;
 
 inline int CurrentError() { return Machine().ErrorOf(this_threads_device); }
 
-// For functions that make an object on this thread's device. CUDA makes a context for them.
+// Returns the error of a call that makes an object on this thread's device. Like CUDA, makes a context for the object.
 inline int ErrorOfOpening() {
   const int error = CurrentError();
   if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
   return error;
 }
 
-// Calls `action`, which returns an error, with the stream of a handle.
+// Calls `action` with the stream that `handle` names, and returns the error of `action`.
 template <typename Action>
 int WithStream(void* handle, const Action& action) {
   if (const int error = CurrentError(); error != 0) return error;
@@ -39,8 +39,8 @@ int WithStream(void* handle, const Action& action) {
   return stream == nullptr ? kCudaInvalidHandle : action(*stream);
 }
 
-// As WithStream, for calls that give the stream work. The default stream takes none while a stream that is ordered with
-// it is being captured.
+// As WithStream, for calls that give the stream work. The default stream takes no work while a stream that CUDA orders
+// with the default stream is being captured.
 template <typename Action>
 int WithStreamForWork(void* handle, const Action& action) {
   if (handle == nullptr) {

@@ -26,23 +26,23 @@ FAKE_CUDA_EXPORT int fake_cuda_end_capture(void* stream, void** graph);
 FAKE_CUDA_EXPORT int fake_cuda_capture_state(void* stream, int* state, uint64_t* id);
 FAKE_CUDA_EXPORT int fake_cuda_exchange_capture_mode(int* mode);  // of the calling thread
 
-// For functions that a capture forbids ("potentially unsafe API calls"). If one forbids it to this thread, the capture
-// becomes invalid.
+// Called by functions that a capture may forbid ("potentially unsafe API calls"). If a capture forbids them to this
+// thread, the capture becomes invalid.
 FAKE_CUDA_EXPORT int fake_cuda_begin_unsafe_call();
-// For functions that ask whether the stream has finished its work, or wait for it.
+// Called by functions that ask whether the stream has finished its work, or that wait for its work.
 FAKE_CUDA_EXPORT int fake_cuda_begin_wait_for_stream(void* stream);
 
-// Creates a stream whose capture forbids uses of the default stream, as those do that CUDA orders with it. (The fake
-// does not order the work of the two.)
+// Creates a stream that counts as ordered with the default stream: its capture forbids uses of the default stream, as
+// in CUDA. (The fake does not order the work of the two streams.)
 FAKE_CUDA_EXPORT int fake_cuda_create_blocking_stream(void** stream);
 
-// A second handle of the graph. Each handle is destroyed once.
+// Makes a second handle of the graph. Each handle is destroyed once.
 FAKE_CUDA_EXPORT int fake_cuda_copy_graph(void* graph, void** copy);
 FAKE_CUDA_EXPORT int fake_cuda_launch_graph(void* graph, void* stream);
 FAKE_CUDA_EXPORT int fake_cuda_destroy_graph(void* graph);
 
-// As fake_cuda_enqueue, for work that may be captured and so be done several times: `release(context)` is called when
-// it will not be done again, or at once if there is an error.
+// As fake_cuda_enqueue, for work that may be captured and so be done several times. Calls `release(context)` when the
+// work will not be done again, or at once after an error.
 FAKE_CUDA_EXPORT int fake_cuda_enqueue_owned(void* stream, void (*function)(void*), void* context,
                                              void (*release)(void*));
 // Whether the stream's work goes into a graph.
@@ -51,7 +51,7 @@ FAKE_CUDA_EXPORT int fake_cuda_is_captured(void* stream);
 
 namespace ronda::testing {
 
-// Pieces of work, and which of them come before which. Thread-compatible; const functions are thread-safe.
+// Pieces of work and their order. Thread-compatible; const functions are thread-safe.
 class FakeGraph {
  public:
   using Nodes = std::set<size_t>;
@@ -62,7 +62,8 @@ class FakeGraph {
   // Whether each of `nodes` is one of `ends` or comes before one.
   bool LeadTo(const Nodes& nodes, const Nodes& ends) const;
 
-  // Does the work in an order that the dependencies allow: as it was captured, or with a seed in a random one.
+  // Does the work in an order that the dependencies allow. This is the order of the capture, or a random order if
+  // `seed` is not 0.
   void Run(uint64_t seed) const;
 
  private:
@@ -98,7 +99,7 @@ class FakeCapture {
   // Whether the calling thread, whose mode is given, may not make unsafe calls now.
   bool Forbids(Mode mode_of_thread) const;
 
-  // Ends it. *graph is nullptr after an error.
+  // Ends the capture. *graph is nullptr after an error.
   int End(uint64_t stream, std::shared_ptr<const FakeGraph>* graph);
 
  private:

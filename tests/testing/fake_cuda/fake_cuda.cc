@@ -109,7 +109,7 @@ int Describe(int device, ronda_cuda_device* description) {
   const int parts = Machine().options().parts;
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
   std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device / parts);
-  // Whole GPUs have no UUID: tests may treat the fakes of several processes as those of several hosts.
+  // Whole GPUs have no UUID, so tests may treat the fake devices of several processes as devices of several hosts.
   if (parts > 1) std::snprintf(description->uuid, sizeof(description->uuid), "fa4e0000-0000-4000-8000-%012d", device);
   return kCudaSuccess;
 }
@@ -227,7 +227,7 @@ int RecordEvent(void* handle, void* stream) {
   });
 }
 
-// A wait of which the stream or the event belongs to a capture.
+// A wait whose stream or event belongs to a capture.
 int WaitWithinCapture(FakeStream& stream, const FakeEvent& event, const FakeEvent::Captured& captured) {
   const std::shared_ptr<FakeCapture> own = stream.capture();
   if (captured.capture == nullptr) {
@@ -313,7 +313,8 @@ int FillZero(void* dst, size_t bytes, void* handle) {
   });
 }
 
-// Any of the kernels. As with a launch, the parameters are read now, and the work is done when the stream reaches it.
+// Launches any of the kernels. As with CUDA, the parameters are read now, and the kernel runs when the stream reaches
+// it.
 template <typename Call>
 int Launch(const Call* call, void* handle) {
   return WithStreamForWork(handle, [&](FakeStream& stream) -> int {

@@ -19,14 +19,14 @@
 
 extern "C" {
 
-// Makes `stream` call `function(context)` after all earlier work of the stream. For libraries that run collectives on
-// streams; they find it by its name. Returns 0, or an error as the plugin's functions do.
+// Makes `stream` call `function(context)` after all earlier work of the stream. Libraries that run collectives on
+// streams find this function by its name. Returns 0, or an error as the plugin's functions do.
 __attribute__((visibility("default"))) int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context);
 
-// The place where such a function finds the device's data at `address`.
+// Returns the address at which a `function` of fake_cuda_enqueue finds the data that the device has at `address`.
 __attribute__((visibility("default"))) void* fake_cuda_view(const void* address);
 
-// The device whose memory is at `address`; -1: the host's.
+// Returns the device whose memory is at `address`; -1: it is the host's memory.
 __attribute__((visibility("default"))) int fake_cuda_device_of(const void* address);
 
 // Waits for this thread's device, if CUDA here waits before it frees memory (FakeCuda::Frees). For libraries that free
@@ -125,14 +125,14 @@ class FakeCuda {
   // was given to the stream earlier, is an error of the device, with a line that reports it.
   void FreeOn(void* stream, void* memory);
 
-  // The sum over all devices, so far.
+  // The number of allocations on all devices, so far.
   size_t allocations() const;
   size_t peak_bytes() const;  // the most memory of a device that was allocated at one time
   size_t created_events() const;
   size_t finished_kernels() const;
 
-  // Calls of the table so far: of all functions except those for the current device, ranges and error texts; and of
-  // single functions.
+  // Calls of the table's functions so far. calls() counts all functions except the functions for the current device,
+  // ranges and error texts. The other counters count single functions.
   size_t calls() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams

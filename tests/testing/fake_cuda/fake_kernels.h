@@ -19,7 +19,7 @@ struct PreparedKernel {
   std::vector<const void*> memory;
 };
 
-// Has no function if a pointer is not to memory that `device` can address.
+// The result has no function if a pointer leads to memory that `device` cannot address.
 PreparedKernel PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);

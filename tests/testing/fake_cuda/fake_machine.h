@@ -31,7 +31,7 @@ namespace ronda::testing {
 
 // A queue of a device. Streams put their tasks into it, in the order of the calls; the device takes them out in the
 // same order. A task leaves the queue when its stream begins it. So a task whose stream is busy holds up all tasks
-// behind it, of other streams, too: the false dependencies of CUDA's programming guide.
+// behind it, even tasks of other streams. CUDA's programming guide calls these false dependencies.
 //
 // Thread-safe.
 class FakeQueue {
@@ -72,7 +72,7 @@ class FakeStream {
   // Whether all enqueued work is done.
   bool IsIdle() const;
 
-  // nullptr: none is in progress.
+  // The capture of the stream; nullptr: none is in progress.
   std::shared_ptr<FakeCapture> capture() const;
   void set_capture(std::shared_ptr<FakeCapture> capture);
 
@@ -98,7 +98,7 @@ class FakeStream {
   const std::shared_ptr<FakeQueue> queue_;
   const uint64_t id_;
   std::atomic<bool> is_blocking_{false};
-  std::minstd_rand random_;  // of the thread; unused without pauses
+  std::minstd_rand random_;  // only the thread uses it; unused without pauses
   const uint64_t delay_seed_;
   mutable Mutex mu_;
   CondVar changed_;
@@ -106,7 +106,7 @@ class FakeStream {
   bool is_closing_ ABSL_GUARDED_BY(mu_) = false;
   int capturing_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<FakeCapture> capture_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // declared last, because it uses the other members
 };
 
 // A point in the work of streams, which may be recorded again: each recording has a number, counted from 1.
@@ -121,7 +121,7 @@ class FakeEvent {
   // Whether the time between two such events is available.
   bool has_times() const { return has_times_; }
 
-  // The point of a stream that is being captured. A capture of nullptr: the last recording is of no such stream.
+  // A point of a stream that is being captured. If the capture is nullptr, the last recording is not in such a stream.
   struct Captured {
     std::shared_ptr<FakeCapture> capture;
     FakeGraph::Nodes nodes;
@@ -173,7 +173,7 @@ class FakeMachine {
   // Returns when the device's streams are idle.
   void AwaitDevice(int device) const;
 
-  // So far, or now.
+  // The numbers of calls so far, and of calls that wait now.
   struct Calls {
     std::atomic<size_t> all{0};
     std::array<std::atomic<size_t>, sizeof(ronda_cuda_plugin) / sizeof(void*)> of_function{};
@@ -186,18 +186,18 @@ class FakeMachine {
   // Reports that something has gone wrong in a stream, and fails the device.
   void Report(int device, int error, absl::string_view what);
 
-  // Called by a stream. Whether `memory` may still be used; reports it if not.
+  // Called by a stream. Returns whether `memory` may still be used. Otherwise reports the use.
   bool MayUse(int device, const std::vector<const void*>& memory);
 
   void RecordRange(const char* name);
   std::vector<std::string> TakeRanges();
 
-  // As FakeMemory's. Work that the streams already have can still use the memory.
+  // As FakeMemory::Release. Work that the streams already have can still use the memory.
   bool Release(int device, void* memory);
 
   void* CreateStream(int device);
   bool DestroyStream(void* handle);
-  // nullptr: no such stream. The default stream's handle is nullptr; its device is the calling thread's.
+  // Returns nullptr if there is no such stream. The default stream has the handle nullptr, and is on `current_device`.
   std::shared_ptr<FakeStream> StreamOf(void* handle, int current_device);
 
   // The captures in progress.
@@ -220,7 +220,7 @@ class FakeMachine {
  private:
   std::shared_ptr<FakeStream> NewStreamLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // For all devices, or for one.
+  // Whether the streams of `device`, or of all devices, are idle.
   bool AreStreamsIdle(std::optional<int> device = std::nullopt) const;
 
   const FakeCuda::Options options_;
@@ -242,7 +242,7 @@ class FakeMachine {
     size_t next = 0;
   };
   std::vector<Queues> queues_ ABSL_GUARDED_BY(mu_);  // one entry per device
-  // Declared last, so destroyed first: their threads use the other members.
+  // The streams are declared last, so they are destroyed first: their threads use the other members.
   std::vector<std::shared_ptr<FakeStream>> default_streams_
       ABSL_GUARDED_BY(mu_);  // one per device; nullptr: not used yet
   std::map<void*, std::shared_ptr<FakeStream>> streams_ ABSL_GUARDED_BY(mu_);

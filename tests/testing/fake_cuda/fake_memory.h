@@ -13,8 +13,8 @@
 
 namespace ronda::testing {
 
-// The memory of the devices, and the pinned memory of the host. In reality all of it is the host's, between pages
-// without access.
+// The memory of the devices, and the pinned memory of the host. In reality all of it is memory of the host. Each
+// allocation lies between pages without access.
 //
 // If host code may not touch the devices' memory, the returned addresses have no access rights; the device uses another
 // mapping.
@@ -24,12 +24,12 @@ class FakeMemory {
  public:
   static constexpr int kPinnedHost = -1;
 
-  enum class HostAccess { kAllowed, kFatal };  // to memory of devices
+  enum class HostAccess { kAllowed, kFatal };  // to the devices' memory
 
   FakeMemory(int devices, size_t bytes_per_device, HostAccess host_access);
   ~FakeMemory();
 
-  // nullptr if that much memory is not left. `device` may be kPinnedHost.
+  // Returns nullptr if less than `bytes` of memory is left. `device` may be kPinnedHost.
   void* Allocate(int device, size_t bytes);
 
   // Releases memory. Returns whether that device had memory there. Work that is given to a stream later cannot use it.
@@ -44,17 +44,17 @@ class FakeMemory {
   // Whether memory at one of these addresses has been freed.
   bool IsAnyFreed(const std::vector<const void*>& addresses) const;
 
-  // The device that has memory at this address; kPinnedHost also for all other memory.
+  // Returns the device that has memory at this address, or kPinnedHost for all memory of the host.
   int DeviceOf(const void* address) const;
 
   // Whether pinned memory of the host is at this address.
   bool IsPinned(const void* address) const;
 
-  // The address at which the device sees these bytes. nullptr if they are not all in one allocation, of this device or
-  // pinned.
+  // Returns the address at which the device sees these bytes. Returns nullptr unless all of the bytes are in one
+  // allocation, which is on this device or pinned.
   void* ViewOf(int device, const void* address, size_t bytes) const;
 
-  // The same for any device; `address` itself if it is in no allocation.
+  // As ViewOf, for any device. Returns `address` itself if it is in no allocation.
   void* AnyViewOf(const void* address) const;
 
   size_t allocations() const;  // so far
@@ -73,7 +73,7 @@ class FakeMemory {
   using Blocks = std::map<uintptr_t, Block>;  // by address
 
   static void Unmap(const Block& block);
-  // The block that has all of these bytes; nullptr: no block has.
+  // Returns the block that contains all of these bytes, or nullptr.
   static const Block* Find(const Blocks& blocks, const void* address, size_t bytes);
   const Block* FindLocked(const void* address, size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Waits of the fake that nobody has asked for: streams that share a queue, and calls that allocate memory.
+// Implicit waits of the fake. They come from streams that share a queue, and from calls that allocate memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace ronda::testing {
 namespace {
 
-// Three streams of device 0. The last one is held, so a wait for it is blocked.
+// Three streams of device 0. The last stream is held, so a wait for this stream is blocked.
 class Streams {
  public:
   explicit Streams(int queues) : cuda_({.devices = 2, .queues = queues}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The devices of tests/testing/fake_cuda, for the stand-ins for CUDA's libraries. They are the devices that Ronda has
-// loaded, or will load, in the same process.
+// The devices of tests/testing/fake_cuda, for the stand-ins for CUDA's libraries. Ronda uses the same devices in this
+// process.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 
@@ -10,7 +10,7 @@
 
 #include "runtime/cuda/plugin.h"
 
-// A function of CUDA's, which PyTorch's libraries find by its name.
+// Marks a function of CUDA, which PyTorch's libraries find by its name.
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace ronda::testing {
@@ -37,7 +37,8 @@ struct FakeDevices {
 
   static const FakeDevices& Get();
 
-  // `work` may be captured, and so be done several times. Returns 0, or an error as the table's functions do.
+  // Gives the stream work, which may be captured and so be done several times. Returns 0, or an error as the table's
+  // functions do.
   int Enqueue(void* stream, std::function<void()> work) const;
 };
 

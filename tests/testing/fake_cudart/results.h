@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the functions of the runtime have in common.
+// The common part of the functions of CUDA's runtime.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
 
@@ -10,13 +10,13 @@
 
 namespace ronda::testing {
 
-// Remembers an error as the thread's last one.
+// Stores the error as the thread's last error, as CUDA does.
 inline cudaError_t Result(int error) {
   if (error != cudaSuccess) LastError() = error;
   return static_cast<cudaError_t>(error);
 }
 
-// The fake has one default stream per device; CUDA has names for its two kinds.
+// The fake has one default stream per device. CUDA has two kinds of default stream, with a special handle for each.
 inline void* DefaultOr(cudaStream_t stream) {
   return stream == cudaStreamLegacy || stream == cudaStreamPerThread ? nullptr : stream;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. Memory, copies, streams and events are those of
+// libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. Memory, copies, streams and events come from
 // tests/testing/fake_cuda. Kernels are counted and dropped, except PyTorch's own sleep, which keeps its stream busy.
 #include <cuda_runtime_api.h>
 
@@ -76,7 +76,7 @@ class Priorities {
   }
 };
 
-// Returns when the stream has completed its work so far: 0, or an error as the table's functions do.
+// Waits until the stream has completed its work so far. Returns 0, or an error as the table's functions do.
 int WaitForStream(void* stream) {
   if (const int error = FakeDevices::Get().begin_wait_for_stream(stream); error != cudaSuccess) return error;
   const auto done = std::make_shared<std::promise<void>>();
@@ -85,8 +85,8 @@ int WaitForStream(void* stream) {
   return error;
 }
 
-// If the host may overwrite memory after the call, the call reads it first. If the host may read memory, the data is
-// there when the call ends.
+// If the host may overwrite memory after the call, the call reads this memory before it returns. If the host may read
+// memory after the call, the data is there when the call returns.
 int Copy(void* dst, const void* src, size_t bytes, void* stream) {
   if (bytes == 0) return cudaSuccess;
   const FakeDevices& devices = FakeDevices::Get();

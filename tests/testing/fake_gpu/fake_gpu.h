@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fake CUDA (tests/testing/fake_cuda) as programs use GPUs: in a library that Ronda loads by its settings. For
-// tests of the client API, which must not be linked with it.
+// The fake CUDA (tests/testing/fake_cuda) in a library that Ronda loads by its settings, as programs use GPUs. Tests of
+// the client API use this library because they must not be linked with the fake.
 #ifndef RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 #define RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 
@@ -24,10 +24,10 @@ inline constexpr const char* kFakeNcclLibraryPath = "tests/testing/fake_nccl/lib
 // or a call has failed.
 const ronda_cuda_plugin& LoadedFakeCuda();
 
-// Makes the stream run `work` when it reaches it, like a kernel.
+// Gives the stream `work`, which it runs in its order, like a kernel.
 void EnqueueOnFakeGpu(void* stream, std::function<void()> work);
 
-// The objects of all GPUs that have not been released: "2 streams, 1 events"; empty: there are none.
+// Returns the objects of all GPUs that have not been released: "2 streams, 1 events". Empty: there are none.
 std::string FakeGpuLeaks();
 
 // The communicators of the fake NCCL in this process, so far.
@@ -78,12 +78,12 @@ class FakeGpuArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // In the stream's order. Does not wait.
+  // Writes the values in the stream's order. Does not wait.
   void Set(const std::vector<T>& values) const {
     stream_.Enqueue([=, data = data_] { std::memcpy(data, values.data(), values.size() * sizeof(T)); });
   }
 
-  // The content after the stream has completed all of its work.
+  // Waits until the stream has completed all of its work, and returns the content.
   std::vector<T> Get() const {
     stream_.Synchronize();
     return std::vector<T>(data_, data_ + size_);

@@ -26,17 +26,17 @@ namespace ronda::testing {
 
 DType DTypeOf(NcclDataType type);
 
-// One call of NCCL's. The device uses the pointers unchanged.
+// One call of NCCL. The device uses the pointers unchanged.
 struct NcclOperation {
   enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
-  uint64_t path = 0;  // of an NcclPath
+  uint64_t path = 0;  // an encoded NcclPath
   const void* input = nullptr;
   void* output = nullptr;
   size_t count = 0;
   NcclDataType type = NcclDataType::kInt8;
   NcclRedOp op = NcclRedOp::kSum;
-  double factor = 1;  // of the rank's elements, before a sum
-  int peer = 0;       // or root
+  double factor = 1;  // by which the rank's elements are multiplied before a sum
+  int peer = 0;       // the peer of a send or receive, or the root
 };
 
 // Carries out a rank's group: all sends and receives at once, then the collectives one after the other. Returns false
@@ -46,14 +46,14 @@ bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mail
 
 // One rank's side of a communicator. Lives until its work has left the streams.
 //
-// A communicator that blocks puts a group onto its stream within the call. There the first group of a kind waits until
-// all ranks have made it, as NCCL does to connect them, or until the communicator is aborted.
+// A communicator that blocks puts a group onto its stream within the call. In the call, the first group of a kind waits
+// until all ranks have made this group or the communicator is aborted. NCCL also waits so, to connect the ranks.
 //
 // Thread-safe.
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
  public:
   enum class Calls : uint8_t { kDoNotBlock, kBlock };
-  // `is_aborted`: shared with others, or new.
+  // `is_aborted` is a new flag, or the flag of other communicators.
   FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks, const fake_nccl_faults& faults,
                        const fake_nccl_cuda& cuda, int device, Calls calls = Calls::kDoNotBlock,
                        std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false));
@@ -62,22 +62,22 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   int ranks() const { return ranks_; }
   int device() const { return device_; }
 
-  // ncclCommGetAsyncError. Also puts groups that wait onto their stream.
+  // The function ncclCommGetAsyncError. It also puts waiting groups onto their stream.
   NcclResult Progress();
 
-  // ncclSuccess. For a communicator that is ncclInProgress it is ncclInvalidArgument, with a report, as for every use
-  // of such a communicator.
+  // Returns ncclSuccess if the communicator may be used. If its state is ncclInProgress, reports the use and returns
+  // ncclInvalidArgument.
   NcclResult EnsureReady();
 
   NcclResult BeginRegistration();
 
   // Begins to create a child, of which every rank is a member. A later call that asks for progress calls `made` when
-  // the child is complete. The child uses this communicator's flag of abort if `shares`.
+  // the child is complete. With kResources the child shares this communicator's flag of abort.
   enum class Shares : uint8_t { kNothing, kResources };
   NcclResult Split(Shares shares, Calls calls, std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made);
 
   // From its first operation to the end of the group, a thread uses the communicator exclusively, as NCCL demands.
-  // False: another thread uses it.
+  // Returns false if another thread uses the communicator.
   bool BeginUse() {
     std::thread::id nobody;
     return user_.compare_exchange_strong(nobody, std::this_thread::get_id()) || nobody == std::this_thread::get_id();
@@ -86,14 +86,14 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
 
   // Whether a thread is in a call that blocks. Freeing the communicator then would take it away from that thread.
   bool IsOccupied() const { return occupants_.load() > 0; }
-  // Counts those of all communicators of this process.
+  // Counts the threads that are in calls that block, over all communicators of this process.
   static int ThreadsInCalls() { return all_occupants_.load(); }
 
   // Queues a group. The next Progress puts it onto the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();
-  // As ncclCommAbort before it frees anything: returns when no stream has work of the communicator any more.
+  // Returns when no stream has work of the communicator any more. ncclCommAbort also waits so before it frees memory.
   void AwaitStreams();
   std::string last_error();
 
@@ -105,15 +105,15 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
     DeviceTurns::Place turn = {};
   };
 
-  // Why NCCL does not accept the devices of the ranks; empty: it does.
+  // Returns why NCCL does not accept the devices of the ranks. Empty: it accepts them.
   std::string ObjectionToDevices() const;
   // Puts a group onto its stream.
   bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts it into the graph that is being captured from the stream. It is launched when the graph comes to it.
+  // Puts a group into the graph that is being captured from the stream. The graph launches the group when it runs.
   bool Capture(std::unique_ptr<Work> work) const;
   static void RunCaptured(void* work);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
-  // False: the communicator was aborted.
+  // Returns false if the communicator was aborted.
   bool AwaitPeers(const std::vector<NcclOperation>& group);
   template <typename Condition>
   bool AwaitUnlessAborted(const Condition& condition) const;
@@ -128,7 +128,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   }
   static void RunOnStream(void* work);
   void Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations);
-  // Whether to carry out the group: false if a fault prevents it.
+  // Returns whether to carry out the group. A fault can prevent this.
   bool PassFaults(size_t operations);
   void WaitForAbort();
   void Fail(const std::string& error);
@@ -150,7 +150,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   Mutex mu_;
   CondVar aborted_;
   bool is_finalized_ ABSL_GUARDED_BY(mu_) = false;
-  int operations_ ABSL_GUARDED_BY(mu_) = 0;  // begun
+  int operations_ ABSL_GUARDED_BY(mu_) = 0;  // that have begun
   std::deque<std::unique_ptr<Work>> waiting_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> connected_ ABSL_GUARDED_BY(mu_);  // kinds of groups
   int splits_ ABSL_GUARDED_BY(mu_) = 0;

@@ -41,7 +41,7 @@ struct Orders {
   std::map<int, Counts> launched ABSL_GUARDED_BY(mu);                // by device
   std::map<std::pair<std::string, int>, First> firsts ABSL_GUARDED_BY(mu);
 
-  // A communicator that both devices share, and that they had launched different numbers of times before; empty: none.
+  // Returns a communicator that both devices share, but have launched different numbers of times before. Empty: none.
   std::string DifferenceLocked(int device, const Counts& own, const First& first) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto count = [](const Counts& counts, const std::string& name) {
@@ -61,7 +61,7 @@ Orders& TheOrders() {
   return *orders;
 }
 
-// Records a launch. Returns the error in its place among the others; empty: no error.
+// Records a launch. Returns what is wrong with its order among the other launches. Empty: nothing.
 std::string RecordLaunch(int device, const std::string& communicator) {
   Orders& orders = TheOrders();
   const MutexLock lock(&orders.mu);
@@ -91,7 +91,7 @@ DeviceTurns& DeviceTurns::Of(int device) {
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
   std::string misorder = group == Group::kOfAllRanks ? RecordLaunch(device_, communicator) : "";
-  // Reports it now, because the launch may never begin: it may be behind one that waits for another device.
+  // Reports the error now, because the launch may never begin. It may be behind a launch that waits for another device.
   if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
   return launches_.insert(

@@ -31,7 +31,7 @@ class DeviceTurns {
     std::string communicator;
     void* stream = nullptr;
     bool has_begun = false;
-    std::string misorder = {};  // not empty: the error in its place among the launches
+    std::string misorder = {};  // not empty: what is wrong with its order among the launches
   };
   using Place = std::list<Launch>::iterator;
 
@@ -43,7 +43,7 @@ class DeviceTurns {
   enum class Group : uint8_t { kOfAllRanks, kOfSomeRanks };
   Place Add(std::string communicator, void* stream, Group group);
 
-  // Called by the stream when it reaches the launch. Returns when the device is free for it, or when `gives_up` is set.
+  // Called by the stream when it reaches the launch. Returns when the device is free, or when `gives_up` is set.
   void Begin(Place place, const std::atomic<bool>& gives_up);
   void End(Place place);
 

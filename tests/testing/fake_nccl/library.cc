@@ -191,7 +191,7 @@ Group& TheGroup() {
   return group;
 }
 
-// The registered memory that `data` is in, as a call for `comm` sees it.
+// Returns the registered memory that contains `data`, as a call for `comm` sees it.
 NcclPath::Buffer PlaceOf(const void* data, NcclHandle comm) {
   const auto* const at = static_cast<const char*>(data);
   const ronda::MutexLock lock(&TheRegistrations().mu);
@@ -429,7 +429,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   ReportIfOccupied(CommunicatorOf(comm));
   CommunicatorOf(comm).Abort();
   Communicators().aborted.fetch_add(1);
-  // First: the fake CUDA lives until no thread waits there.
+  // This comes first, because the fake CUDA lives until no thread waits in wait_before_free().
   Cuda().wait_before_free();
   CommunicatorOf(comm).AwaitStreams();
   return ncclCommDestroy(comm);
@@ -459,7 +459,7 @@ FAKE_NCCL_EXPORT NcclResult ncclMemAlloc(void** memory, size_t bytes) {
     const ronda::MutexLock lock(&TheRegistrations().mu);
     ++TheRegistrations().allocations;
   }
-  // Without the lock: this may wait for the device.
+  // Does not hold the lock, because this may wait for the device.
   return cuda.plugin->allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory) == 0 ? NcclResult::kSuccess
                                                                              : NcclResult::kUnhandledCudaError;
 }

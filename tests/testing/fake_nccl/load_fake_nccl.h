@@ -23,8 +23,8 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .fail_register = 0,
                                                .stop_peers = 0};
 
-// The fake, on the streams of this test's FakeCuda, whose `plugin` allocates memory for it; nullptr: no memory. Fails
-// the test if the fake cannot be loaded.
+// Returns the fake, which works on the streams of this test's FakeCuda. `plugin` allocates memory for the fake;
+// nullptr: no memory. If the fake cannot be loaded, the test fails.
 std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin = nullptr);
 
 // The faults of communicators that are created from now on; stop_peers applies to all.
@@ -49,7 +49,7 @@ int FakeNcclThreadsInCalls();
 // The calls that now wait for a stopped peer.
 int FakeNcclWaitingForPeers();
 
-// The oldest report of misuse that has not been read; empty: there is none.
+// Returns the oldest report of misuse that has not been read. Empty: there is none.
 std::string PopFakeNcclReport();
 
 }  // namespace ronda::testing

@@ -38,7 +38,7 @@ OpenMailboxes& Opened() {
 
 uint64_t TotalBytes(const Transfer& transfer) { return kHeadBytes + transfer.own.bytes; }
 
-// The contiguous bytes from `done` on: of the head, or of the data.
+// Returns the contiguous bytes from `done` on, in the head or in the data.
 char* PieceOf(Transfer& transfer, uint64_t* bytes) {
   if (transfer.done < kHeadBytes) {
     *bytes = kHeadBytes - transfer.done;

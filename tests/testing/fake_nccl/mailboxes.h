@@ -17,13 +17,13 @@ namespace ronda::testing {
 // The head of a transfer, which precedes its data. Both ends must have the same head.
 struct TransferHead {
   uint64_t bytes = 0;
-  uint64_t path = 0;  // of a NcclPath
+  uint64_t path = 0;  // an encoded NcclPath
 
   friend bool operator==(const TransferHead&, const TransferHead&) = default;
 };
 std::string ToString(const TransferHead& head);
 
-// Where a rank's device is, as NCCL knows it.
+// The location of a rank's device, as NCCL knows it.
 struct DevicePlace {
   char host[64];  // NCCL_HOSTID; empty: this machine
   char pci_bus[16];
@@ -36,8 +36,8 @@ struct Transfer {
   int peer = 0;
   char* data = nullptr;
   TransferHead own;
-  uint64_t done = 0;    // of the head and the data
-  TransferHead passed;  // as it came, or goes
+  uint64_t done = 0;    // bytes of the head and the data
+  TransferHead passed;  // the head that was received, or is sent
 };
 
 // Rings from every rank of a communicator to every rank, in shared memory that is found by a name. One rank receives
@@ -46,13 +46,13 @@ struct Transfer {
 // Thread-safe; each rank transfers in one thread at a time.
 class Mailboxes {
  public:
-  // The first rank creates them. All ranks of a process share one mapping.
+  // Opens the mailboxes, which the first rank creates. All ranks of a process share one mapping.
   static std::shared_ptr<Mailboxes> Open(const std::string& name, int ranks);
   ~Mailboxes();
 
   const std::string& name() const { return name_; }
 
-  // Reports that one more rank has arrived, and its device; the last one removes the name.
+  // Reports that one more rank has arrived, and its device. The last rank removes the name of the shared memory.
   void Join(int rank, const DevicePlace& place);
   bool AllHaveJoined() const;
   // The device of a rank that has joined.
@@ -63,8 +63,9 @@ class Mailboxes {
   void Connect();
   bool AllHaveConnected(int nth) const;
 
-  // Carries out all transfers at once; those in one direction between two ranks stay in order. Returns false if it gave
-  // up because of `gives_up`, which WakeUp makes it check. Ends whose heads differ hang, with a report (reports.h).
+  // Carries out all transfers at once. Transfers in one direction between two ranks stay in order. Returns false after
+  // `gives_up` was set; WakeUp() makes it check `gives_up`. If the heads of two ends differ, both ends report this
+  // (reports.h) and hang.
   bool Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up);
   void WakeUp(int rank);
 

@@ -23,15 +23,14 @@ struct NcclPath {
   Buffer input;
   Buffer output;
 
-  // Encoded as a number that is the same on both ends of a transfer. A receive is encoded as the send that it belongs
-  // to.
+  // Returns a number that is the same on both ends of a transfer. A receive gets the number of its send.
   uint64_t Encode() const;
 };
 
 // "AllReduce"; "Send" or "Recv" for a send or a receive.
 const char* NameOf(NcclOperation::Kind kind);
 
-// Text for an encoded path: "AllReduce from registered memory at 64 to memory that is not registered".
+// Returns the text for an encoded path: "AllReduce from registered memory at 64 to memory that is not registered".
 std::string PathText(uint64_t path);
 
 }  // namespace ronda::testing

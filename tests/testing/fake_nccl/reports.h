@@ -10,15 +10,16 @@
 
 namespace ronda::testing {
 
-// Misuse for which NCCL has no error: there NCCL hangs, or its results are wrong. The fake logs it, keeps it for the
-// test, and hangs. If a test does not end that hang in time, the fake stops the test.
+// Reports of misuse for which NCCL has no error. NCCL hangs after such a misuse, or its results are wrong. The fake
+// logs the report, keeps it for the test, and hangs. If the test does not end the hang in time, the fake stops the
+// test.
 
 // Thread-safe.
 void Report(const std::string& text);
-// Removes the oldest report; empty: there is none.
+// Removes and returns the oldest report. Empty: there is none.
 std::string PopReport();
 
-// Reports, and returns when `gives_up` is set. Stops the process if that takes too long.
+// Reports, and returns when `gives_up` is set. If that takes too long, stops the process.
 void HangUntil(const std::atomic<bool>& gives_up, const std::string& report);
 
 }  // namespace ronda::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Visits all states of a membership_world.h.
+// Visits all states of a MembershipWorld (membership_world.h).
 #ifndef RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_EXPLORER_H_
 #define RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_EXPLORER_H_
 
@@ -19,10 +19,10 @@ struct MembershipCensus {
   size_t successes = 0;
   size_t failures = 0;
   int64_t most_epochs = 0;
-  std::string problem;  // the first one, with its history; empty: none
+  std::string problem;  // the first problem, with its history; empty: none
 };
 
-// Stops at the first problem.
+// Visits the states, and stops at the first problem.
 class MembershipExplorer {
  public:
   explicit MembershipExplorer(MembershipWorld::Scope scope);
@@ -32,7 +32,7 @@ class MembershipExplorer {
  private:
   struct Visit {
     MembershipWorld world;
-    int64_t step;  // that has led to it
+    int64_t step;  // the step that has led to this world
   };
   struct Step {
     int64_t before;  // -1: none

@@ -226,7 +226,7 @@ void MembershipWorld::Exit(int id, int exit_code) {
                            now_));
 }
 
-// The ends of its members are reported later, in any order.
+// The ends of the host's members are reported later, in any order.
 void MembershipWorld::LoseHost(size_t host) {
   ++start_troubles_;
   hosts_[host].cold = now_ + scope_->options.min_host_cooldown;
@@ -373,7 +373,7 @@ void MembershipWorld::Obey(const JobMembership::EndJob& end) {
   exit_code_ = end.exit_code;
   Check((end.exit_code == 0) == end.why.empty(), "a failure needs a sentence");
   if (end.exit_code != 0) {
-    // If all members have died, their progress is unknown: three such epochs are treated as failed at one step.
+    // If all members have died, their progress is unknown. Three such epochs count as failures at the same step.
     const bool has_no_state =
         std::none_of(processes_.begin(), processes_.end(), [](const auto& one) { return one.second.HasState(); });
     const bool has_failed_thrice =

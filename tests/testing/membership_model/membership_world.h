@@ -22,7 +22,7 @@ struct ModelProcess {
   enum class Stage { kStarting, kWaiting, kMeeting, kTraining, kToldToEnd, kKilled, kLost } stage = Stage::kStarting;
   size_t host = 0;
   int slot = 0;
-  int64_t epoch = -1;  // its newest one
+  int64_t epoch = -1;  // the newest epoch that it was in; -1: none
   bool is_told_of_change = false;
   bool is_asked = false;    // the launcher has asked it to leave
   bool is_leaving = false;  // it has told the launcher that it leaves
@@ -32,16 +32,16 @@ struct ModelProcess {
 
   bool IsIn(int64_t other) const { return epoch == other && (stage == Stage::kMeeting || stage == Stage::kTraining); }
   bool IsDoomed() const { return stage == Stage::kToldToEnd || stage == Stage::kKilled || stage == Stage::kLost; }
-  // It has been in an epoch, and can pass on its state.
+  // Whether the process has been in an epoch, and can pass on its state.
   bool HasState() const { return epoch >= 0 && !is_leaving && !IsDoomed(); }
 };
 
-// Thread-compatible, and copyable: copies are independent.
+// Thread-compatible. Copies are independent of each other.
 class MembershipWorld {
  public:
   struct Scope {
     JobMembership::Options options;
-    std::vector<JobMembership::Host> hosts;  // that may be listed; includes the options' hosts
+    std::vector<JobMembership::Host> hosts;  // the hosts that may be listed, with the options' hosts
     enum class Hosts { kStay, kChange } host_changes = Hosts::kStay;
     int events = 0;  // the number of faults and changes that may happen
   };
@@ -74,10 +74,10 @@ class MembershipWorld {
     int who = -1;  // a member, or a host
   };
 
-  // `scope` must outlive this, and its copies.
+  // `scope` must outlive this object and its copies.
   explicit MembershipWorld(const Scope* scope);
 
-  // The possible moves. If no events are left, it is empty only if every member waits for ever.
+  // Returns the possible moves. If no events are left, the result is empty only if every member waits for ever.
   std::vector<Move> Moves() const;
   void Do(const Move& move);
 
@@ -86,7 +86,7 @@ class MembershipWorld {
   int64_t newest_epoch() const { return newest_epoch_; }
   const char* problem() const { return problem_; }  // nullptr: none
 
-  // Equal for worlds with the same future, apart from names.
+  // Returns equal numbers for worlds that have the same future apart from names.
   uint64_t Fingerprint() const;
   std::string Describe() const;
   static std::string Describe(const Move& move);
@@ -103,7 +103,7 @@ class MembershipWorld {
 
   struct Host {
     int listed = 0;
-    absl::Time cold = absl::InfinitePast();  // no member is started there before
+    absl::Time cold = absl::InfinitePast();  // no member is started on the host before this time
   };
 
   void AddStepsOf(int id, const ModelProcess& process, std::vector<Move>* moves) const;
@@ -153,9 +153,9 @@ class MembershipWorld {
   int next_member_ = 0;
   int start_troubles_ = 0;        // deaths of members that have never joined, and lost hosts
   bool has_finished_ = false;     // a member of the newest epoch has finished its program
-  bool has_anyone_left_ = false;  // because it asked to leave
+  bool has_anyone_left_ = false;  // a member has left at its own request
   bool is_time_passing_ = false;
-  bool is_state_given_away_ = false;  // by an action of the last event
+  bool is_state_given_away_ = false;  // the last event's actions have given up a state
   bool is_over_ = false;
   int exit_code_ = -1;
   int events_ = 0;

@@ -133,7 +133,7 @@ class CommittedFilesTest(unittest.TestCase):
 
 
 class ModuleTest(unittest.TestCase):
-    """What was compiled is what the headers say."""
+    """The compiled lists agree with the headers."""
 
     def setUp(self):
         self.headers = c_headers.read(*map(pathlib.Path, bindings.HEADERS))

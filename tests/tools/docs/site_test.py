@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The site of the documentation, and the references that it makes of headers and docstrings."""
+"""The site of the documentation, and its references of headers and docstrings."""
 
 import pathlib
 import re

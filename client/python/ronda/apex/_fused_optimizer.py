@@ -68,7 +68,7 @@ class FusedOptimizer(Optimizer):
         self.master_weights = master_weights
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """As torch's; None stands for the constructor's set_grad_none."""
+        """As torch's zero_grad(); None stands for the constructor's set_grad_none."""
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
     @torch.no_grad()
@@ -92,7 +92,7 @@ class FusedOptimizer(Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, which would cast the state of a parameter of 16 bits to its dtype."""
+        """As torch's, which would cast the state of a 16-bit parameter to the parameter's dtype."""
         super().load_state_dict(state_dict)
         names = itertools.chain(*(group["params"] for group in state_dict["param_groups"]))
         parameters = itertools.chain(*(group["params"] for group in self.param_groups))

@@ -12,11 +12,11 @@ __all__ = ["LossScale", "are_finite", "multiply"]
 
 
 class LossScale:
-    """The factor of a loss: divided after a step with an overflow, multiplied after `window` steps
-    without.
+    """The factor of a loss. It is divided after a step with an overflow, and multiplied after
+    `window` steps without an overflow.
 
     Attributes:
-        is_dynamic: False: update() does not change the scale.
+        is_dynamic: whether update() changes the scale.
         value: the factor.
         unskipped: steps without an overflow since the last overflow, or since the scale has grown.
     """

@@ -174,9 +174,9 @@ def scale_loss(
 ) -> Iterator[torch.Tensor]:
     """Yields the scaled loss. After the block the gradients are those of the loss itself.
 
-    Gradients of earlier blocks are kept: the sum is that of the losses' gradients. After an
-    overflow the next step() of each optimizer is skipped. Over distributed gradients all ranks make
-    the same decision, because they have the same gradients.
+    Gradients of earlier blocks are kept, so a gradient is the sum of the losses' gradients. After
+    an overflow the next step() of each optimizer is skipped. Over distributed gradients all ranks
+    make the same decision, because they have the same gradients.
 
     Args:
         loss: the block calls backward() on the yielded loss.
@@ -188,7 +188,8 @@ def scale_loss(
     """
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    # backward() adds to gradients of earlier calls, and the end of this call also divides those.
+    # backward() adds to gradients of earlier calls, and the end of this call also divides the
+    # earlier gradients.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:

@@ -3,7 +3,7 @@
 """amp_C: operations of Apex's extension module that programs call, by torch's foreach operations.
 
 Each operation sets its flag, a tensor with one integer, to 1 if a value is not finite; otherwise it
-does not change the flag. If a tensor has 16 bits, the arithmetic is that of float32.
+does not change the flag. If a tensor has 16 bits, the arithmetic is in float32.
 """
 
 from __future__ import annotations

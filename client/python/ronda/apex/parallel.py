@@ -28,8 +28,8 @@ class _Sums:
         Args:
             prefix: the names of the operations begin with it.
             factor: divides the tensors before the sum, and multiplies an average after it.
-            averages: whether a sum is divided by the number of ranks. An elastic job may change
-                that number.
+            averages: whether a sum is divided by the number of ranks. An elastic job may change the
+                number of ranks.
         """
         self._prefix = prefix
         postscale = factor if averages else 1.0
@@ -41,7 +41,7 @@ class _Sums:
         return {**self.__dict__, "_under_way": []}
 
     def submit(self, name: str, tensor: torch.Tensor) -> None:
-        """Begins the sum of `tensor`, in place; the sum is there after wait()."""
+        """Begins to sum `tensor` in place. The sum is complete after wait()."""
         dense = tensor.detach().contiguous()
         arguments = _tensors.allreduce_arguments(
             f"{self._prefix}/{name}", dense, dense, int(self._op), **self._scales
@@ -141,15 +141,16 @@ class DistributedDataParallel(nn.Module):
             module: the same on every rank.
             message_size: ignored, because RONDA_FUSION_THRESHOLD sets how much is fused.
             delay_allreduce: gradients travel when all are computed, and only existing gradients
-                travel. Otherwise each travels at once, and a gradient that backward did not compute
-                is treated as zeros.
+                travel. Without the option each gradient travels at once, and a gradient that
+                backward did not compute is treated as zeros.
             shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored, because
                 any parameters may be shared, and nothing needs tuning.
             retain_allreduce_buffers: must be False, because no buffers exist besides the gradients.
             allreduce_always_fp32: ignored, because sums are always computed in fp32.
             allreduce_communicators: must be None.
             gradient_average: divide by the number of ranks.
-            gradient_predivide_factor: divide by it before the sum, and by the rest afterwards.
+            gradient_predivide_factor: gradients are divided by it before the sum, and by the rest
+                of the divisor afterwards.
             gradient_average_split_factor: Apex's older name of gradient_predivide_factor.
             others: must be empty. The error gives an alternative to torch's argument.
 
@@ -189,7 +190,9 @@ class DistributedDataParallel(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "_nodes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """For a deep copy, or from a pickle: it averages like its original, with the same names."""
+        """For a deep copy, or an object from a pickle. It averages like the original, with the same
+        names.
+        """
         super().__setstate__(state)
         self._is_queued = False
         self._submitted = set()

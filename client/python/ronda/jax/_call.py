@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a collective call does: the parameter of the primitive."""
+"""The parameter of the primitive, which says what a collective call does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
 
-# Types of 8 bits with a fraction, which Ronda moves but does not compute with.
+# Types of 8 bits with a fraction. Ronda moves such elements, but does not compute with them.
 _FLOAT8 = (
     "float8_e3m4",
     "float8_e4m3",
@@ -44,7 +44,8 @@ class Call:
 
     An array's name is the call's name and the array's label.
 
-    name: the same on every rank. None: a program names the call by the program and by its position.
+    name: the same on every rank. None: the name consists of the program's name and the call's
+        position in the program.
     by_order: the arrays have no names in a program. The ranks' calls meet in their order.
     labels: one for each array.
     where: the program's line, for error texts.
@@ -76,7 +77,7 @@ class Call:
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
-        """A call with a name of its own, by which a derivative is computed."""
+        """Returns the call that computes a derivative. It has a name of its own."""
         name = None if self.name is None else self.name + suffix
         return dataclasses.replace(self, **{"name": name, "error_feedback": False, **changes})
 

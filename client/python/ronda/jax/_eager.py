@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives outside of jit, on arrays in the host's memory: without a compiled program."""
+"""Collectives outside of jit on arrays in the host's memory, without a compiled program."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def is_on_gpu(arrays: Sequence[Any]) -> bool:
-    """Whether the arrays of a call are in the memory of a GPU. A call without arrays is a recv():
-    the arrays come to JAX's first device.
+    """Whether the arrays of a call are in the memory of a GPU. A call without arrays is a recv(),
+    whose results come to JAX's first device.
     """
     devices = [each.devices() for each in arrays if isinstance(each, jax.Array)]
     platforms = {device.platform for device in set().union(*devices)}
@@ -115,7 +115,7 @@ def _alltoall(call: Call, index: int, source: Any) -> Handle:
 
 
 def _checked_rows(call: Call, rows: Any, counts: list[int]) -> Any:
-    """What an alltoall with splits has received."""
+    """Returns the rows that an alltoall with splits has received."""
     if tuple(counts) != call.received_splits:
         raise MismatchError(
             f"alltoall at {call.where}: the ranks have sent {counts} rows, but received_splits is"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The end of the job. JAX runs programs behind the program's back, so that some may still run."""
+"""The end of the job. JAX runs compiled programs asynchronously, so some may still run then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ronda import _last_error, job
 
 def shutdown() -> None:
     """Waits for this rank's programs, completes the operations in flight, waits until every rank
-    has called it, and ends the job for this process.
+    has called shutdown(), and ends the job for this process.
 
     Raises:
         RondaError: the job had failed. It has ended all the same.
@@ -27,15 +27,15 @@ def shutdown() -> None:
 
 def wait_for_programs() -> None:
     """Waits until this rank's programs with collectives have ended, in results or in errors."""
-    with contextlib.suppress(jax.errors.JaxRuntimeError):  # whoever uses the results gets it
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # who uses the results gets the error
         jax.effects_barrier()
 
 
 def _end_at_exit() -> None:
     """Registered after the functions of JAX and of ronda.job, and so called before them.
 
-    JAX waits at exit for programs that still run. Those of a rank that an exception ends may wait
-    for other ranks, which wait for this one: the job fails at once instead.
+    JAX waits at exit for programs that still run. If an exception ends this rank, its programs may
+    wait for other ranks, which wait for this rank. So the job fails at once instead.
     """
     if not ronda.is_initialized():
         return

@@ -3,11 +3,12 @@
 """The primitive of JAX that every collective calls, and its rules.
 
 Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
-of jit the collective runs at once: for arrays on a CPU without a program (_eager.py), and for
-arrays on a GPU in a program of its own, because only XLA knows on which stream it computes them.
+of jit the collective runs at once. For arrays on a CPU it needs no program (_eager.py). For arrays
+on a GPU it runs in a program of its own, because only XLA knows on which stream it computes the
+arrays.
 
 The other ranks wait for each call. So the primitive has an effect, which keeps JAX from removing or
-repeating a call, and the custom call has a side effect, which does the same in XLA.
+repeating a call. The custom call has a side effect, which keeps XLA from doing so.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
-    """The call with the names that _eager.run() gives it. The place in its own program would be the
-    same for all calls.
+    """The call with the names that _eager.run() gives it. Its position in its own program is no
+    name, because all calls have the same position there.
     """
     if call.name is not None:
         return call
@@ -107,7 +108,9 @@ def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
 
 @functools.lru_cache(maxsize=1024)
 def _program_of(call: Call) -> Any:
-    """A program that makes this call alone. Each line of the user's program has its own."""
+    """Returns a compiled program that makes only this call. Each line of the user's program has its
+    own compiled program.
+    """
 
     def ronda(*arrays: Any) -> list[jax.Array]:
         return list(collective_p.bind(*arrays, call=call))
@@ -136,14 +139,14 @@ def _register_handlers() -> None:
 
 
 def _names_in(module: Any, call: Call) -> list[str]:
-    """The names of a call's arrays in a program; without a name they are empty."""
+    """The names of a call's arrays in a program; empty texts for arrays without names."""
     if call.by_order or call.kind in NAMELESS:
         return [""] * len(call.labels)
     name = _name_in(module, call)
     return [name + label for label in call.labels]
 
 
-# Names that each program's calls have, as MLIR's module, and how often.
+# For each program, an MLIR module: the names of its calls, and how many calls have the name.
 _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
@@ -208,7 +211,8 @@ def _lower_for_gpu(context: Any, *operands: Any, call: Call) -> Any:
 
 
 def _ticket_of_last_call() -> Any:
-    """The result by which a call comes after the call before it in the same block of the program.
+    """Returns the ticket of the last call in this block of the program. It puts the next call after
+    that call.
 
     XLA may run calls that do not depend on each other in any order, one at a time, and in another
     order on each rank. Two ranks would then wait for each other.

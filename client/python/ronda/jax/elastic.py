@@ -38,9 +38,9 @@ __all__ = ["HostsUpdatedInterrupt", "JaxState", "ObjectState", "State", "run"]
 class JaxState(ObjectState):
     """Attributes that are pytrees: parameters, optimizer state, keys, numbers, Python objects.
 
-    A commit copies the arrays, so programs may donate those of the state. Arrays keep their types,
-    weak types and devices. A new rank begins with trees of the same structure: it receives the
-    values, and their shapes and types. An attribute without arrays is pickled as a whole.
+    A commit copies the arrays, so programs may donate the arrays of the state. Arrays keep their
+    types, weak types and devices. A new rank begins with trees of the same structure. It receives
+    the values, and their shapes and types. An attribute without arrays is pickled as a whole.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -62,7 +62,8 @@ class JaxState(ObjectState):
 
     def commit(self) -> None:
         """Saves the present state, in memory, for a later restore(). First waits for the programs
-        that compute it. If one of them fails, its error comes from here, and the last commit stays.
+        that compute the state. If one of them fails, commit() raises its error, and the last commit
+        stays.
 
         Raises:
             InvalidArgumentError: an array of the state was donated to a program.
@@ -71,8 +72,8 @@ class JaxState(ObjectState):
         super().commit()
 
     def check_host_updates(self) -> None:
-        """As in the base class. First waits for this rank's programs: they belong to the present
-        members.
+        """As in the base class. First waits for this rank's programs, because they belong to the
+        present members.
         """
         wait_for_programs()
         super().check_host_updates()
@@ -84,7 +85,9 @@ class JaxState(ObjectState):
             setattr(self, name, _copy(tree))
 
     def reset(self) -> None:
-        """Makes JAX compile programs again: they may contain the old rank or number of ranks."""
+        """Makes JAX compile programs again, because they may contain the old rank or number of
+        ranks.
+        """
         if self._place != (rank(), size()):
             jax.clear_caches()
 
@@ -112,7 +115,9 @@ class JaxState(ObjectState):
         return {name: getattr(self, name) for name in self._saved_state}
 
     def _wait(self) -> None:
-        """Waits for the arrays. Those that were donated have no values any more."""
+        """Waits for the arrays. Refuses arrays that were donated, because they have no values any
+        more.
+        """
         for name, tree in self._attributes().items():
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
                 if isinstance(leaf, jax.Array) and leaf.is_deleted():
@@ -143,7 +148,7 @@ def _copy(tree: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Array:
-    """What the other ranks have to know of an array before it comes.
+    """The facts about an array that the other ranks need before they receive it.
 
     dtype: of the elements, or of the data of keys.
     key_impl: as of jax.random.key_impl(); None if the array has no keys.
@@ -158,10 +163,10 @@ class _Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Tree:
-    """What the other ranks have to know of an attribute.
+    """The facts about an attribute that the other ranks need before they receive it.
 
-    paths: of the leaves; None if the attribute has no arrays, and travels in here as a whole.
-    leaves: an _Array for each array, and the other leaves themselves; or the one attribute.
+    paths: of the leaves; None if the attribute has no arrays, and travels in `leaves` as a whole.
+    leaves: an _Array for each array, and the other leaves themselves; or the whole attribute.
     """
 
     paths: list[str] | None
@@ -256,7 +261,7 @@ def _begin(name: str, own: Any, new: _Array, source: int) -> Handle:
 
 
 def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
-    """The array that has come, on the device of this rank's array in its place."""
+    """Returns the received array, on the device of this rank's own array."""
     data = data.view(new.dtype).reshape(new.shape)
     if new.is_numpy:
         return data
@@ -268,5 +273,7 @@ def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
 
 
 def _weak(data: np.ndarray[Any, Any]) -> jax.Array:
-    """An array whose type gives way to others, as that of a Python number does."""
+    """An array of a weak type, which gives way to other types, as the type of a Python number
+    does.
+    """
     return jnp.full(data.shape, data.dtype.type(0).item()).at[...].set(data)

@@ -9,8 +9,9 @@ Common arguments:
     tree: any pytree of arrays of numbers, in the memory of one device: a CPU, or a GPU of NVIDIA's.
         The arrays have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: of the arrays, the same on every rank. None means: under jit the name of the program and
-        the call's position in it; outside of jit the order of the calls.
+    name: of the arrays, the same on every rank. If it is None, arrays are matched under jit by the
+        program's name and the call's position in the program, and outside of jit by the order of
+        the calls.
     compression: the format in which floating-point elements travel (Compression).
     prescale, postscale: factors of each rank's arrays, and of the results.
     process_set: the ranks that take part.
@@ -71,8 +72,9 @@ def allreduce(
     Args:
         error_feedback: adds rounding errors of the compression to this rank's next array of this
             name.
-        grouped: the arrays with a fraction are reduced together or, if one fails, not at all, and
-            so are the others. Otherwise each array is reduced when all ranks have it.
+        grouped: the floating-point arrays are reduced together or, if one fails, not at all. The
+            same holds for the other arrays. Without `grouped` each array is reduced when all ranks
+            have it.
     """
     if grouped and error_feedback:
         raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
@@ -100,8 +102,8 @@ def reducescatter(
     postscale: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """As allreduce(), but each rank gets only its share of the rows: with n rows and m ranks n / m,
-    and the first n % m ranks one more.
+    """As allreduce(), but each rank gets only its share of the rows. With n rows and m ranks each
+    rank gets n / m rows, and the first n % m ranks get one more.
     """
     return _collect(
         Kind.REDUCESCATTER,
@@ -144,17 +146,18 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends rows to every rank, and receives theirs in the order of the ranks.
+    """Sends rows to every rank, and receives the ranks' rows in the order of the ranks.
 
     Args:
         splits: how many rows go to each rank, as integers that are constants under jit. None:
             equally many.
-        received_splits: with splits, how many rows come from each rank; on all ranks or on none.
-            Under jit, vmap and grad it is needed, because it gives the results their shapes.
-            Otherwise the ranks tell each other.
+        received_splits: with splits, how many rows come from each rank. All ranks pass it, or none
+            does. Under jit, vmap and grad it is needed, because it gives the results their shapes.
+            Elsewhere the ranks can find the numbers out themselves.
 
     Returns:
-        The received rows; with splits, these and received_splits, as a tuple of integers.
+        The received rows; with splits, the rows and the numbers of rows from each rank, as a tuple
+        of integers.
     """
     if splits is None:
         if received_splits is not None:
@@ -213,7 +216,7 @@ def _checked_splits(role: str, splits: Sequence[int], id: int) -> tuple[int, ...
 def _ask_for_splits(
     tree: Any, splits: tuple[int, ...], name: str | None, process_set: ProcessSet
 ) -> Sequence[int]:
-    """What each rank sends to this one."""
+    """Returns how many rows each rank sends to this rank."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(tree)):
         raise InvalidArgumentError(
             "alltoall: under jit, vmap and grad the shape of the result must be known: pass"
@@ -227,11 +230,11 @@ def _ask_for_splits(
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
     """Sends arrays to rank `to`. The n-th send to that rank with a tag meets its n-th recv() from
-    this rank with that tag. Under jit messages without a dependency have no order: give each its
-    own tag, or let the next one depend on the result.
+    this rank with that tag. Under jit, messages that do not depend on each other have no order. So
+    give each message its own tag, or let the next message depend on the result.
 
     Returns:
-        The tree. What is computed from it comes after the message.
+        The tree. Computations that use this result come after the message.
     """
     return _collect(Kind.SEND, tree, None, process_set, peer=to, tag=tag)
 
@@ -263,15 +266,16 @@ def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -
     """Waits until every rank of the set has called it.
 
     Returns:
-        The tree. Under jit, what is computed from it comes after the barrier. For arrays on a GPU
-        call it outside of jit: it first waits for the arrays.
+        The tree. Under jit, computations that use this result come after the barrier. For arrays on
+        a GPU call barrier() outside of jit, where it first waits for the arrays.
     """
     return _collect(Kind.BARRIER, tree, None, process_set)
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """This rank has no more data; outside of jit only. Waits until every rank has called it. Until
-    then the operations of the others go on without this rank, as far as they can.
+    """Says that this rank has no more data, and waits until every rank has called join(). Only
+    outside of jit. Until then the operations of the other ranks go on without this rank, as far as
+    they can.
 
     Args:
         count_absent: averages divide by all ranks of the set, not only by those that take part.
@@ -279,7 +283,7 @@ def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = F
     Returns:
         The last rank that has joined.
     """
-    wait_for_programs()  # this rank's own may still run
+    wait_for_programs()  # this rank's programs may still run
     return exchanges.join(process_set, count_absent=count_absent)
 
 
@@ -327,8 +331,8 @@ def _collect(
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
-    """Calls the primitive: apart for the arrays that have derivatives, and for the others. Messages
-    have no derivatives, and the receiver counts on their order.
+    """Calls the primitive. Arrays that have derivatives and other arrays get separate calls, except
+    in messages, which have no derivatives and whose receiver counts on their order.
     """
     is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
     if len(set(is_inexact)) < 2 or call.kind == Kind.SEND:
@@ -353,7 +357,9 @@ def _check_name(function: str, name: str | None) -> None:
 
 
 def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
-    """Refuses arrays that Ronda does not know, and what JAX would silently change."""
+    """Refuses arrays of types that Ronda does not know, and values that JAX would silently
+    change.
+    """
     own = getattr(leaf, "dtype", None)
     if own is not None and jax.dtypes.issubdtype(own, jax.dtypes.extended):
         raise InvalidArgumentError(

@@ -62,5 +62,5 @@ def DistributedOptimizer(
 def broadcast_parameters(
     tree: Any, root: int = 0, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's parameters, or optimizer state, on every rank: a tree like `tree`."""
+    """Returns the root's parameters, or optimizer state, on every rank, as a tree like `tree`."""
     return broadcast(tree, root, name="parameters", process_set=process_set)

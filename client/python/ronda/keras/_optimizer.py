@@ -30,7 +30,7 @@ class _Distributed:
         return super().apply(grads, None if trainable_variables is None else variables)
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
-        # Not by self.x = ...: Keras would take the variables for the optimizer's own.
+        # `self.x = ...` would make Keras take the variables for the optimizer's own.
         self.__dict__["_variables_in_step"] = list(trainable_variables)
         return super()._backend_apply_gradients(grads, trainable_variables)
 
@@ -55,8 +55,8 @@ class _Distributed:
 
 
 class _DistributedLossScale:
-    """Mixed into LossScaleOptimizer: the gradients are reduced before it looks for infinities, so
-    that all ranks skip the same steps.
+    """Mixed into LossScaleOptimizer. Gradients are reduced before the optimizer looks for
+    infinities, so that all ranks skip the same steps.
     """
 
     _reduce_gradients: GradientReduction
@@ -76,7 +76,9 @@ class _DistributedLossScale:
 
 
 def _variables_of(optimizer: Any, given: Any) -> list[Any]:
-    """The variables of the gradients in a call of apply(): those given, or all."""
+    """Returns the variables of the gradients in a call of apply(), which are the given ones, or
+    all.
+    """
     return list(optimizer._trainable_variables if given is None else given)
 
 
@@ -100,7 +102,7 @@ def DistributedOptimizer(
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
 
     With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
-    make it, whose gradients are reduced before it looks for infinities.
+    make it. Its gradients are reduced before it looks for infinities.
 
     Args:
         optimizer: of Keras. The result is this object; it gets a class derived from its class, with
@@ -108,8 +110,8 @@ def DistributedOptimizer(
         name: of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
-        compression: Compression.fp16 or .bf16: the format in which dense gradients travel; they are
-            added in 32 bits.
+        compression: the format in which dense gradients travel, Compression.fp16 or .bf16. Ronda
+            adds in 32 bits.
         sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.
         backward_passes_per_step: after how many batches gradients travel and are applied. It sets
             Keras's gradient_accumulation_steps.
@@ -120,8 +122,8 @@ def DistributedOptimizer(
             added up.
         num_groups: deprecated; use groups.
         groups: lists of variables. The gradients of a list travel together, and each other gradient
-            alone. Or the number of groups, of about equal length, that travel one after the other.
-            None: all dense gradients of a step travel together.
+            travels alone. Or the number of groups, of about equal length, that travel one after the
+            other. None means that all dense gradients of a step travel together.
         process_set: the ranks that take part.
 
     Raises:
@@ -178,7 +180,9 @@ def _checked(optimizer: Any) -> Any:
 
 
 def _set_passes(optimizer: Any, passes: int, averages: bool) -> float:
-    """Sets the number of passes, and returns the factor of the gradients: Keras averages them."""
+    """Sets the number of passes. Returns the factor of the gradients, because Keras averages
+    them.
+    """
     if passes < 1:
         raise ValueError("backward_passes_per_step must be at least 1")
     if passes == 1:

@@ -33,11 +33,11 @@ __all__ = [
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
-    """Gives all ranks the root's model and optimizer: before the first batch, or, if the model gets
-    its variables in that batch, after it.
+    """Gives all ranks the root's model and optimizer before the first batch. If the model gets its
+    variables in the first batch, this happens after the batch.
 
-    On TensorFlow it also keeps Keras from compiling the model with XLA, from which TensorFlow
-    cannot call Ronda.
+    On TensorFlow the callback also keeps Keras from compiling the model with XLA, because
+    TensorFlow cannot call Ronda from XLA.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcasts after the first batch, unless that is done."""
+        """Broadcasts after the first batch, unless the broadcast is already done."""
         if not self._is_done:
             self._broadcast()
 
@@ -109,9 +109,9 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
 
 class JoinCallback(keras.callbacks.Callback):
-    """For ranks with different numbers of batches: at the end of an epoch a rank waits for the
-    others, whose steps go on without it. Then all ranks get the model and the optimizer of the last
-    rank, which has made all steps.
+    """For ranks with different numbers of batches. At the end of an epoch a rank waits for the
+    others, whose steps go on without this rank. Then all ranks get the model and the optimizer of
+    the last rank, which has made all steps.
     """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -135,13 +135,13 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
     ) -> None:
         """
         Args:
-            initial_lr: None: the optimizer's when fit() begins.
+            initial_lr: None means the optimizer's rate when fit() begins.
             multiplier: a number, or a function of the epoch.
             start_epoch: the first epoch in which the callback acts.
-            end_epoch: the first epoch in which it no longer does.
+            end_epoch: the first epoch in which the callback no longer acts.
             staircase: the multiplier changes with the epoch, and not with each batch.
             momentum_correction: while the rate changes, the momentum is scaled with it. Only on
-                torch: in other backends the momentum is a constant of the compiled step.
+                torch, because in other backends the momentum is a constant of the compiled step.
             steps_per_epoch: None: as fit() counts them.
         """
         super().__init__()
@@ -155,7 +155,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Takes what the caller has not given."""
+        """Finds the values that the caller has not given."""
         if self.initial_lr is None:
             self.initial_lr = self._rate()
         if not self.staircase and self.steps_per_epoch is None:
@@ -218,7 +218,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     ) -> None:
         """
         Args:
-            initial_lr: the rate after the warm-up. None: the optimizer's when fit() begins.
+            initial_lr: the rate after the warm-up. None means the optimizer's rate when fit()
+                begins.
             warmup_epochs: the number of epochs.
             momentum_correction: as for LearningRateScheduleCallback.
             steps_per_epoch: as for LearningRateScheduleCallback.

@@ -53,7 +53,7 @@ class KerasState(ObjectState):
         super().__init__(**kwargs)
 
     def _variables(self) -> list[Any]:
-        # On JAX fit() keeps the values apart, until it is asked for them.
+        # On JAX fit() keeps the values outside the variables, until jax_state_sync() copies them.
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
         return variables_of(self.model, self.optimizer)
@@ -73,7 +73,7 @@ class KerasState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or that of the newest commit, to all ranks, and saves it."""
+        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves it."""
         broadcast_variables(self._variables(), *(self._root() or (0,)))
         self._save_variables()
         super().sync()
@@ -96,7 +96,7 @@ class CommitStateCallback(keras.callbacks.Callback):
         self._since_commit = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Counts from here."""
+        """Begins to count batches."""
         self._since_commit = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -123,11 +123,11 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self._state = state
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Counts."""
+        """Counts the batch."""
         self._state.batch = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Begins again."""
+        """Begins to count batches again."""
         self._state.batch = 0
 
 
@@ -140,5 +140,7 @@ class UpdateEpochStateCallback(keras.callbacks.Callback):
         self._state = state
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Counts. Pass fit() initial_epoch=state.epoch, so that it counts on from there."""
+        """Counts the epochs. With fit(..., initial_epoch=state.epoch) the count goes on from
+        there.
+        """
         self._state.epoch = epoch + 1

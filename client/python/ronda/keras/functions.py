@@ -103,8 +103,8 @@ def broadcast_variables(
 
 
 def variables_of(model: Any, optimizer: Any) -> list[Any]:
-    """What the ranks have in common. The states of random generators, as those of Dropout, and of
-    metrics stay each rank's own.
+    """Returns the variables that are equal on all ranks. Each rank keeps its own states of random
+    generators, for instance of Dropout, and of metrics.
     """
     return list(model.weights) + (list(optimizer.variables) if optimizer is not None else [])
 

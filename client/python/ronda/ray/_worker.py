@@ -21,7 +21,7 @@ from ronda._ports import free_port
 class Where(NamedTuple):
     """Where an actor runs."""
 
-    host_id: tuple[str, int, int]  # equal where actors share what ranks of one host share
+    host_id: tuple[str, int, int]  # equal for actors that Ronda treats as ranks of one host
     host: str
     address: str
     pid: int
@@ -69,13 +69,15 @@ class Worker:
             return function(self._executable)
 
     def leave(self) -> None:
-        """Leaves the job without a wait, so that a later call can begin another."""
+        """Leaves the job without a wait, so that a later call can begin another job."""
         job.leave("the function of a rank has failed")
 
 
 @contextlib.contextmanager
 def _told_to_others() -> Iterator[None]:
-    """The other ranks learn at once that the program has failed here, and do not wait for it."""
+    """A context in which the program runs. If the program fails, the other ranks learn it at once,
+    and do not wait for this rank.
+    """
     try:
         yield
     except BaseException as error:
@@ -85,7 +87,9 @@ def _told_to_others() -> Iterator[None]:
 
 
 def _host_id() -> tuple[str, int, int]:
-    """As Ronda tells hosts apart: by the kernel, the shared memory, and the namespace of pids."""
+    """Identifies the host as Ronda does, by the kernel, the shared memory, and the pid
+    namespace.
+    """
     return (
         pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         os.stat("/dev/shm").st_dev,
@@ -94,8 +98,8 @@ def _host_id() -> tuple[str, int, int]:
 
 
 def by_host(places: Sequence[Where]) -> list[int]:
-    """The numbers of actors in the order of their ranks: those of a host in a row, hosts and actors
-    in the order of `places`.
+    """Returns the numbers of the actors in the order of their ranks. The actors of a host follow
+    each other. Otherwise hosts and actors are in the order of `places`.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
     return sorted(range(len(places)), key=lambda number: hosts.index(places[number].host_id))
@@ -107,9 +111,9 @@ def environments(
     """The variables of each rank.
 
     Args:
-        places: of the ranks, by rank: those of a host in a row.
-        ports: of rank 0's host, at which nothing listens: for Ronda, and for another library's
-            store.
+        places: of the ranks, by rank. The ranks of a host follow each other.
+        ports: two ports of rank 0's host at which nothing listens, for Ronda and for another
+            library's store.
         nics: the network interfaces that hosts talk over; empty: Ronda chooses.
         timeout_s: how long a rank waits for the others at the start.
     """
@@ -139,7 +143,9 @@ def environments(
 
 
 def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
-    """Where the ranks meet: on one host by a name, in shared memory."""
+    """The variables that say where the ranks meet. On one host they meet in shared memory, by a
+    name.
+    """
     if hosts == 1:
         return {"RONDA_JOB_ID": f"ray-{secrets.token_hex(8)}"}
     return {
@@ -150,8 +156,8 @@ def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
 
 
 def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
-    """Each rank sees the GPUs of all ranks of its host, which NCCL connects directly. The one that
-    its local rank numbers is its own.
+    """Each rank sees the GPUs of all ranks of its host, which NCCL connects directly. Its own GPU
+    is the one whose number is its local rank.
     """
     most = max(map(len, gpus))
     in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]

@@ -18,15 +18,15 @@ from ray.util.scheduling_strategies import (  # type: ignore[import-not-found]
 from ronda.errors import DeadlineError, InvalidArgumentError, PeerFailedError, RondaError
 from ronda.ray import _worker
 
-# When a rank has failed the others learn it at once, and one whose program does not ask Ronda is
-# not waited for.
+# When a rank has failed, the other ranks learn it at once. The executor does not wait longer than
+# this for ranks whose program does not call Ronda.
 _AFTER_FAILURE_S = 10.0
 _UNTIL_LEFT_S = 10.0
 
 
 @dataclasses.dataclass
 class Settings:
-    """How long to wait, and where the ranks talk; see RondaExecutor.create_settings()."""
+    """How long to wait, and the ranks' network interfaces; see RondaExecutor.create_settings()."""
 
     timeout_s: float = 30
     placement_group_timeout_s: float = 100
@@ -37,18 +37,19 @@ class RondaExecutor:
     """A job whose ranks are actors of Ray, with the methods of Horovod's RayExecutor.
 
     Ranks of a host follow each other. Each rank's environment has its place before any of the
-    program's code runs there, and functions call init() as below rondarun. Ray must be initialized.
+    program's code runs in the rank. Functions call init() as with rondarun. Ray must be
+    initialized.
 
     Args:
-        settings: of create_settings(), or with these fields.
+        settings: the result of create_settings(), or an object with the same fields.
         num_workers: the number of ranks, on hosts that Ray chooses: as few as possible.
         num_hosts: in place of num_workers, the number of hosts, with equally many ranks each.
         num_workers_per_host: only with num_hosts.
         cpus_per_worker: what Ray reserves for each rank.
         use_gpu: whether Ray reserves GPUs.
         gpus_per_worker: how many for each rank; 1 if not given.
-        use_current_placement_group: inside a placement group of Ray's, take its bundles in place of
-            a group of the executor's own.
+        use_current_placement_group: inside a placement group of Ray, use its bundles instead of a
+            new placement group.
 
     Raises:
         InvalidArgumentError: the arguments contradict each other.
@@ -67,7 +68,8 @@ class RondaExecutor:
 
         Args:
             timeout_s: how long a rank waits in init() for the others.
-            ssh_identity_file: not looked at, as ssh_str: Ray itself starts the ranks.
+            ssh_identity_file: not used, because Ray itself starts the ranks; the same holds for
+                ssh_str.
             placement_group_timeout_s: how long start() waits for Ray to start all ranks.
             nics: the network interfaces that hosts talk over; None: Ronda chooses.
         """
@@ -106,7 +108,7 @@ class RondaExecutor:
         """Starts the ranks.
 
         Args:
-            executable_cls: of which each rank makes an object, for execute().
+            executable_cls: a class of which each rank makes an object, for execute().
             executable_args: of its constructor.
             executable_kwargs: of its constructor.
             extra_env_vars: for the ranks. Variables that set a rank's place in the job are ignored.
@@ -136,7 +138,7 @@ class RondaExecutor:
         """Calls a function on each rank, and returns the results by rank.
 
         Raises:
-            Exception: what the function has raised on the first rank on which it has.
+            Exception: the function's exception on the first rank on which it has raised one.
             PeerFailedError: a rank has died; shutdown() and start() begin anew.
         """
         return self._wait(self.run_remote(fn, args, kwargs))
@@ -154,7 +156,7 @@ class RondaExecutor:
         return self._call(lambda _: fn(*(args or ()), **(kwargs or {})), self._started())
 
     def execute(self, fn: Callable[[Any], Any]) -> list[Any]:
-        """Calls a function on each rank with the rank's object of start(); else as run()."""
+        """As run(), but calls the function with the object that the rank has made in start()."""
         return self._wait(self._call(fn, self._started()))
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
@@ -181,7 +183,7 @@ class RondaExecutor:
 
     @staticmethod
     def _call(fn: Callable[[Any], Any], workers: Sequence[Any]) -> list[Any]:
-        shared = ray.put(fn)  # once, however large what it carries is
+        shared = ray.put(fn)  # once for all ranks, because the function may carry large objects
         return [worker.execute.remote(shared) for worker in workers]
 
     def _start_workers(self) -> None:
@@ -196,7 +198,7 @@ class RondaExecutor:
             ).remote()
             for bundle in bundles
         ]
-        self.workers = workers  # which shutdown() ends if the next line fails
+        self.workers = workers  # shutdown() ends these workers if the next line fails
         places = self._in_time(deadline, [worker.where.remote() for worker in workers])
         order = _worker.by_host(places)
         self.workers = [workers[number] for number in order]
@@ -206,7 +208,7 @@ class RondaExecutor:
         """The placement group, and the number of the bundle of each actor."""
         current = ray.util.get_current_placement_group() if self._takes_current_group else None
         if current is not None:
-            return current, [-1] * self.num_workers  # any that has room
+            return current, [-1] * self.num_workers  # any bundle that has room
         hosts = self._hosts or self.num_workers
         each = self.num_workers // hosts
         bundle = {name: amount * each for name, amount in self._resources.items()}
@@ -240,7 +242,7 @@ class RondaExecutor:
         )
 
     def _wait(self, references: Sequence[Any]) -> list[Any]:
-        """What the calls of ranks have returned, by rank."""
+        """Returns the results of the ranks' calls, by rank."""
         results, pending = {}, list(references)
         try:
             while pending:
@@ -254,7 +256,9 @@ class RondaExecutor:
         raise self._first_failure(references)
 
     def _first_failure(self, references: Sequence[Any]) -> BaseException:
-        """The failure that has led to the others: a death, else an exception of the program's."""
+        """Returns the failure that has led to the other failures. This is the death of a rank, or
+        else an exception of the program.
+        """
         failures = []
         for rank, reference in enumerate(references):
             try:

@@ -4,9 +4,10 @@
 
 Inside tf.function a call becomes a tf.numpy_function, or for most reductions an operation of
 Ronda's own, which runs without Python (_kernels.py). The collectives of a traced function run in
-the order of the program, one after the other: tf.function would otherwise run independent ones in
-any order, and with few threads two ranks could each wait in another one. A collective without a
-name gets one from the traced function and from its position there, which are the same on all ranks.
+the order of the program, one after the other. Otherwise tf.function would run independent
+collectives in any order, and with few threads two ranks could wait in different collectives. A
+collective without a name gets one from the traced function and from its position there, which are
+the same on all ranks.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from ronda import _carried_errors
 from ronda._reduction import Reduction
 from ronda.tensorflow import _kernels
 
-# Decorates the functions that programs call: AutoGraph does not rewrite them.
+# Decorates the functions that programs call, so that AutoGraph does not rewrite them.
 plain = tf.autograph.experimental.do_not_convert
 
-# Attributes of a graph: how many names it has given, and its last call. They end with the graph.
+# Attributes of a graph: how many names it has given, and its last call. These attributes end with
+# the graph.
 _NAMES, _LAST = "_ronda_names_given", "_ronda_last_call"
 
 
@@ -41,7 +43,8 @@ def call(
 
     Args:
         kind: the function of the public API, for names and errors.
-        name: the caller's. Without one, `run` gets None in eager mode: matching is then by order.
+        name: the caller's. Without a name, `run` gets None in eager mode, and calls are matched by
+            order.
         run: returns an array for each of `results`, and must not keep or change its arguments.
         tensors: the arguments.
         results: dtypes and static shapes.

@@ -30,15 +30,17 @@ def _register() -> bool:
     return native.register_tensorflow(f"{flags['-L']}/{flags['-l']}")
 
 
-# At import, and not with the first operation: tf.saved_model.load() needs the operation, too.
+# Registers at import, and not with the first operation, because tf.saved_model.load() also needs
+# the operation.
 are_registered = _register()
 
 
 def can_reduce(tensors: Sequence[tf.Tensor], reduction: Reduction) -> bool:
     """Whether the kernel can carry out a reduction.
 
-    It reduces over all ranks: the number of another process set changes from job to job, and the
-    graph stays. Other types than Ronda's become an error elsewhere.
+    The kernel reduces only over all ranks, because the graph outlives a job, but the number of a
+    process set changes from job to job. Elements of types that Ronda does not know become an error
+    elsewhere.
     """
     return (
         are_registered
@@ -66,6 +68,8 @@ def reduce(
 
 
 def _bits_of(number: float) -> int:
-    """A double as an attribute: TensorFlow's own numbers with a fraction have 32 bits."""
+    """The bits of a double as an integer attribute, because TensorFlow's own attributes for numbers
+    with a fraction have 32 bits.
+    """
     bits: int = struct.unpack("=q", struct.pack("=d", number))[0]
     return bits

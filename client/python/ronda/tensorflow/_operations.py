@@ -31,7 +31,7 @@ def reduce_dense(
     compression: type[Compressor],
     reduction: Reduction,
 ) -> list[tf.Tensor]:
-    """The reduced tensors. They travel together; all of them arrive, or none. Differentiable."""
+    """Returns the reduced tensors. Either all of them are reduced, or none. Differentiable."""
     if compression.wire is not None:
         return _reduce(kind, name, tensors, reduction)
     pairs = [compression.compress(tensor) for tensor in tensors]
@@ -72,7 +72,7 @@ def reduce_sparse(
     """Adds or averages slices: every rank gets the values and indices of all ranks.
 
     Raises:
-        ValueError: the operation is neither.
+        ValueError: the operation is neither Average nor Sum.
     """
     if reduction.op not in (ReduceOp.AVERAGE, ReduceOp.SUM):
         raise ValueError(
@@ -133,7 +133,7 @@ def reduce_gradients(
     reduction: Reduction,
     sparse_as_dense: bool,
 ) -> list[Any]:
-    """Reduces gradients: tensors, IndexedSlices, and None, which stays.
+    """Reduces gradients, which are tensors, IndexedSlices, or None. None stays None.
 
     Args:
         sparse_as_dense: turns IndexedSlices into tensors first.

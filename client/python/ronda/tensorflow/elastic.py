@@ -51,7 +51,7 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or that of the newest commit, to all ranks, and saves it."""
+        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves it."""
         broadcast_variables(self.variables, *(self._root() or (0,)))
         self._save_variables()
         super().sync()

@@ -28,7 +28,7 @@ class _DistributedTape:
 
     @plain
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the tape's, reduced over the ranks."""
+        """As the tape's gradient(), but the gradients are reduced over the ranks."""
         own = super().gradient(target, sources, *args, **kwargs)
 
         def reduce(ending: str, gradients: list[Any]) -> list[Any]:
@@ -60,7 +60,7 @@ def DistributedGradientTape(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> tf.GradientTape:
-    """Wraps a tape: gradient() returns gradients that are reduced over the ranks.
+    """Wraps a tape so that gradient() returns gradients that are reduced over the ranks.
 
         with tf.GradientTape() as tape:
             loss = loss_of(model(images), labels)
@@ -78,8 +78,8 @@ def DistributedGradientTape(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of variables. The gradients of a list travel together, and each other gradient
-            alone. Or the number of groups, of about equal length, that travel one after the other.
-            None: all dense gradients of a call travel together.
+            travels alone. Or the number of groups, of about equal length, that travel one after the
+            other. None means that all dense gradients of a call travel together.
         process_set: the ranks that take part.
 
     Raises:

@@ -3,8 +3,8 @@
 """Collectives on TensorFlow's tensors, eagerly and inside tf.function, with gradients.
 
 Common arguments:
-    name: the same on every rank. Without one, eager calls are matched by order, and calls inside
-        tf.function by their position there.
+    name: the same on every rank. Without a name, eager calls are matched by order, and calls inside
+        tf.function by their position in the function.
     process_set: the ranks that take part. Roots and other ranks are numbered as in the job.
     ignore_name_scope, device_dense, device_sparse: accepted for Horovod's programs; not used.
 
@@ -58,13 +58,13 @@ _INT32 = tf.TensorSpec([], tf.int32)
 
 
 def nccl_built() -> int:
-    """0: tensors of TensorFlow travel through host memory, without NCCL."""
+    """Returns 0, because tensors of TensorFlow travel through host memory, without NCCL."""
     return 0
 
 
 def native_ops_built() -> bool:
     """Whether reductions inside tf.function run without Python. That needs TensorFlow's C API for
-    kernels; without it they run in a tf.numpy_function.
+    kernels. Without this API, reductions run in a tf.numpy_function.
     """
     return _kernels.are_registered
 
@@ -165,14 +165,14 @@ def allgather(
 
 
 def _rows_like(tensor: tf.Tensor) -> tf.TensorSpec:
-    """A result that has rows as `tensor`, but another number of them."""
+    """A result with the same kind of rows as `tensor`, but another number of rows."""
     return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
 
 
 def _own_mean(
     upstream: tf.Tensor, tensor: tf.Tensor, name: str | None, process_set: ProcessSet
 ) -> tf.Tensor:
-    """The mean of `upstream` over the ranks, and of that the rows that came from this rank."""
+    """Averages `upstream` over the ranks, and returns the rows that came from this rank."""
 
     def run(name: str | None, upstream: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
         mean = reductions.allreduce(upstream, Average, name=name, process_set=process_set)
@@ -274,7 +274,7 @@ def _exchange(
     splits: tf.Tensor | None,
     process_set: ProcessSet,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The received rows, and their number from each member."""
+    """Returns the received rows, and the number of rows from each member."""
 
     def run(
         name: str | None, array: np.ndarray, splits: np.ndarray | None = None
@@ -378,8 +378,8 @@ def grouped_reducescatter(
 
 @plain
 def join() -> tf.Tensor:
-    """This rank has no more data: waits until every rank has called it. Until then the other
-    ranks' operations go on without this rank.
+    """Says that this rank has no more data, and waits until every rank has called join(). Until
+    then the other ranks' operations go on without this rank.
 
     Returns:
         The last rank that has joined.
@@ -389,7 +389,7 @@ def join() -> tf.Tensor:
 
 @plain
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Waits until every rank of the set has called it."""
+    """Waits until every rank of the set has called barrier()."""
 
     def run(name: str | None) -> list[np.ndarray]:
         del name  # calls are matched by order

@@ -15,8 +15,8 @@ from ronda.tensorflow.mpi_ops import Sum, allreduce, size
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """Keras's BatchNormalization, with the statistics of all ranks' batches.
 
-    Every rank calls it equally often. Batches may have different sizes. In inference it equals
-    BatchNormalization.
+    Every rank calls the layer equally often. Batches may have different sizes. In inference the
+    layer equals BatchNormalization.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -32,8 +32,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
                 f"{self.name}: SyncBatchNormalization takes no mask: use BatchNormalization, or"
                 " remove the masking layer before it"
             )
-        # Two sums, and not the mean of the squares minus the square of the mean, which would lose
-        # digits if the mean is large.
+        # Uses two sums. The mean of the squares minus the square of the mean would lose digits if
+        # the mean is large.
         axes = self._reduction_axes
         channels = tf.shape(inputs)[self.axis]
         count = tf.cast(tf.size(inputs) // channels, inputs.dtype)

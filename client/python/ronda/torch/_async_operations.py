@@ -50,7 +50,7 @@ _horovod.at_shutdown(_unnamed.clear)
 
 
 def counted_name(operation: str, name: str | None, process_set: int) -> str:
-    """`name`; without one a number, which all ranks count in the same way."""
+    """Returns `name`, or for None a number, which all ranks count in the same way."""
     if name is not None:
         return name
     _unnamed[operation, process_set] += 1
@@ -540,7 +540,7 @@ def grouped_reducescatter_async(
 
 
 def join(device: int = -1) -> int:
-    """This rank has no more data. Waits until every rank has called it.
+    """Says that this rank has no more data, and waits until every rank has called join().
 
     Until then the allreduces of the other ranks go on without this rank. Their averages count only
     the ranks that take part; Horovod's averages count all ranks.

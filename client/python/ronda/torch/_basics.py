@@ -20,7 +20,7 @@ __all__ = [*_horovod.__all__, "device_index", "nccl_built"]
 def device_index() -> int:
     """The GPU for torch.cuda.set_device(). It stays the same as long as the process lives.
 
-    It is the process's place on its host, modulo the number of GPUs that the process sees, if it
+    It is the process's number on its host, modulo the number of GPUs that the process sees, if it
     sees any. In an elastic job local_rank() may change with each epoch, so two ranks that use it
     could choose the same GPU. The function may be called before init().
     """

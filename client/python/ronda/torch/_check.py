@@ -25,12 +25,12 @@ def check_numbers(
 ) -> None:
     """Raises an error on all ranks unless they have bitwise equal tensors.
 
-    It costs a pass over the tensors and a message of 16 bytes.
+    The check costs a pass over the tensors and a message of 16 bytes.
 
     Args:
         named_tensors: pairs, as from model.named_parameters(). Every rank passes the same names in
             the same order. If a rank does not have a tensor, it passes None.
-        step: a number for the error text. Every rank passes the same.
+        step: a number for the error text. Every rank passes the same number.
         process_set: the ranks that compare.
 
     Raises:

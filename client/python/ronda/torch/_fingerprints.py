@@ -16,7 +16,7 @@ from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
 # Bytes of an element, and the integer type as which its words are read. A word has at most 32 bits,
-# so that every bit of it affects a product of 64 bits.
+# so that each of its bits affects a product of 64 bits.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 _PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005
@@ -63,15 +63,15 @@ def _factors(device: torch.device) -> torch.Tensor:
 
 
 def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bool]:
-    """For each number: whether some rank has another value. A collective operation.
+    """Returns for each number whether some rank has another value. A collective operation.
 
     Args:
         numbers: a tensor of int64 [n].
         name: of the operation.
         process_set: the ranks that compare.
     """
-    # The largest of ~x belongs to the smallest x. In host memory, because another rank may have no
-    # GPU tensors. The host waits for a GPU once, here.
+    # The largest ~x belongs to the smallest x. The numbers are in host memory, because another rank
+    # may have no GPU tensors. Only here does the host wait for a GPU.
     both = torch.cat([numbers, ~numbers]).cpu()
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)
     largest, smallest = handle.wait().view(2, -1)

@@ -67,7 +67,7 @@ class Gradient:
         self.bundle: Bundle | None = None  # gradients that travel together
         self.group = 0  # the prepared group, if `place` says that the gradient is in one
         self.place = NO_PLACE
-        self.sparse_dims = 1  # of sparse gradients; those of an embedding have one
+        self.sparse_dims = 1  # of sparse gradients; gradients of an embedding have one
         self.look_at_parameter()
         self.begin_step(passes)
 
@@ -75,9 +75,9 @@ class Gradient:
         """Records the shape, the dtype and the order of memory in which the gradient travels: the
         parameter's.
 
-        A rank with another order must not read the elements by their place in memory. So a gradient
-        that is not row-major travels with the shape that it has in memory, and a first dimension of
-        1. No row-major gradient has that shape.
+        A rank with another order of memory must not read the elements by their position in memory.
+        So a gradient that is not row-major travels with the shape that it has in memory, and an
+        additional first dimension of 1. No row-major gradient has such a shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
@@ -130,7 +130,7 @@ class Gradient:
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
 
     def make_value(self, kind: int) -> None:
-        """Makes a gradient of zeros, of the other ranks' kind, for a rank that has none."""
+        """Makes a gradient of zeros, of the other ranks' kind, for a rank that has no gradient."""
         parameter = self.parameter
         if kind == DENSE:
             parameter.grad = torch.zeros_like(parameter)
@@ -221,7 +221,9 @@ class Bundle:
 def make_bundles(
     gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
 ) -> None:
-    """Bundles gradients by lists of parameters, or into so many bundles of about equal length."""
+    """Bundles gradients by lists of parameters, or into a number of bundles of about equal
+    length.
+    """
     if isinstance(groups, int):
         parts = _groups.divide(len(gradients), groups)
         bundles = [[gradients[i] for i in part] for part in parts]

@@ -4,13 +4,13 @@
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
 recorded. In later steps the dense gradients are a prepared group in that order. A hook then only
-passes the gradient's address in this step, because zero_grad() frees gradients. The other ranks
-need not do the same, because tensors are matched by name.
+passes the gradient's address, which changes from step to step because zero_grad() frees gradients.
+The other ranks need not use a prepared group, because tensors are matched by name.
 
-When backward() returns, its gradients are reduced. At its end a callback of autograd waits for the
-gradients that all ranks have submitted (_report.py says how a rank knows these). Gradients that
-some rank lacks are left to synchronize(), when no rank computes any more. A rank that lacks a
-gradient then submits zeros, and a gradient that no rank has stays None.
+When backward() returns, its gradients are reduced. At the end of backward a callback of autograd
+waits for the gradients that all ranks have submitted (_report.py says how a rank knows these).
+Gradients that some rank lacks are left to synchronize(), because no rank computes any more then. A
+rank that lacks a gradient then submits zeros, and a gradient that no rank has stays None.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ class GradientReducer:
         )
 
     def abolish(self) -> str | None:
-        """Begins a new step if no gradient is in flight; otherwise returns the name of one."""
+        """Begins a new step if no gradient is in flight. Otherwise returns the name of a gradient
+        in flight.
+        """
         if self._is_whole:
             self._begin_step()
         elif self.is_active():
@@ -271,8 +273,8 @@ class GradientReducer:
     def repeated(self, gradient: Gradient) -> None:
         """Backward has computed a gradient again.
 
-        It belongs to the next step if the program has dropped the first gradient, for instance
-        because it skips a step.
+        The new gradient belongs to the next step if the program has dropped the first gradient, for
+        instance because the program skips a step.
         """
         is_new = gradient.parameter.grad is not gradient.value and not torch.is_grad_enabled()
         if not (self._is_whole and is_new):
@@ -282,8 +284,9 @@ class GradientReducer:
     # -- Reports of the ranks --
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
-        """Waits for the gradients that all ranks have, by their reports; for all gradients if no
-        rank's report is open. This rank's report is the one in flight, if any.
+        """Waits for the gradients that all ranks have according to their reports. Waits for all
+        gradients if no rank's report is open. If this rank has a report in flight, uses that
+        report.
         """
         self._begin_report(is_open, takes_old)
         everyone = self._exchange().finish()
@@ -369,7 +372,7 @@ class GradientReducer:
     # -- Submission --
 
     def announce(self, gradient: Gradient) -> None:
-        """Submits a gradient, as it is, in the way that suits it."""
+        """Submits a gradient as it is: in the group, alone, or through the program's compressor."""
         if not self.is_active():
             gradient.passes_left = self._passes
             return
@@ -533,7 +536,7 @@ class GradientReducer:
                 gradient.handle = _handle(id, gradient.stream)
 
     def _drop_group(self) -> None:
-        """The next step is like the first."""
+        """Drops the group, so that the next step is like the first step."""
         self._must_drop = False
         self._order.clear()
         self._group = 0

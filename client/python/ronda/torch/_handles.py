@@ -74,10 +74,10 @@ class Handle(SoleOwner):
             self._give_back(ids)
 
     def _order(self, ids: list[int], origin: int) -> None:
-        """Makes the current stream wait. The operations' memory is then used on that stream.
+        """Makes the current stream wait. The operations' memory is then used on the current stream.
 
-        The stream on which they were submitted also waits, because torch reuses the memory of
-        dropped tensors for later work on it.
+        The stream on which the operations were submitted also waits, because torch reuses the
+        memory of dropped tensors for later work on that stream.
         """
         self._stream = _tensors.current_stream()
         for stream in {origin, self._stream}:

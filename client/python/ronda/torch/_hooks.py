@@ -95,8 +95,8 @@ def remove_hooks(installed: list[Any]) -> None:
 def make_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> Callable[..., None]:
-    """Called whenever backward has added to the gradient. It is called often, so it makes few
-    look-ups.
+    """Returns the hook, which is called whenever backward has added to the gradient. The hook is
+    called often, so it makes few look-ups.
     """
     parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
     stream_of, group_ready_on_stream = _tensors.stream, native.group_ready_on_stream

@@ -2,10 +2,11 @@
 
 """The ranks' reports about the gradients of a step, before they wait for these gradients.
 
-A rank may lack gradients that others have. It does not submit them at the end of its backward pass,
-because another pass may compute them, so the others must not wait for them there. And a gradient
-that no rank has is not created. Both are known once each rank has reported its gradients. A report
-is some bytes, and every rank gets the maximum of each byte over all ranks.
+A rank may lack gradients that other ranks have. It does not submit zeros for them at the end of its
+backward pass, because another pass may compute them. So the other ranks must not wait for these
+gradients there. And a gradient that no rank has is not created. Once each rank has reported its
+gradients, all ranks know which gradients these are. A report is some bytes, and every rank gets the
+maximum of each byte over all ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _LARGEST = 255
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a rank, or of all ranks: the maximum of each number."""
+    """The report of a rank, or of all ranks. The report of all ranks has the maximum of each
+    number.
+    """
 
     lacks: bytes  # by gradient: 1 if it has not been submitted
     kinds: bytes  # by gradient: its kind (_gradient.py)
@@ -89,7 +92,7 @@ class Exchange:
         self.is_under_way = True
 
     def finish(self) -> Report:
-        """The report of all ranks, when each of them has begun."""
+        """Waits until each rank has called begin(), and returns the report of all ranks."""
         native.group_wait(self._group)
         self.is_under_way = False
         return Report.decode(bytes(self._buffer))

@@ -22,7 +22,7 @@ def sparse_allreduce_async(
     op: ReduceOp,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to add sparse tensors: every rank gets the values of all ranks.
+    """Begins to add sparse tensors. Every rank gets the values of all ranks.
 
     Args:
         tensor: of layout torch.sparse_coo, with the same shape and the same sparse dimensions on

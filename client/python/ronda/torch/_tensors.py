@@ -92,7 +92,7 @@ def span(tensor: torch.Tensor, is_written: bool) -> Span:
         return Span(0, 0, is_written)
     begin = tensor.data_ptr()
     if not tensor.is_contiguous():
-        # With gaps: everything between its first element and its last.
+        # The memory has gaps, so the span is from the first element to the last.
         strides = zip(tensor.shape, tensor.stride())
         elements = sum((size - 1) * step for size, step in strides) + 1
     return Span(begin, begin + elements * tensor.element_size(), is_written)
@@ -103,7 +103,7 @@ def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list
     return [span(each, False) for each in reads] + [span(each, True) for each in writes]
 
 
-# The GPU of the tensors: a rank uses one. -1: no tensor on a GPU so far.
+# The GPU of the tensors, because a rank uses one GPU; -1 if there was no tensor on a GPU so far.
 _device_index = -1
 
 
@@ -226,8 +226,8 @@ def allreduce_arguments(
 
 
 def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with a copy of a result in Ronda's memory. That memory may then be given back on the
-    current stream.
+    """Returns a tensor with a copy of a result in Ronda's memory. Afterwards Ronda's memory may be
+    given back on the current stream.
 
     Args:
         address: of the first row, on `like`'s device.

@@ -94,7 +94,9 @@ def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _change_nothing(tensor: torch.Tensor) -> None:
-    """For versions of torch without such a function: a change of no element is also counted."""
+    """For versions of torch without such a function. It works because a change of no element is
+    also counted.
+    """
     tensor.detach().view(-1)[:0].zero_()
 
 

@@ -5,7 +5,7 @@
     state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)
     model.register_comm_hook(state, compressed_allreduce)
 
-Ronda converts while it reduces: it makes no copy of the bucket in another dtype, computes sums in
+Ronda converts while it reduces. It makes no copy of the bucket in another dtype, computes sums in
 fp32, and rounds them once. torch's own fp16_compress_hook casts, sums in fp16 and casts back.
 """
 

@@ -115,7 +115,9 @@ def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
-    """The inverse. Appends new tensors to `tensors`, on `device` if they were on a device."""
+    """The inverse of _take_out(). Appends new tensors to `tensors`. They are on `device` if the
+    root's tensors were on a device.
+    """
     if isinstance(value, _Placeholder):
         place = torch.device("cpu") if value.on_host else device
         tensors.append(torch.empty(value.shape, dtype=value.dtype, device=place))
@@ -127,7 +129,7 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """A container like `value` with the results of `change` for its elements. Other objects are
     returned as they are.
 
-    Containers of the program's own classes are treated as other objects: they travel pickled.
+    Containers of the program's own classes are treated as other objects, and travel pickled.
     """
     kind = type(value)
     if kind in (dict, collections.OrderedDict):
@@ -140,14 +142,16 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _own_class(kind: Any) -> Any:
-    """This process's class of that name. A class of the main program may have come as a copy."""
+    """Returns this process's class of the same name, because a class of the main program may arrive
+    as a copy.
+    """
     return getattr(sys.modules.get(kind.__module__), kind.__qualname__, kind)
 
 
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Gives all ranks the state and the options of the root's optimizer, whichever it is.
+    """Gives all ranks the state and the options of the root's optimizer, of any kind.
 
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.
@@ -186,7 +190,9 @@ def _set_contents(
     state: list[Any],
     tensors: list[torch.Tensor],
 ) -> None:
-    """Sets what the root has; `tensors` become the new tensors, in the root's order."""
+    """Sets the root's options and state. `tensors` becomes the list of new tensors, in the root's
+    order.
+    """
     tensors.clear()
     own = [len(group["params"]) for group in optimizer.param_groups]
     roots = [group["params"] for group in groups]

@@ -2,7 +2,8 @@
 
 """Blocking, differentiable collectives on torch tensors.
 
-Also all other names of Horovod's module mpi_ops. Gradients are the same as there.
+This module also has all other names of Horovod's module mpi_ops. Gradients are the same as in
+Horovod.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _reduce(
     factors: _Factors,
     process_set: ProcessSet,
 ) -> torch.Tensor:
-    """allreduce() without autograd; `output` None: into a new tensor."""
+    """allreduce() without autograd. If `output` is None, the result is a new tensor."""
     set_id = id_of(process_set)
     with Told(set_id, name):
         if output is None:

@@ -192,7 +192,9 @@ class _DistributedOptimizer(_Distributed):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside this context step() does not call synchronize(): the program has called it."""
+        """Inside this context step() does not call synchronize(), because the program has called
+        it.
+        """
         self._should_synchronize = False
         try:
             yield
@@ -204,8 +206,9 @@ class _DistributedOptimizer(_Distributed):
 
         Args:
             args: for the step() of the program's optimizer, as are `kwargs`. A closure, the first
-                argument or the one named `closure`, computes the loss and the gradients. Both are
-                reduced after each call, so that all ranks get the same.
+                argument or the one named `closure`, computes the loss and the gradients. The loss
+                and the gradients are reduced after each call, so that all ranks get the same
+                values.
         """
         first = args[0] if args else kwargs.get("closure")
         closure = first if callable(first) else None
@@ -266,11 +269,11 @@ class _DistributedAdasumOptimizer(_Distributed):
         """Has no effect, because gradients stay local."""
 
     def synchronize(self) -> None:
-        """Does nothing: step() does everything."""
+        """Does nothing, because step() does everything."""
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Raises AssertionError: step() combines the changes."""
+        """Raises AssertionError, because step() combines the changes."""
         raise AssertionError("skip_synchronize() is not for op=Adasum: step() reduces the changes")
         yield
 
@@ -351,7 +354,7 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Wraps an optimizer: gradients are reduced over the ranks while backward computes others.
+    """Wraps an optimizer. Gradients are reduced over the ranks while backward computes others.
 
     step() waits for them and applies them. To inspect or clip the reduced gradients:
 
@@ -366,11 +369,11 @@ def DistributedOptimizer(
             class, and shares its state.
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
-        compression: Compression.fp16, .bf16 and .fp8: the gradients travel in that format and are
-            added in 32 bits. fp8 also adds its rounding errors to the next step. The program's own
-            Compressor is called for each gradient.
-        backward_passes_per_step: how often backward adds to the gradients before step(). Their sum
-            over the passes travels, once.
+        compression: with Compression.fp16, .bf16 or .fp8 the gradients travel in this format and
+            are added in 32 bits. fp8 also adds its rounding errors to the next step. The program's
+            own Compressor is called for each gradient.
+        backward_passes_per_step: how often backward adds to the gradients before step(). The sum
+            over the passes travels once.
         op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Also Min,
             Max and Product.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before

@@ -15,8 +15,8 @@ from ronda.torch.mpi_ops import Sum, allgather_async, allreduce, size, synchroni
 class SyncBatchNorm(_BatchNorm):
     """torch's BatchNorm for any number of dimensions, with the statistics of all ranks' batches.
 
-    For CPUs and GPUs. Every rank calls it equally often. Batches may have different sizes, and may
-    be empty. In evaluation mode it equals BatchNorm.
+    For CPUs and GPUs. Every rank calls the module equally often. Batches may have different sizes,
+    and may be empty. In evaluation mode the module equals BatchNorm.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:

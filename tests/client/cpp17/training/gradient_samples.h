@@ -25,7 +25,7 @@ std::vector<T> gradient_of(int step, std::size_t count) {
   return gradient;
 }
 
-// Writes these numbers into the memory of `gradient`.
+// Writes the numbers above into the memory of `gradient`.
 template <class T>
 void fill(std::vector<T>& gradient, int step) {
   const std::vector<T> values = gradient_of<T>(step, gradient.size());
@@ -55,7 +55,7 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
   return largest;
 }
 
-// The part of a state whose name has this prefix.
+// The elements of the first tensor of a state whose name begins with `begin`; empty if there is none.
 template <class T>
 std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::string& begin) {
   for (const ronda::Tensor& tensor : state) {

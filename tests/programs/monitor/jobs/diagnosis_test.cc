@@ -26,7 +26,7 @@ FlightEvent Started(const std::string& name, FlightTime time) {
   return {.kind = FlightKind::kStarted, .op = OpType::kAllreduce, .name = name, .time = time};
 }
 
-// A rank that has left `buckets` buckets, and computes.
+// Returns a rank that has left `buckets` buckets and now computes.
 RankSnapshot Computing(RankId rank, uint64_t buckets) {
   RankSnapshot watched = {
       .identity = {.topology = {.rank = rank}}, .process_before = {.state = 'R'}, .process_now = {.state = 'R'}};
@@ -176,7 +176,7 @@ TEST(StandstillTest, AllRanksOfAHostThatDoesNotAnswerAreBlamed) {
 
 // -- The network --
 
-// Rank r of four is on host r, and waits for so much of its time.
+// Rank r of four is on host r. `waited_share` is the fraction of time for which each rank waits.
 std::vector<RankSnapshot> OnFourHosts(double waited_share) {
   std::vector<RankSnapshot> ranks;
   for (int r = 0; r < 4; ++r) {

@@ -22,7 +22,7 @@ using ::testing::ElementsAreArray;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// An epoch of two ranks of 10 ms a step, of which the last one ends at `end`. Rank 1 was killed a step before.
+// An epoch of two ranks with steps of 10 ms. The last step ends at `end`. Rank 1 was killed a step before.
 JobSnapshot Epoch(int64_t epoch, uint64_t steps, absl::Duration end) {
   JobSnapshot job = {.job = NameInEpoch("job", epoch)};
   for (const RankId rank : {0, 1}) {
@@ -75,7 +75,7 @@ TEST(JobHistoryTest, EpochWithoutStepsIsNotTheOneThatIsShown) {
       << "unless none has made steps";
 }
 
-// Of a short one only the number of steps is known.
+// Only the number of steps is known of a short epoch.
 TEST(JobHistoryTest, MeanTimeOfAStepIsThatOfEpochsThatWereTimed) {
   EXPECT_THAT(SummaryOfAll({Epoch(0, 100, absl::Seconds(5)), Epoch(1, 20, absl::Seconds(7))}),
               Contains("  time            3 s from the first step to the end of the last, 1 s of it in steps, 10 ms in "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks of this process that do what the tests say, at times that the tests say.
+// Ranks in this process. The tests choose their actions and the times of the actions.
 #include "programs/monitor/jobs/job_sampler.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ class JobSamplerTest : public ::testing::Test {
     }
   }
 
-  // At 10 Hz.
+  // Takes samples at 10 Hz.
   void StepAndSample(int steps, absl::Duration late = absl::ZeroDuration()) {
     for (int i = 0; i < steps; ++i) {
       Step(late);
@@ -226,7 +226,7 @@ TEST_F(JobSamplerTest, ProcessesAreLookedAtOnceASecond) {
 
 // -- Ranks of other hosts --
 
-// Rank 3 of another host, as its monitor tells of it at `taken`: it leaves each bucket as late as the ranks here.
+// Rank 3 of another host, as its monitor reports it at `taken`. The rank leaves each bucket when the ranks here do.
 class JobSamplerAcrossHostsTest : public JobSamplerTest {
  protected:
   void TellOfRank3(absl::Duration late, FlightTime taken) {

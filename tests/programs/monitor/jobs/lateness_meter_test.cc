@@ -18,7 +18,8 @@ using Kind = StragglerVerdict::Kind;
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
-// What a rank keeps that has entered buckets 1 to `buckets`, one every 100 ms and a step each, each `late` ms late.
+// Returns the sample of a rank that has entered buckets 1 to `buckets`. Each bucket is a step of 100 ms, and the rank
+// is `late` ms late in each.
 RankSample After(uint64_t buckets, uint64_t late) {
   RankSample sample = {.buckets = buckets};
   if (buckets >= RankWords::kEntries) sample.first_kept = buckets - RankWords::kEntries + 1;
@@ -86,7 +87,7 @@ TEST(LatenessMeterTest, BucketsOfWhichOneRankIsPartAreNotMeasured) {
   EXPECT_EQ(meter.missed(), 0u);
 }
 
-// A rank whose clock is ahead by `offset` ms: it enters buckets 1 to `buckets`, one every 100 ms, each `late` ms late.
+// A rank whose clock is ahead by `offset` ms. It enters buckets 1 to `buckets`, one every 100 ms, each `late` ms late.
 // All ranks leave a bucket 50 ms after its begin, but are still in the last one if `is_in_last`.
 RankSample OnAnotherClock(uint64_t buckets, uint64_t late, uint64_t offset, bool is_in_last = false) {
   RankSample sample = After(buckets, late + offset);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that other processes look at: made by hand, and those of real jobs.
+// Ranks that other processes look at. Some are made by hand, and others belong to real jobs.
 #include "programs/monitor/jobs/rank_reader.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Another one in each process.
+// The id differs between processes.
 std::string OwnJob(absl::string_view name) { return absl::StrCat("rank-reader-test-", name, "-", getpid()); }
 
 class RankReaderTest : public ::testing::Test {
@@ -167,7 +167,7 @@ TEST_F(RankReaderTest, JobInAnyEpochIsThatOfOneName) {
   }
 }
 
-// As an older library has it.
+// The content as an older library writes it.
 TEST_F(RankReaderTest, ShorterWordsOfAnotherLayoutAreRefusedByTheirVersion) {
   const auto words = std::make_unique<RankWords>();
   words->magic = RankWords::kMagic;
@@ -240,14 +240,14 @@ void LooksAtAStoppedRank() {
 
 TEST(RanksOfAJob, CanBeReadWhileStopped) { ExpectRankProgramSucceeds("looks_at_a_stopped_rank", 3); }
 
-// Whether a rank waits for the others with its next tensor, after so many.
+// Whether a rank has completed `tensors` tensors, and waits for the others with its next tensor.
 bool Waits(const RankReader& rank, uint64_t tensors) {
   const RankSample sample = rank.Read();
   if (sample.counts.tensors != tensors || !sample.last.has_value()) return false;
   return sample.last->kind == FlightKind::kReported || sample.last->kind == FlightKind::kStarted;
 }
 
-// The rank that comes when the other one waits has the later entry into the same bucket.
+// The late rank comes when the other rank waits. It must have the later entry into the same bucket.
 void OneIsLate() {
   init();
   barrier();  // all are there to be found
@@ -275,7 +275,7 @@ void OneIsLate() {
   shutdown();
 }
 
-// Processes that have each other's files open, as readers have for a moment.
+// Processes that have each other's files open, as readers do for a moment.
 void OpensTheOthersFile() {
   init();
   barrier();

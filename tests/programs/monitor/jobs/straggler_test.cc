@@ -17,7 +17,7 @@ using Kind = StragglerVerdict::Kind;
 constexpr absl::Duration kStep = absl::Milliseconds(100);
 constexpr int kWindow = StragglerWatch::kWindowSteps;
 
-// The last rank of a step, and how long the first one waits for it.
+// The last rank of a step, and the time for which the first rank waits for it.
 struct Late {
   RankId rank = 0;
   absl::Duration waited;
@@ -28,7 +28,7 @@ class Steps {
  public:
   explicit Steps(size_t ranks) : watch_(ranks) {}
 
-  // The step that runs afterwards counts as soon as the next one begins.
+  // The step that runs after the call counts as soon as the next step begins.
   void Run(int steps, const std::function<Late(int step)>& late) {
     for (int i = 0; i < steps; ++i, ++step_) {
       const Late one = late(i);
@@ -112,7 +112,7 @@ TEST(StragglerWatchTest, EventNeedsFiveStepsAlsoInAShortWindow) {
 }
 
 TEST(StragglerWatchTest, RanksWhoseTimesVaryHaveNone) {
-  // Each is the last one in turn, and with two ranks each is so half of the time.
+  // The ranks are late in rotation. With two ranks each is the last rank in half of the steps.
   for (const int ranks : {2, 4}) {
     Steps steps(static_cast<size_t>(ranks));
     steps.Run(3 * kWindow, [&](int step) { return Late{.rank = step % ranks, .waited = absl::Milliseconds(20)}; });

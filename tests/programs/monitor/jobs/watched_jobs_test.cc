@@ -81,7 +81,7 @@ TEST_F(WatchedJobsTest, AreAllThatBegin) {
   EXPECT_EQ(RanksOf(jobs), "a:0 b:0");
 }
 
-// Of a job that has just begun nothing is known: it may be fast.
+// Nothing is known of a job that has just begun. It may be fast.
 TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
   WatchedJobs jobs = Watch();
   jobs.Sample(absl::Seconds(1));
@@ -225,7 +225,7 @@ TEST_F(WatchedJobsTest, KeepAnEpochWhileARankIsInIt) {
   EXPECT_EQ(RanksOf(jobs), "a@1:0");
 }
 
-// The first searches were in vain, and took long: now they are rare.
+// The first searches found nothing and took long, so searches are rare now.
 TEST_F(WatchedJobsTest, AreLookedForOftenAgainWhereRanksHaveBegun) {
   cost_ = absl::Seconds(1);
   WatchedJobs jobs = Watch("a");

@@ -3,7 +3,7 @@
 
 """The page of ronda-monitor in a real browser, beside a real job of which one rank is late.
 
-Skipped, with a word, where there is no Chromium. Leaves a picture of the page among its outputs.
+Without Chromium the test is skipped, with the reason. Its outputs have a picture of the page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Browser:
     def __init__(self, program: str, folder: pathlib.Path) -> None:
         to_browser, self._commands = os.pipe()
         self._replies, from_browser = os.pipe()
-        # As descriptors 3 and 4, which may be taken in this process.
+        # Chromium gets the pipe as descriptors 3 and 4, which this process may already use.
         script = f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"'
         options = [
             "--headless",
@@ -130,7 +130,7 @@ def _points(plot: str) -> str:
 
 def _check_page(browser: Browser, address: str, token: str) -> None:
     browser.call("Page.navigate", url=address)
-    # Without anybody to ask for a password the browser only notes the refusal.
+    # Nobody can give the browser a password, so it only reports the refusal.
     browser.wait_for("0", lambda _: any("status of 401" in each for each in browser.complaints))
     browser.complaints.clear()
     browser.call("Page.navigate", url=address.replace("://", f"://any:{token}@"))
@@ -172,7 +172,7 @@ def _check_title(browser: Browser) -> None:
 
 
 def _width(kind: str, rank: int) -> str:
-    """The width of what a rank does in the picture of the last step, as an expression."""
+    """An expression for the width of a rank's activity in the picture of the last step."""
     parts = f"document.querySelectorAll('#rows svg[data-rank=\"{rank}\"] rect.{kind}')"
     return f"[...{parts}].reduce((sum, part) => sum + part.width.baseVal.value, 0)"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A client for tests: it sends bytes as they are, and returns the reply as it comes.
+// A client for tests. It sends bytes unchanged, and returns the reply unchanged.
 #ifndef RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
 #define RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda::testing {
 
-// A connection to a port on loopback; none if nobody listens.
+// Returns a connection to a port on loopback, or an invalid descriptor if nobody listens.
 inline UniqueFd Connect(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
@@ -26,12 +26,12 @@ inline UniqueFd Connect(int port) {
   return fd;
 }
 
-// Whether all of it was taken.
+// Sends `text`. Returns whether the connection has taken all of it.
 inline bool Send(const UniqueFd& fd, absl::string_view text) {
   return send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
 
-// Up to the end.
+// Returns all text until the other side closes the connection.
 inline std::string Receive(const UniqueFd& fd) {
   std::string text;
   char buffer[4096];

@@ -98,18 +98,18 @@ class MonitorProcess {
   MonitorProcess(const MonitorProcess&) = delete;
   MonitorProcess& operator=(const MonitorProcess&) = delete;
 
-  // Reads until it has printed its line. Returns its port; 0 if it has ended instead.
+  // Reads until the monitor has printed its first line. Returns the port, or 0 if the monitor has ended.
   int ReadPort() {
     const std::vector<std::string> parts = absl::StrSplit(ReadLine("http:"), absl::ByAnyChar(":/"));
     return parts.size() > 4 && absl::SimpleAtoi(parts[4], &port_) ? port_ : 0;
   }
-  // The socket in its second line, as gRPC names it.
+  // Returns the socket in the monitor's second line, as gRPC names it.
   std::string ReadSocket() {
     const std::string line = ReadLine("unix:");
     return line.substr(0, line.find(' '));
   }
-  // Reads until it has printed a line that begins so. It also prints which ranks it cannot read, of other libraries
-  // that are used on this host. Empty if it has ended instead.
+  // Returns the next line that begins with `beginning`, or "" if the monitor has ended. The monitor also prints other
+  // lines, about ranks that use another library on this host, which it cannot read.
   std::string ReadLine(const std::string& beginning) {
     std::string line;
     for (char c; read(output_.get(), &c, 1) == 1;) {
@@ -122,7 +122,7 @@ class MonitorProcess {
     return "";
   }
   void Signal(int signo) const { kill(pid_, signo); }
-  // Waits for its end. Returns its exit code, or minus the signal that ended it.
+  // Waits for the monitor's end. Returns its exit code, or minus the signal that ended it.
   int Finish() {
     char buffer[256];
     for (ssize_t bytes; (bytes = read(output_.get(), buffer, sizeof(buffer))) > 0;) {
@@ -140,7 +140,7 @@ class MonitorProcess {
     testing::Send(connection, absl::StrCat("GET ", path, " HTTP/1.1\r\n", absl::StrJoin(headers, "\r\n"), "\r\n\r\n"));
     return testing::Receive(connection);
   }
-  // The page without its headers.
+  // Returns the page without its headers.
   std::string Get(const std::string& path) const {
     const std::string reply =
         Get(path, {absl::StrCat("Host: localhost:", port_), absl::StrCat("Authorization: Bearer ", kToken)});
@@ -156,14 +156,14 @@ class MonitorProcess {
   std::string said_;
 };
 
-// Runs it to its end. Returns what it has said.
+// Runs a monitor to its end. Returns its output.
 std::string Say(const std::vector<std::string>& arguments, int exit_code, const std::vector<std::string>& before = {}) {
   MonitorProcess monitor(arguments, before);
   EXPECT_EQ(monitor.Finish(), exit_code);
   return monitor.said();
 }
 
-// The number behind `series` in metrics; -1 if it is not there.
+// Returns the number after `series` in the metrics, or -1 if the series is missing.
 double ValueOf(const std::string& metrics, const std::string& series) {
   const std::vector<std::string> parts = absl::StrSplit(metrics, absl::StrCat("\n", series, " "));
   double value = -1;
@@ -171,7 +171,7 @@ double ValueOf(const std::string& metrics, const std::string& series) {
   return value;
 }
 
-// Steps until some rank says that it is done.
+// Steps until `done` is set on some rank.
 void StepUntil(const std::atomic<bool>& done) {
   for (float sum = 0; sum == 0;) {
     absl::SleepFor(absl::Milliseconds(rank() == 2 ? 5 : 0));
@@ -180,7 +180,7 @@ void StepUntil(const std::atomic<bool>& done) {
   }
 }
 
-// The ranks of the job step, while `observe` looks at them from a thread of rank 0.
+// The ranks of the job make steps while `observe` looks at them from a thread of rank 0.
 void StepWhile(const std::function<void(const std::string& job)>& observe) {
   init();
   std::atomic<bool> done{false};
@@ -290,7 +290,7 @@ TEST(RondaMonitorTest, AnswersClientsOfGrpc) {
   ExpectRankProgramSucceeds("is_asked_over_grpc", 2, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
 }
 
-// As a caller of a monitor on a network does it: HMAC-SHA256 over a nonce of the monitor's and the method.
+// Proves the secret as a caller of a monitor on a network does, by HMAC-SHA256 over the monitor's nonce and the method.
 v1::CallProof ProofFor(const std::unique_ptr<v1::MonitorService::Stub>& stub, const std::string& secret,
                        const std::string& method) {
   const auto challenge =
@@ -301,7 +301,7 @@ v1::CallProof ProofFor(const std::unique_ptr<v1::MonitorService::Stub>& stub, co
   return proof;
 }
 
-// The ranks were started with the secret, from which the monitor has it.
+// The ranks were started with the secret. The monitor takes the secret from them.
 void IsAskedOverANetwork() {
   StepWhile([](const std::string& job) {
     using Stub = v1::MonitorService::Stub;
@@ -360,7 +360,7 @@ TEST(RondaMonitorTest, SocketNeedsAFolderOfTheUsersOwn) {
               HasSubstr("set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
-// The ranks stay until a file is there.
+// The ranks stay until a file exists.
 void StaysForAWhile() {
   init();
   const std::string folder = TestFolder();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank for the test of the page: steps until the file in its argument is there; rank 2 is late in each.
+// A rank for the test of the page. It makes steps until the file in its argument exists. Rank 2 is late in each step.
 #include <unistd.h>
 
 #include <chrono>

@@ -59,7 +59,7 @@ UniqueFd Call(const Endpoint& endpoint) {
   return fd;
 }
 
-// Whether the other side has closed the connection; reads what is in front of that.
+// Returns whether the other side has closed the connection. First reads all bytes that have arrived.
 bool IsClosed(const UniqueFd& socket) {
   char buffer[4096];
   ssize_t count = 0;
@@ -92,7 +92,7 @@ class NodeListTest : public ::testing::Test {
                  .clock = &clock_});
   }
 
-  // Does what the launcher's loop does, until the condition holds.
+  // Runs the list as the launcher's loop does, until the condition holds.
   void PumpUntil(const std::function<bool()>& condition) {
     const absl::Time end = SteadyNow() + absl::Minutes(2);
     while (!condition()) {
@@ -104,7 +104,7 @@ class NodeListTest : public ::testing::Test {
     }
   }
 
-  // The result of a node that joins while the list is attended to.
+  // Returns the result of a node that joins while this thread runs the list.
   absl::StatusOr<JoinedNode> Join(const NodeHello& hello, const std::string& secret = "f00d") {
     absl::StatusOr<JoinedNode> joined = absl::UnknownError("");
     std::atomic<bool> is_done = false;
@@ -151,7 +151,7 @@ TEST_F(NodeListTest, AWrongSecretIsSaidOnBothSides) {
   EXPECT_EQ(node.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(node.status().message()), HasSubstr("another RONDA_JOB_SECRET"));
   EXPECT_TRUE(told_.empty());
-  // Once, however often it happens.
+  // This is reported once, however often it happens.
   EXPECT_FALSE(Join({.version = kVersion, .name = "beta", .slots = 2}, "cafe").ok());
   EXPECT_THAT(said_, ElementsAre(HasSubstr("nodes join it at 127.0.0.1:"),
                                  "a node at 127.0.0.1 was refused: it has not proved that it knows RONDA_JOB_SECRET"));
@@ -289,7 +289,7 @@ TEST_F(SmallNodeListTest, ANodeThatComesInTimeEndsTheShortage) {
 TEST_F(NodeListTest, NodesHearHowTheJobHasEnded) {
   auto node = Join("beta");
   ASSERT_TRUE(node.ok());
-  // Also one that has said more than anybody has read.
+  // This includes a node that has sent more than the list has read.
   const std::string unread(100000, 'x');
   ASSERT_EQ(send(node->socket.get(), unread.data(), unread.size(), MSG_NOSIGNAL), unread.size());
   std::vector<AgentMessage> heard;
@@ -317,7 +317,7 @@ const NodeHello& Beta() {
   return hello;
 }
 
-// What a node says of a server that answers with `text`.
+// Returns a node's error about a server that answers with `text`.
 absl::Status StatusAgainst(const std::string& text) {
   const Server server = Listen();
   std::thread thread([&] {
@@ -328,7 +328,7 @@ absl::Status StatusAgainst(const std::string& text) {
     send(call->socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
     shutdown(call->socket.get(), SHUT_WR);
     request.fd = call->socket.get();
-    // Until the node has closed its end.
+    // Reads until the node has closed its end.
     char buffer[4096];
     do poll(&request, 1, -1);
     while (recv(call->socket.get(), buffer, sizeof(buffer), 0) > 0);

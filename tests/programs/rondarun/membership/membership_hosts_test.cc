@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Membership of jobs on several hosts, which are lost, come and go.
+// Membership of jobs on several hosts. Hosts are lost, come and go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 
 using Options = JobMembership::Options;
 
-// Members 0 and 1 are on alpha, 2 and 3 on beta, and all of them in epoch 0.
+// Members 0 and 1 are on alpha, and members 2 and 3 on beta. All members are in epoch 0.
 const Options kTwoHosts = {.hosts = {{.name = "alpha", .slots = 2}, {.name = "beta", .slots = 2}},
                            .initial_members = 4,
                            .min_members = 2,

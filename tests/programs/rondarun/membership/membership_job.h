@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job's membership as tests tell it what happens.
+// A job's membership, to which tests report events.
 #ifndef RONDA_TESTS_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_JOB_H_
 #define RONDA_TESTS_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_JOB_H_
 
@@ -35,13 +35,14 @@ inline std::string Describe(const JobMembership::Action& action) {
   return absl::StrCat("tell ", send.member, " ", Encode(send.message));
 }
 
-// A job without hosts is on one that has a slot for each of its members, and no name.
+// Returns `options` with at least one host. A job without hosts gets a host without a name, with a slot for each
+// member.
 inline JobMembership::Options WithHosts(JobMembership::Options options) {
   if (options.hosts.empty()) options.hosts = {{.name = "", .slots = options.max_members}};
   return options;
 }
 
-// Tells a job's membership what happens, and keeps what it answers: "start 0 in 0, start 1 in 1".
+// Reports events to a job's membership, and returns its answers as text: "start 0 in 0, start 1 in 1".
 class Job {
  public:
   explicit Job(const JobMembership::Options& options) : membership_(WithHosts(options)) {
@@ -69,7 +70,7 @@ class Job {
     Apply(membership_.OnMisbehaviour(member, "said nonsense", now_));
     return Answer();
   }
-  // Nothing happens for so long.
+  // Lets `time` pass without an event.
   std::string Wait(absl::Duration time) {
     const absl::Time end = now_ + time;
     for (int round = 0; membership_.deadline() <= end; ++round) {
@@ -88,7 +89,7 @@ class Job {
     Apply(membership_.OnHosts(hosts, now_));
     return Answer();
   }
-  // With its members, which are told after it.
+  // Reports the loss of the host, and then the loss of its members.
   std::string LoseHost(const std::string& host, const std::vector<int>& members) {
     Apply(membership_.OnHostLost(host, now_));
     for (const int member : members) {
@@ -102,7 +103,7 @@ class Job {
     return Answer();
   }
 
-  // All of these join, and then meet. Returns the answers to the joins.
+  // All of `members` join, and then meet. Returns the answers to the joins.
   std::string Gather(const std::vector<int>& members, int64_t epoch, int64_t step = -1, const std::string& why = "") {
     std::vector<std::string> answers;
     for (const int member : members) {

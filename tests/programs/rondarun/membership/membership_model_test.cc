@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// All orders of events of jobs of up to four members in which three things go wrong, or change, at any time: a member
-// is killed, is stopped, speaks nonsense, or leaves; everybody is so slow that the launcher's next deadline passes
-// first; a host is lost, is not listed any more, or is listed again. New members come by themselves, as replacements.
-// The members are modelled as libronda's are (membership_world.h); the launcher's side is the real one.
+// Visits all orders of events in jobs of up to four members. Three faults or changes happen at any time. A member is
+// killed, is stopped, sends nonsense, or leaves. All members are so slow that the launcher's next deadline passes
+// first. A host is lost, is not listed any more, or is listed again. New members come by themselves, as replacements.
+// The members are a model of libronda's members (membership_world.h). The launcher's side is the real code.
 //
 // Each event may come in any state and strike any member or host, and the steps of members come in any order. Worlds
 // count as the same if they differ only in the names of members, slots and hosts, and in how far numbers of epochs have
-// got. JobMembership treats these alike, with two exceptions: the order of ranks, which is checked in the worlds that
-// are visited and in membership_test.cc, and which of two slots that were left on different hosts is used first. States
-// are told apart by hashes of 64 bits: among ten million, two are taken for one in one of 400,000 runs.
+// got. JobMembership treats these alike, with two exceptions. The first is the order of ranks, which is checked in the
+// worlds that are visited and in membership_test.cc. The second is which of two free slots on different hosts is used
+// first. Hashes of 64 bits distinguish states. With ten million states, one of 400,000 runs takes two states for one.
 //
-// Not modelled: cooldowns that grow, members that go on after SIGSTOP, epochs that fail at the same step, messages that
-// are lost, hosts that change their number of slots, and words of members that the launcher hears after the end of
-// their host. With a sanitizer, which is ten times slower, two things go wrong.
+// The model has no cooldowns that grow, no members that continue after SIGSTOP, no epochs that fail at the same step,
+// no lost messages, no hosts that change their number of slots, and no messages of members that arrive after the end of
+// their host. With a sanitizer, which is ten times slower, two faults or changes happen.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -55,7 +55,7 @@ Scope TwoHosts(const Sizes& sizes) {
   return scope;
 }
 
-// The second one is listed later, if at all.
+// The second host is listed later, if at all.
 Scope OneHostOfTwo(const Sizes& sizes) {
   Scope scope = TwoHosts(sizes);
   scope.options.hosts.pop_back();
@@ -65,7 +65,7 @@ Scope OneHostOfTwo(const Sizes& sizes) {
 void ExpectNoProblem(const Scope& scope) {
   const MembershipCensus census = MembershipExplorer(scope).Explore();
   EXPECT_EQ(census.problem, "");
-  // Else the model does not do what it is for.
+  // Otherwise the model has not visited what it is for.
   EXPECT_GT(census.states, 5'000);
   EXPECT_GT(census.successes, 0);
   EXPECT_GT(census.failures, 0);

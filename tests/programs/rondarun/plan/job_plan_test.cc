@@ -71,7 +71,7 @@ TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
   options.settings["RONDA_START_TIMEOUT"] = "2s";
   EXPECT_EQ(Planned(options).elastic->membership.start_timeout, absl::Seconds(2));
   EXPECT_THAT(Planned(options).commands[1], HasSubstr("RONDA_START_TIMEOUT=2s "));
-  // A member's place is that of its slot, among all that there may be.
+  // A member has the place of its slot, among all slots that the job may use.
   EXPECT_THAT(plan.commands[1], AllOf(HasSubstr("RONDA_LOCAL_RANK=1 "), HasSubstr("RONDA_LOCAL_SIZE=4 ")));
   EXPECT_THAT(plan.commands[1], Not(HasSubstr(" WORLD_SIZE=")));
 }
@@ -182,7 +182,7 @@ TEST(JobPlannerTest, RanksOfThisHostNeedOneOfTheInterfaces) {
     options.remote.network_interfaces = {"eth9", "eth0"};
     EXPECT_TRUE(MakeJobPlan(options, Facts()).ok());
   }
-  // Agents say themselves which interface their host has not.
+  // Agents report by themselves which interface their host lacks.
   by_ssh.hosts = {{"alpha", 1}, {"beta", 1}};
   by_ssh.remote.network_interfaces = {"eth9"};
   EXPECT_TRUE(MakeJobPlan(by_ssh, Facts()).ok());
@@ -250,7 +250,7 @@ TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
   for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 
-// The first mpirun in PATH, a shell script, while it lives.
+// While this object lives, its shell script is the first mpirun in PATH.
 class FakeMpirun {
  public:
   explicit FakeMpirun(const std::string& script) : path_(std::getenv("PATH")) {
@@ -299,7 +299,7 @@ TEST(JobPlannerTest, WithoutThePluginForMpiRanksOfOtherHostsAreStartedOverSsh) {
   EXPECT_THAT(plan->notes, ::testing::IsEmpty());
 }
 
-// As one does that lacks a library.
+// The script fails like an mpirun that lacks a library.
 TEST(JobPlannerTest, MpirunThatDoesNotWorkIsNotPassedOver) {
   const FakeMpirun mpirun("echo libopen-rte.so.40 is missing >&2; exit 127");
   LaunchOptions options = MpirunOptions({});

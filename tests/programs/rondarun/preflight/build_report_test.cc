@@ -35,7 +35,7 @@ TEST(BuildReportTest, SaysWhatIsInTheBuild) {
                                             HasSubstr("[X] rondarun ")));
 }
 
-// The registry of backends is not linked with rondarun, which would contain the runtime for the sake of a list.
+// rondarun is not linked with the registry of backends, because it would then contain the runtime only for a list.
 TEST(BuildReportTest, ListsEveryBackendOfTheRegistry) {
   std::vector<absl::string_view> names = HostBackendNames();
   for (const absl::string_view name : DeviceBackendNames()) names.push_back(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --check with a rondarun and an agent that are scripts: the hosts are all this one.
+// rondarun --check, with scripts for rondarun and for an agent. All hosts are this host.
 #include "programs/rondarun/preflight/preflight.h"
 
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ std::string Script(const std::string& name, const std::string& body) {
   return path;
 }
 
-// Has one fact, and answers each question.
+// A script that prints its facts, and answers each question.
 std::string FakeProgram() {
   return Script("rondarun", R"([ "$1" = --probe ] || exit 9
 echo "Welcome."
@@ -48,7 +48,8 @@ done
 )");
 }
 
-// Starts commands here, and lets h2 have an older Ronda, h3 no way to others, and h4 no login. h5 ends too early.
+// Starts commands on this host. On h2 Ronda is older, h3 cannot connect to others, and h4 allows no login. h5 ends too
+// early.
 std::string FakeAgent() {
   return Script("agent", R"(case "$1" in
   h2) exec sh -c "$2" | sed -u 's/^version=.*/version=0.3.0/' ;;
@@ -61,7 +62,7 @@ esac
 )");
 }
 
-// This program, which a shell finds too.
+// Returns this program's path, which a shell also finds.
 std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
 LaunchOptions OnHosts(const std::vector<std::string>& hosts) {
@@ -110,7 +111,7 @@ TEST(PreflightTest, AnAgentThatIsNotThereIsTold) {
               ElementsAre(HasSubstr("h6 cannot be asked: cannot start /nonexistent/agent")));
 }
 
-// With this program itself as the probe.
+// This program itself is the probe.
 TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
   LaunchOptions options = OnHosts({"h1", "h6"});
   for (auto& host : options.hosts) host.slots = 0;
@@ -133,7 +134,7 @@ TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
   EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
 }
 
-// Ranks on all hosts get the variable that says where it is.
+// Ranks on all hosts get the variable with its path.
 TEST(PreflightTest, RealProbesLookForThePluginsOfTheRanks) {
   const std::string plugin = std::getenv("RONDA_HOSTS_PLUGIN");
   ASSERT_EQ(setenv("RONDA_HOSTS_PLUGIN", "/nowhere/libronda_hosts.so", 1), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's links over sockets, whose other ends are in the hands of the test.
+// A rank's links over sockets. The test has the other ends of the sockets.
 #include "runtime/control/messages/node_links.h"
 
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ using Kind = LinkFrame::Kind;
 
 constexpr char kJobId[] = "job";
 
-// A neighbour, of which only the link is there.
+// A neighbour of the rank. Only its link exists.
 class Neighbour {
  public:
   Neighbour(RankId self, RankId rank, UniqueFd socket)
@@ -39,7 +39,7 @@ class Neighbour {
 
   void Open() { EXPECT_EQ(link_.Send({.kind = Kind::kOpen, .content = kJobId}), absl::OkStatus()); }
 
-  // The next frame among those that have come, which are all that the rank has sent.
+  // Returns the next of the frames that have arrived. They are all frames that the rank has sent.
   std::optional<LinkFrame> Next() {
     messages_.Progress();
     return *link_.PopReceived();
@@ -71,7 +71,8 @@ class NodeLinksTest : public ::testing::Test {
   std::unique_ptr<NodeLinks> links_;
 };
 
-// The library reads all sockets while it looks for the last words of the broken one, and then no descriptor shows them.
+// The library reads all sockets while it looks for the last frames of the broken socket. After that, no descriptor is
+// ready for the frames that it has read.
 TEST_F(NodeLinksTest, FramesThatAreReadWhenALinkBreaksAreReceived) {
   Make(0, 2, {1, 2});
   neighbours_[1]->Open();

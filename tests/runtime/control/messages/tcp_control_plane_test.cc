@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks as threads of one process, over real sockets on loopback: how they connect, and how their job ends.
+// Ranks as threads of one process, over real sockets on loopback. Tests how they connect, and how their job ends.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -94,7 +94,7 @@ TEST(TcpControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts.at(0), "x");
 }
 
-// As in a job, where one setting is the timeout of the connections, and of the control plane after that.
+// In a job one setting is the timeout of the connections, and later of the control plane. This test does the same.
 void StartWithinMoments(TcpRank& rank) {
   rank.mesh.timeout = absl::Milliseconds(1500);
   rank.control.start_timeout = rank.mesh.timeout;
@@ -138,7 +138,7 @@ TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnect
 TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
   if (!CanBeOtherUser()) GTEST_SKIP();
   auto ranks = RanksOf({.size = 2, .secret = ""});
-  // It comes before rank 1.
+  // Rank 3 comes before rank 1.
   const UniqueFd caller = AsOtherUser([&] { return ConnectTo(ranks[0].listener->endpoint()); });
   const TriedPlanes planes = ConnectAll(std::move(ranks));
   EXPECT_EQ(planes[0].status(), absl::OkStatus());
@@ -175,7 +175,7 @@ TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
   EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
 }
 
-// A thread that drives the engine polls, and then it may be in a collective for long. Meanwhile another one is in Wait.
+// The thread that drives the engine polls. Then it may be in a collective for long, while another thread is in Wait().
 TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
   const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = SendNoHeartbeats});
   const absl::Time deadline = SteadyNow() + absl::Minutes(1);
@@ -218,8 +218,8 @@ std::set<int> Pipes() {
   return pipes;
 }
 
-// As closefrom() does, which programs call that become daemons. The threads that sleep at the pipes cannot be woken any
-// more.
+// Closes descriptors as closefrom() does. Programs that become daemons call it. Threads that sleep at the pipes cannot
+// be woken any more.
 TEST(TcpControlPlaneTest, RankWhoseProgramClosesItsPipeFailsAndNamesTheReason) {
   const std::set<int> before = Pipes();
   const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});

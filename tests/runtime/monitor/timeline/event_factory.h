@@ -11,7 +11,7 @@
 
 namespace ronda::testing {
 
-// Of a tensor or bucket of this name, at so many microseconds.
+// Returns an event of the tensor or bucket `name`, at the time `microseconds`.
 inline TimelineEvent MakeEvent(TimelineKind kind, absl::string_view name, int64_t microseconds, int number = 0) {
   TimelineEvent event = {.kind = kind, .number = number, .time = microseconds * 1000, .bytes = 400};
   event.tensor = absl::Hash<absl::string_view>()(name);

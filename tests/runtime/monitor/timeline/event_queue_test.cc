@@ -75,7 +75,7 @@ TEST(EventQueueTest, InterruptionEndsBothWaitsUntilItIsTakenBack) {
   next.join();
 }
 
-// Every event arrives or is counted, in its thread's order; the reader never looks by itself, so it is always woken.
+// Every event arrives or is counted, in the order of its thread. The reader never looks by itself, so it must be woken.
 TEST(EventQueueTest, ManyThreadsLoseNothingButWhatIsCounted) {
   constexpr int kThreads = 4, kEach = 20'000;
   constexpr uint64_t kAll = kThreads * kEach;

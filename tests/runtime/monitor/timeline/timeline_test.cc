@@ -25,7 +25,7 @@ using ::testing::SizeIs;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }
 
-// The events of rank 0's file, which has to be a trace.
+// Returns the events of rank 0's file, which has to be a trace.
 std::vector<TraceEvent> Read(const std::string& path) {
   const auto events = ReadTraceFile(PathOfRank(path, 0));
   EXPECT_TRUE(events.has_value());
@@ -143,7 +143,7 @@ TEST(TimelineTest, ThreadsMayRecordWhileItIsStartedAndStopped) {
   for (std::thread& thread : threads) thread.join();
   timeline.Stop();
   EXPECT_FALSE(timeline.on());
-  // The last file that both threads left is complete, and a timeline that is started now has its own events only.
+  // The last file that both threads have left is complete. A timeline that is started now has only its own events.
   EXPECT_EQ(Named(Read(path), "process_name").size(), 1);
   ASSERT_TRUE(timeline.Start({.path = path}).ok());
   timeline.Record(MakeEvent(TimelineKind::kReady, "afterwards", 0));

@@ -14,8 +14,8 @@
 namespace ronda::testing {
 namespace {
 
-// Reads JSON from left to right, as far as traces have it. Every function returns false where the text is something
-// else.
+// Reads JSON from left to right. It knows only the parts of JSON that traces use. Every function returns false if the
+// text is not of the kind that the function reads.
 class Reader {
  public:
   explicit Reader(absl::string_view text) : rest_(text) {}
@@ -84,7 +84,7 @@ class Reader {
     return absl::StartsWith(rest_, "\"") ? String(text) : Number(text);
   }
 
-  // The members of an object, but for the value of "args", which is an object too.
+  // The members of an object, except the value of "args", which is also an object.
   bool Members(std::map<std::string, std::string>* members, std::map<std::string, std::string>* args) {
     if (!Token("{")) return false;
     do {

@@ -21,24 +21,25 @@ struct TraceEvent {
   std::string name;
   double ts = 0;
   double dur = 0;
-  std::map<std::string, std::string> args;  // numbers as they are written
+  std::map<std::string, std::string> args;  // numbers as in the text of the trace
 
   double end() const { return ts + dur; }
 };
 
 void PrintTo(const TraceEvent& event, std::ostream* out);
 
-// The events of a trace; nullopt unless it is one JSON array of objects and nothing else, to the letter.
+// Returns the events of a trace. nullopt: `json` is not exactly one JSON array of objects.
 std::optional<std::vector<TraceEvent>> ReadTrace(absl::string_view json);
 std::optional<std::vector<TraceEvent>> ReadTraceFile(const std::string& path);
 
-// Those of this name, in their order.
+// Returns the events with this name, in the order of `events`.
 std::vector<TraceEvent> Named(const std::vector<TraceEvent>& events, absl::string_view name);
 
 // The number of the row with this name; -1 if there is none.
 int RowOf(const std::vector<TraceEvent>& events, absl::string_view name);
 
-// The first error among the spans of a row: two of them overlap and neither lies in the other; "" if there is none.
+// Returns a text about the first two spans of a row that overlap although neither lies within the other, or "" if there
+// are none.
 std::string Overlap(const std::vector<TraceEvent>& events);
 
 }  // namespace ronda::testing

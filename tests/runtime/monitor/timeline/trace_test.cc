@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// The content of the file; a text that is no JSON fails the test.
+// Returns the events of the file. If the file is not JSON, the test fails.
 std::vector<TraceEvent> Drawn(TraceBuilder& builder) {
   const std::string text = "[" + builder.TakeFinished() + builder.Unfinished() + "]";
   const auto events = ReadTrace(text);
@@ -34,7 +34,7 @@ std::vector<TraceEvent> DrawAll(const std::vector<TimelineEvent>& events) {
   return Drawn(builder);
 }
 
-// "NEGOTIATE_ALLREDUCE 10-20" for each span in the row of this name.
+// Returns a text for each span in the row of this name: "NEGOTIATE_ALLREDUCE 10-20".
 std::vector<std::string> Spans(const std::vector<TraceEvent>& events, const std::string& row) {
   std::vector<std::string> spans;
   for (const TraceEvent& event : events) {

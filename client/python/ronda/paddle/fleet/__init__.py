@@ -81,8 +81,8 @@ def init(
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
     # Paddle's handler of SIGABRT allocates memory. If a process's heap is damaged, the C library
-    # aborts the process while it holds the heap's lock. So that rank, and its job, would hang in
-    # the handler.
+    # aborts the process while it holds the heap's lock. So this rank would hang in the handler, and
+    # the job with it.
     paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
@@ -93,7 +93,9 @@ def init(
 
 
 def stop_worker() -> None:
-    """Leaves the job, and blocks until every rank has. The program's end does it otherwise."""
+    """Leaves the job, and blocks until every rank has left it. Without this call, the end of the
+    program does the same.
+    """
     while _exported:
         os.environ.pop(_exported.pop(), None)
     job.shutdown(_USER)
@@ -121,7 +123,7 @@ def is_first_worker() -> bool:
 
 
 def barrier_worker() -> None:
-    """Waits until every rank has called it."""
+    """Waits until every rank has called barrier_worker()."""
     _check("barrier_worker")
     barrier()
 

@@ -35,7 +35,7 @@ class Gradient:
         return f"fleet.gradient.{self.parameter.name}"
 
     def is_changed(self) -> bool:
-        """Whether the program has changed or replaced it in flight."""
+        """Whether the program has changed or replaced the gradient in flight."""
         value = self.parameter.grad
         return self.sent is not None and (value is None or self.sent != _place_of(value))
 
@@ -44,10 +44,11 @@ class GradientReducer:
     """Reduces gradients in place, in every step.
 
     The first step shows how many backward passes add to each gradient. In later steps a hook
-    submits the gradient after so many passes, while backward goes on. backward() returns when all
-    gradients are reduced. If it has not computed all of them, it cannot wait: other ranks may have
-    computed others. Then the gradients are in flight until reduce(), which submits the rest. The
-    other ranks need not do the same, because tensors are matched by name.
+    submits the gradient after this number of passes, while backward goes on. backward() returns
+    when all gradients are reduced. If it has not computed all gradients, it cannot wait, because
+    other ranks may have computed other gradients. Then the gradients are in flight until reduce(),
+    which submits the rest. The ranks may submit gradients at different times, because tensors are
+    matched by name.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
@@ -171,12 +172,14 @@ class GradientReducer:
 
 
 def _place_of(value: Any) -> tuple[int, int]:
-    """Its address, and a number that each change by Paddle increases."""
+    """The address of a tensor, and a number that each change by Paddle increases."""
     return value.data_ptr(), value.inplace_version
 
 
 def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
-    """The other ranks get the error, instead of waiting for what this rank does not submit."""
+    """Gives the other ranks the error, because they would wait for gradients that this rank does
+    not submit.
+    """
     with contextlib.suppress(RondaError):
         for gradient in gradients:
             if gradient.handle is None:

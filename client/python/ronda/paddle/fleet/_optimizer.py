@@ -13,12 +13,12 @@ from ronda.types import Wire
 
 class DistributedOptimizer:
     """The result of fleet.distributed_optimizer(). Its step() applies the reduced gradients.
-    Attributes that it lacks are those of the optimizer.
+    Attributes that this class lacks are taken from the optimizer.
 
-    Gradients are reduced in place: in the first step by step(), and from then on while backward
-    goes on, so that they are reduced when backward() returns. A parameter without a gradient on
-    this rank takes part with zeros. With `gradient_merge`, only each k-th step() reduces and
-    applies the sum of the backward passes, and clear_grad() does nothing between.
+    Gradients are reduced in place. In the first step, step() reduces them. From then on they are
+    reduced while backward goes on, and complete when backward() returns. A parameter without a
+    gradient on this rank takes part with zeros. With `gradient_merge`, only each k-th step()
+    reduces and applies the sum of the backward passes, and clear_grad() does nothing between.
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:

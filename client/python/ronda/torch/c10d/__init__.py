@@ -6,9 +6,9 @@
     torch.distributed.init_process_group("ronda")
 
 The import registers the backend. Versions of PyTorch that read the entry points
-torch.distributed.backends find it without the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi makes
-Ronda serve programs that name another backend: `python -m ronda.torch.c10d train.py` runs them
-unchanged.
+torch.distributed.backends find the backend without the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi
+makes Ronda serve programs that name another backend: `python -m ronda.torch.c10d train.py` runs
+them unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = "ronda"
 
 
 def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
-    """Creates a group, on its members; torch calls it.
+    """Creates a group. torch calls this function on the group's members.
 
     Raises:
         ValueError: this group cannot have a backend for each device.

@@ -5,8 +5,8 @@
     python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]
 
 The program finds RANK, WORLD_SIZE, LOCAL_RANK and their companions in its environment from its
-first line on. This also works with launchers that do not set them: mpirun and srun. A program that
-has the argument --local_rank gets it.
+first line on. This also works with mpirun and srun, which do not set these variables. A program
+that has the argument --local_rank gets it.
 
 With RONDA_REPLACE_BACKEND=gloo,nccl,mpi in its environment, a program that names one of these
 backends runs on Ronda without changes.
@@ -23,7 +23,7 @@ from ronda import _env, _local_rank
 
 
 def main() -> None:
-    """Becomes the program, as if `python` itself had started it."""
+    """Runs the program in this process, as if `python` itself had started the program."""
     del sys.argv[0]
     if not sys.argv:
         sys.exit("usage: python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]")

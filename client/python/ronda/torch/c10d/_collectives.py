@@ -92,12 +92,12 @@ def _refused_for_all(
     route: _Route,
     operations: Callable[..., Sequence[Any]] = lambda *args, **kwargs: [[*args, *kwargs.values()]],
 ) -> Callable[[_Method], _Method]:
-    """If this rank refuses a collective, it also fails on the other ranks, which wait for it.
+    """Makes a collective that this rank refuses also fail on the other ranks, which wait for it.
 
     Args:
-        route: of the operations of a GPU's tensors. The others' have the same.
+        route: of the operations of a GPU's tensors, which is the same on the other ranks.
         operations: computes from the method's arguments the tensors, or lists of tensors, of the
-            operations that the others have submitted.
+            operations that the other ranks have submitted.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -129,7 +129,7 @@ def _remember(work: Work, uses: list[Span]) -> None:
 
 
 def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
-    """An operation for each of the first argument's tensors."""
+    """Returns the tensors of the first argument, because each of them has an operation."""
     return tensors
 
 
@@ -149,13 +149,14 @@ _coalesced_reduction = _refused_for_all(_by_lane_if_it_reduces, _each)
 class Collectives:
     """The collectives of a group of torch.distributed, independent of torch's class of the group.
 
-    Operations have no names: the n-th collective of each rank meets the n-th of the others, as
+    Operations have no names. The n-th collective of each rank meets the n-th of the other ranks, as
     torch.distributed requires. So a locked schedule can run steps that repeat. Collectives of a
-    GPU's tensors go over the lane of the process set, if it has one: the caller's thread gives them
-    to the GPU, in the order of the calls (client/ronda/lanes.h).
+    GPU's tensors go over the lane of the process set, if it has a lane. Then the caller's thread
+    gives them to the GPU, in the order of the calls (client/ronda/lanes.h).
 
     Each method takes the arguments of torch's function with the same name, submits, and returns a
-    Work. It returns None if torch would wait for the Work at once and the collective has ended.
+    Work. A method returns None if torch would wait for the Work at once and the collective has
+    ended.
 
     Thread-safety: one thread at a time calls the collectives of a group; any thread may call the
     rest.
@@ -215,7 +216,7 @@ class Collectives:
     def _set_sequence_number_for_group(self) -> None:
         """Numbers start at 0 on every rank."""
 
-    # -- Coalescing: Ronda itself fuses operations, so each is submitted at once --
+    # -- Coalescing. Each operation is submitted at once, because Ronda itself fuses operations --
 
     def start_coalescing(self, _device: Any = None) -> None:
         self._works, self._uses = [], []
@@ -300,7 +301,7 @@ class Collectives:
         """Makes the next operations of the group fail on its other ranks.
 
         Args:
-            tensors: one for each operation: a tensor of it that is on a GPU, or None.
+            tensors: for each operation a tensor that it has on a GPU, or None.
             why: the error text of this rank, which the other ranks' errors contain.
             route: of the operations on a GPU's tensors.
             opts: torch's options.
@@ -549,7 +550,7 @@ class Collectives:
         opts: Any,
         counts: Sequence[int] | None = None,
     ) -> _Call:
-        """A gather of dense tensors: into `room`, which is flat, or into Ronda's memory.
+        """Returns a gather of dense tensors into `room`, which is flat, or into Ronda's memory.
 
         Args:
             data: of this rank. Its rows are gathered.
@@ -578,7 +579,7 @@ class Collectives:
 
 
 def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _layout.Finish:
-    """A function that raises MismatchError if members have sent other numbers of rows than
+    """Returns a function that raises MismatchError if members have sent other numbers of rows than
     expected.
     """
     if all(call.expected_rows is None for call in calls):

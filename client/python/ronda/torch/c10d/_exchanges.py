@@ -99,7 +99,9 @@ class Exchanges(Collectives):
     def _broadcasts_into(
         self, room: Tensor, counts: Sequence[int], data: Tensor, opts: Any
     ) -> list[_Call]:
-        """A gather of parts of different sizes, as calls of the lane: each member broadcasts."""
+        """Gathers parts of different sizes by calls of the lane, in which each member
+        broadcasts.
+        """
         calls = []
         for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
             if rank == self._ranks[self._group_rank]:
@@ -456,7 +458,8 @@ class Exchanges(Collectives):
 
     @_collective_of_engine
     def barrier(self, opts: Any = None) -> Work | None:
-        """Ends when every rank has called it, and the group's earlier collectives have ended.
+        """Ends when every rank has called barrier(), and the group's earlier collectives have
+        ended.
 
         The host first waits for the earlier work of the GPU's current stream, as with NCCL.
         """
@@ -467,13 +470,15 @@ class Exchanges(Collectives):
         return self._start("barrier", [call], [], opts=opts)
 
     def _await_collectives(self) -> None:
-        """Waits for the group's collectives, not for messages: they may wait for later calls."""
+        """Waits for the group's collectives, but not for messages, which may wait for later
+        calls.
+        """
         for operation in IN_FLIGHT.operations():
             if isinstance(operation, Work) and operation.process_set == self._set:
                 operation.settle()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Blocks until every rank has called it; the error names every rank that is missing.
+        """Blocks until every rank has called it. The error names every rank that is missing.
 
         Args:
             timeout: the longest wait, or options that contain it. None means the group's timeout.
@@ -482,7 +487,7 @@ class Exchanges(Collectives):
         limit: timedelta | None = _versions.barrier_timeout(timeout)
         seconds = self._timeout_s if limit is None else limit.total_seconds()
         try:
-            # In Ronda 0 is the job's deadline; in torch it means "do not wait".
+            # In Ronda a timeout of 0 is the job's deadline. In torch it means "do not wait".
             native.monitored_barrier(self._set, seconds if limit is None else max(seconds, 1e-3))
         except DeadlineError as error:
             raise DeadlineError(f"{self._barrier_words(seconds, str(error))}: {error}") from None

@@ -68,7 +68,8 @@ def group_of(process_group: Any) -> Group:
 class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     """The ranks of one of Ronda's process sets, for torch.
 
-    A Backend in today's PyTorch; a whole ProcessGroup in older versions (see _versions).
+    In today's PyTorch this is a Backend. In older versions it is a whole ProcessGroup (see
+    _versions).
     """
 
     # C++ code that holds a Backend does not always keep its Python half alive.
@@ -98,8 +99,8 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self._name = name
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
-        # Before 2.15 torch notifies only the group of all ranks of its end, and drops the others.
-        # A finalizer may run in a garbage collection, and so waits for nothing.
+        # Before 2.15 torch tells only the group of all ranks that it ends, and drops the other
+        # groups. A finalizer may run in a garbage collection, so it waits for nothing.
         self._end = weakref.finalize(
             self, _give_back, process_set, job.number(), native.lane_retire
         )
@@ -142,8 +143,8 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         """The backend of a device. Called if this object is the whole group."""
         return self
 
-    # torch looks each of these up here. torch's own properties ask a subclass, and so on without
-    # end.
+    # torch looks each of these up in this class. torch's own properties would ask a subclass, and
+    # so call themselves without end.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
@@ -159,14 +160,14 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
-        """A group of some ranks of this one, on these ranks.
+        """Creates a group of some ranks of this group, on these ranks.
 
         Args:
             ranks: in this group. Their order is that of the new group.
             options: with the new group's name and timeout.
 
         Raises:
-            ValueError: this rank is not among them. torch's C++ code crashes on None.
+            ValueError: this rank is not among `ranks`. torch's C++ code would crash on None.
         """
         if self._group_rank not in ranks:
             raise ValueError(
@@ -181,7 +182,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         )
 
     def shrink(self, excluded: Sequence[int], _flags: int = 0, options: Any = None) -> Group:
-        """A group without some ranks of this one, on the remaining ranks; see _membership."""
+        """Creates a group without some ranks of this group, on the others; see _membership."""
         timeout_s = self._timeout_s if options is None else _versions.seconds(options._timeout)
         return _membership.shrink(self, excluded, timeout_s)
 
@@ -191,7 +192,9 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self._options = _versions.backend_options(self._name, self._ranks, self._timeout_s)
 
     def perform_nocolor_split(self, _device: Any) -> None:
-        """torch calls it on ranks that are not in a new group, if their own group has a device."""
+        """torch calls this on ranks that are not in a new group, if their own group has a
+        device.
+        """
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the deadline of the group's later collectives."""

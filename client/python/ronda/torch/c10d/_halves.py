@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps Works for C++ code of older versions of PyTorch. These drop the Python half of a Work that
-only C++ code holds, and its C++ half then waits without end.
+"""Keeps Works for C++ code of older versions of PyTorch. These versions drop the Python half of a
+Work that only C++ code holds. The C++ half then waits without end.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Lane:
         Opens the lane, on all ranks, at their first collective of a GPU's tensors.
 
         Args:
-            tensor: of the collective, on a GPU; None: it has no such tensor.
+            tensor: of the collective, on a GPU; None if it has no tensor on a GPU.
         """
         if tensor is None:
             return False
@@ -53,8 +53,8 @@ class Lane:
     def reduces(self, tensor: Tensor, opts: Any) -> bool:
         """Whether the open lane carries a reduction of such tensors, whatever their shape.
 
-        True if Ronda has no such reduction: then the others have called another one, probably over
-        the lane.
+        Also true if Ronda has no such reduction. Then the other ranks have called another
+        reduction, probably over the lane.
 
         Args:
             tensor: of the reduction, on a GPU.
@@ -70,5 +70,7 @@ class Lane:
         return native.lane_reduces(self._process_set, number, op, factor)
 
     def refuse(self, why: str) -> None:
-        """This rank will not make its next call. REQUIRES: the lane is open, and carries it."""
+        """Says that this rank will not make its next call. REQUIRES: the open lane carries the
+        call.
+        """
         native.lane_refuse(self._process_set, " ".join(why.split()))

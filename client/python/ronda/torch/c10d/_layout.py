@@ -41,7 +41,7 @@ def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
     """
     elements = dense(tensor)
     if elements.is_complex():
-        # Only these have the same result on numbers as on their real and imaginary parts.
+        # Only these operators give the same result on numbers as on their real and imaginary parts.
         if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
             raise ValueError(
                 f"ReduceOp.{ReduceOp(op).name} of {_tensors.describe(tensor)}: complex numbers can"
@@ -52,7 +52,9 @@ def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
 
 
 def movable(elements: Tensor) -> tuple[int, Tensor]:
-    """The DType and the elements of a dense tensor that is only moved; if necessary as bytes."""
+    """The DType and elements of a dense tensor that is only moved. The elements may become
+    bytes.
+    """
     number = _tensors.DTYPES.get(elements.dtype)
     if number is not None:
         return number, elements
@@ -62,7 +64,7 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
 
 
 def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Sequence[int]:
-    """The counts of a tensor's elements, as rows of what movable() has made of it."""
+    """Converts counts of a tensor's elements to rows of the tensor that movable() has returned."""
     if elements.dtype is data.dtype or elements.dim() > data.dim():
         return counts
     return [count * data.element_size() for count in counts]
@@ -72,15 +74,15 @@ def fill(tensor: Tensor, values: Tensor) -> None:
     """Copies values to a tensor. Autograd does not notice it.
 
     A tensor that was made in inference mode can only be changed in this mode. Each thread has its
-    own mode, and that of the program may have ended since the operation began.
+    own mode, and the program's thread may have left this mode since the operation began.
     """
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
         tensor.copy_(values)
 
 
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
-    """A function that copies a result to the present memory of `tensor`; None if it is already
-    there.
+    """Returns a function that copies a result to the present memory of `tensor`; None if the result
+    is already there.
     """
     if tensor.data_ptr() == result.data_ptr():
         return None
@@ -187,7 +189,7 @@ def memory(room: Tensor | None) -> tuple[int, int]:
 
 
 def all_of(finishes: Sequence[Finish]) -> Finish:
-    """A function that calls each of them; None if there is nothing to call."""
+    """Returns a function that calls each of `finishes`; None if there is nothing to call."""
     calls = [finish for finish in finishes if finish is not None]
     if not calls:
         return None

@@ -32,7 +32,7 @@ _EPOCHS = 10**9
 
 
 def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
-    """A group without some ranks of another, on those that remain; torch calls it.
+    """Creates a group without some ranks of another group, on the remaining ranks; torch calls it.
 
     If the group has all ranks, its remaining ranks meet in torch's store, whose server process must
     still run. Any other group must belong to a job that has not failed.
@@ -59,7 +59,7 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
 
 
 def _await_all(store: Any, key: str, size: int) -> None:
-    """Waits until `size` ranks have called it, so that none fails in an earlier operation."""
+    """Waits until `size` ranks have called this, so that no rank fails in an earlier operation."""
     if store.add(key, 1) == size:
         store.set(f"{key}/all", "")
     store.wait([f"{key}/all"])
@@ -95,8 +95,8 @@ class _Handle(NamedTuple):
 class ReconfigurableGroup(dist.ProcessGroup):
     """The group of all ranks, for a program that changes its ranks as often as it likes.
 
-    It is a whole torch group, because torch asks a Backend that is written in Python only once for
-    its rank and size.
+    This class is a whole torch group, because torch asks a Backend that is written in Python only
+    once for its rank and size.
     """
 
     def __init__(self, store: Any, group: Group) -> None:
@@ -124,7 +124,7 @@ class ReconfigurableGroup(dist.ProcessGroup):
 
     def get_reconfigure_handle(self) -> str:
         """The address at which the other members find this process in the next reconfigure(). After
-        that the process has another one, so that no member can join a meeting too early.
+        reconfigure() the process has another address, so no member can join a meeting too early.
         """
         if not self._handle:
             host = socket.gethostname()
@@ -138,8 +138,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
 
         Raises:
             ValueError: handles, uuid or hints do not fit.
-            RondaError: the processes have not met in time. This process is then in no group; it may
-                call this again, with another uuid.
+            RondaError: the processes have not met in time. This process is then in no group. It may
+                call reconfigure() again, with another uuid.
         """
         members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
         self._check(opts, members)

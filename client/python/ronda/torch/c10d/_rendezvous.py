@@ -2,10 +2,10 @@
 
 """How the ranks of a torch.distributed program become a job of Ronda, and the other way round.
 
-With rondarun and mpirun Ronda knows the job, and gives torch its place: env:// gets a store whose
-address Ronda has distributed. With torchrun, or with the program's own store, torch knows the job:
-in the store rank 0 publishes the address where Ronda's ranks meet. Neither is used for anything
-else.
+With rondarun and mpirun Ronda knows the job, and gives torch its place. env:// gets a store whose
+address Ronda has distributed. With torchrun, or with the program's own store, torch knows the job.
+Rank 0 then publishes in the store the address where Ronda's ranks meet. The store and the address
+are used for nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ronda._ports import free_port
 
 USER = "c10d"
 _KEY = "ronda/job"
-# Of this process, with one of torch's stores. The number is the same on all ranks of a job.
+# Counts the meetings of this process in torch's stores. The number is the same on all ranks.
 _meetings = itertools.count()
 # With these launchers the ranks find each other from the launcher's variables. With others they
 # meet in torch's store, which also gives them a secret.
@@ -120,8 +120,8 @@ def _claim_publication(store: Any, key: str) -> None:
     ranks the library checks, when they meet, that no two processes are the same rank.
 
     Raises:
-        RuntimeError: a living process has already done so, because a rank has started a copy of
-            itself.
+        RuntimeError: a living process already publishes the address, because a rank has started a
+            copy of itself.
     """
     own = (socket.gethostname(), os.getpid())
     # A separate key, because waiting ranks of torch 1.13 do not notice a value set by compare_set.
@@ -156,7 +156,7 @@ def serve_env() -> None:
 
     Each rendezvous has its own store, so that a program may leave its group and make another. This
     is also the first call that Ronda gets from a program. So if rondarun has started the program
-    and the program has the argument --local_rank, serve_env() passes that to it.
+    and the program has the argument --local_rank, serve_env() adds this argument.
     """
     # The function torch.distributed.rendezvous hides the module.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers

@@ -102,7 +102,7 @@ _OPS = {
     6: ReduceOp.BOR,
     7: ReduceOp.BXOR,
 }
-# Results of reduce_op() for these.
+# Results of reduce_op() for these operators.
 _PLAIN = {number: (int(op), 1.0) for number, op in _OPS.items()}
 _SUM = _PLAIN[0]
 _PREMUL_SUM = 8
@@ -125,7 +125,7 @@ def reduce_op(opts: Any) -> tuple[int, float]:
     """The op and the prescale of a collective's options, or of a ReduceOp that replaces them.
 
     Raises:
-        ValueError: torch has an op of this name, and Ronda has none.
+        ValueError: torch has an op of this name, and Ronda does not have it.
         NotImplementedError: this version of torch hides the op's factor.
     """
     if opts is None:
@@ -189,7 +189,8 @@ def register(name: str, create: Callable[..., Any]) -> None:
 def check_devices(is_reconfigurable: bool) -> None:
     """Refuses "cpu:gloo,cuda:ronda" if the same backend serves all devices of a group.
 
-    torch does not pass the user's choice to a backend, but the torch function that calls it has it.
+    torch does not pass the user's choice to a backend, but the torch function that calls the
+    backend has the choice.
     """
     if HAS_BACKENDS and not is_reconfigurable:
         return
@@ -212,7 +213,7 @@ _asking = threading.local()
 
 
 def answer(work: Any) -> bool:
-    """Whether work_behind() calls get_future(). It then gets `work`."""
+    """Returns whether work_behind() calls get_future(). If so, work_behind() then gets `work`."""
     if not getattr(_asking, "is_open", False):
         return False
     _asking.work = work
@@ -248,7 +249,8 @@ def _handed_on(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
-    """Makes groups pass gather_single() on: torch's C++ code does not find the method in Python.
+    """Makes groups pass gather_single() on, because torch's C++ code does not find the Python
+    method.
 
     Args:
         backend_of: returns Ronda's part of a group for a device, or None if another backend serves

@@ -23,8 +23,9 @@ from ronda.torch.c10d._typed_future import TypedPromise
 
 _NO_TIMEOUT = timedelta(0)
 
-# A callback of a future may wait for the future of another collective (PowerSGD's do). Ronda's
-# thread for callbacks cannot complete that future meanwhile, so one of these threads does.
+# A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
+# Ronda's thread for callbacks cannot complete the other future meanwhile, so one of these threads
+# completes it.
 _thread = threading.local()
 _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
@@ -65,7 +66,7 @@ class Work(_Base):  # type: ignore[misc]
         """
         Args:
             what: the collective, for error texts.
-            handles: of the operations; the Work gives them back.
+            handles: of the operations. The Work gives these handles back.
             tensors: the result, as result() and the future return it. Their device is the
                 collective's.
             finish: called once, after the operations; copies results to the caller's tensors.
@@ -293,8 +294,8 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _on_side_stream(self) -> Any:
-        """For Ronda's threads: the device of a new thread is the first one, and switching back to
-        that device would allocate memory there.
+        """For Ronda's threads. The device of a new thread is the first device, and switching back
+        to the first device would allocate memory there.
         """
         if self._side_stream is not None:
             torch.cuda.set_device(self._side_stream.device)

@@ -17,8 +17,8 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
     """Distributes the samples of this epoch that have not been processed yet to the ranks.
 
     Make it a part of the TorchState, call record_batch() after each batch, and set_epoch() at the
-    end of each epoch. Every rank gets the same number of samples; if necessary, some of the first
-    ones are distributed twice.
+    end of each epoch. Every rank gets the same number of samples. If necessary, some of the first
+    samples are distributed twice.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:

@@ -140,7 +140,7 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or that of the newest commit, to all ranks, and saves it."""
+        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves it."""
         for handler in self._handlers.values():
             handler.sync(*self._root())
         super().sync()

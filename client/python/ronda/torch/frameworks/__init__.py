@@ -26,7 +26,7 @@ _TOLD = {"ignite.distributed": "ignite"}
 def tell_imported() -> None:
     """Registers Ronda with imported frameworks that would otherwise train each rank alone.
 
-    ignite does so silently if the program itself creates the group.
+    ignite trains each rank alone, without an error, if the program itself creates the group.
     """
     for module, name in _TOLD.items():
         if module in sys.modules:

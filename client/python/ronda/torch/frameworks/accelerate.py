@@ -4,8 +4,8 @@
 
     accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="ronda")])
 
-With GPUs Accelerate passes the name to torch, and needs no import. On CPUs it knows gloo and MPI,
-and refuses other names. Without cpu=True it trains each rank alone there.
+With GPUs Accelerate passes the name to torch, and needs no import. On CPUs Accelerate knows gloo
+and MPI, and refuses other names. Without cpu=True it trains each rank alone on CPUs.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _NAME = "ronda"
 
 
 class _Distributed(types.ModuleType):
-    """ignite.distributed as its helpers auto_model and auto_optim see it: Ronda's name is gloo
-    there.
+    """ignite.distributed as its helpers auto_model and auto_optim see it, where Ronda's name is
+    gloo.
 
     The helpers have to use DistributedDataParallel without special cases for both backends. Their
     other questions go to ignite.distributed itself.

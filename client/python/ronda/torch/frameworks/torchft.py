@@ -5,8 +5,8 @@
     from ronda.torch.frameworks.torchft import ProcessGroupRonda
     manager = torchft.Manager(pg=ProcessGroupRonda(), ...)
 
-When a replica dies or joins, torchft's manager notifies the others of their new ranks, and each
-joins the job of these ranks.
+When a replica dies or joins, torchft's manager notifies the other replicas of their new ranks, and
+each replica joins the job of these ranks.
 """
 
 from __future__ import annotations
