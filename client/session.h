@@ -38,7 +38,8 @@ class NumberSequence {
   // The number for the next operation.
   uint64_t Next();
 
-  // The last number on whose operation ranks have disagreed since the previous call of this function, if any.
+  // Returns the greatest number of an operation on which ranks have disagreed since the previous call of this function,
+  // if any.
   std::optional<uint64_t> TakeDisagreement() { return std::exchange(disagreement_, std::nullopt); }
 
   // The smallest number in flight, or else the next number.

@@ -138,7 +138,8 @@ class Agent {
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
   absl::Status StartMembers(Supervisor* supervisor);
 
-  // The launcher has sent something while the ranks run.
+  // Carries out what the launcher has sent while the ranks run. Kills the ranks if the launcher is gone, or when it has
+  // announced the job's end.
   void Obey(Supervisor* supervisor);
 
   const AgentOptions& options_;

@@ -21,8 +21,8 @@ namespace ronda {
 // The arguments that all calls share.
 //
 // Every rank of the job makes every call. A rank outside the call's group passes the same sizes and no buffers, and its
-// call returns at once. (A backend that streams all collectives of a job through one ring uses the sizes to skip this
-// one.) Arrays with one entry per rank are in the order of the group.
+// call returns at once. (If a backend streams all collectives of a job through one ring, the rank uses the sizes to
+// skip the data of this call.) Arrays with one entry per rank are in the order of the group.
 struct CallInfo {
   absl::string_view label;         // names the call in messages: "conv1/weight and 9 more"
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job

@@ -37,7 +37,7 @@ class StepObserver {
   uint64_t schedules() const { return schedules_; }
   bool locked() const { return locked_; }
 
-  // --- What happens between two lists.
+  // --- Events between two lists. A list names the tensors that run next on all ranks.
 
   // Tensors that are released after this call may have waited for tensors that earlier lists released.
   void Wait() { detector_.Wait(); }

@@ -62,8 +62,9 @@ class ElasticChaos {
   // Injures members until `is_enough`, which is called before each signal.
   void InjureUntil(const std::function<bool(const JobLog&)>& is_enough, Keeper keeper);
 
-  // Waits for the end of the job. Expects that it ends without an error, that no step was lost, that nothing is left of
-  // it, and that neither the launcher nor a keeper has grown. Prints the events to standard output.
+  // Waits for the end of the job. Expects that the job ends without an error, has lost no step, and leaves no process
+  // and no file in /dev/shm. Expects that the descriptors, threads and memory of the launcher and of each keeper have
+  // not grown. Prints the events to standard output.
   void ExpectGoodEnd();
 
   const JobLog& log() const { return log_; }

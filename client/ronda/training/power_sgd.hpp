@@ -241,8 +241,8 @@ class PowerSgd {
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
   // The whole state on which the next step depends. Each rank has its own errors. If every rank calls average_state(),
-  // it replaces the errors by their mean, which does not change what later steps send in total. After that all ranks
-  // have rank 0's state, so Checkpoints can save it and resume with it on any number of ranks.
+  // it replaces the errors by their mean, which does not change what later steps send in total. After that the state is
+  // the same on all ranks. So Checkpoints can save rank 0's state, and resume with it on any number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {

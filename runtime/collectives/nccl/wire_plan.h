@@ -24,7 +24,7 @@ std::optional<NcclDataType> NcclTypeOf(DType dtype);
 // the order of the ranks, in float32 for smaller types, rounded once. kOfRanks gives the same bits on every backend.
 enum class SumOrder : uint8_t { kOfNccl, kOfRanks };
 
-// Returns NCCL's name of an operator, if NCCL should reduce elements of this layout with it. NCCL's result then equals
+// Returns NCCL's operator for `op`, if NCCL should reduce elements of this layout. NCCL's result then equals
 // Ronda's, exactly or except for the order of roundings. The result is nullopt for minima and maxima of floating-point
 // numbers, because NCCL drops NaN. It is also nullopt for products of 16-bit types, which would lose too much to NCCL's
 // roundings.

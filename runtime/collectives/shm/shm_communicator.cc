@@ -74,7 +74,7 @@ Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
 // Lives as long as the call. Thread-compatible.
 class ShmAlltoall {
  public:
-  // Takes its positions in `stream`.
+  // Reserves the alltoall's chunks in `stream`.
   ShmAlltoall(const AlltoallCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
               StreamWriter& writer);
 

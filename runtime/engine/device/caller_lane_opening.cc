@@ -74,8 +74,8 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& op
   return texts;
 }
 
-// Whether all members have a device. Removes the first character of each text, or logs the reason of the first member
-// without a device.
+// Whether all members have a device. The first character of a text says whether its member has a device. Removes that
+// character from each text. If a member has no device, the first member of the set logs the reason.
 bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const bool can = absl::StartsWith(texts[i], kCan);

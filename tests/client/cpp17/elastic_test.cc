@@ -22,7 +22,7 @@ using ronda::elastic::Sampler;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The next global batch, as the ranks of a job of `ranks` get it in shares.
+// Returns the next global batch of a job with `ranks` ranks: the samples of rank 0, then those of rank 1, and so on.
 std::vector<std::int64_t> Deal(Sampler& sampler, int ranks, std::vector<std::size_t>* shares = nullptr) {
   const Sampler::Cursor before = sampler.cursor();
   std::vector<std::int64_t> all;

@@ -288,10 +288,10 @@ STARTS: dict[str, _Start] = {
     "objects": _objects,
 }
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-# The ways in which one rank may differ. Two things are left out. torch's functions refuse some
-# arguments before they call a backend, and the other ranks would wait for that rank until the
-# deadline. Barriers are not counted with the other calls, so if one rank calls a barrier, the ranks
-# wait for each other.
+# The ways in which one rank may differ. Two kinds of difference are left out. torch's functions
+# refuse some arguments before they call a backend. The other ranks would then wait for that rank
+# until the deadline. Barriers are not counted with the other calls, so if one rank calls a barrier,
+# the ranks wait for each other.
 ODDITIES = {
     "all_reduce": ["shape", "dtype", "op", "kind"],
     "broadcast": ["shape", "dtype", "root", "kind"],

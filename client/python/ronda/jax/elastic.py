@@ -235,7 +235,10 @@ def _check_structures(own: dict[str, _Tree], sent: dict[str, _Tree], source: int
 
 
 def _broadcast(name: str, own: Any, sent: _Tree, source: int) -> Any:
-    """The attribute of the source, whose _Tree is `sent`. `own` is this rank's."""
+    """Returns the value that the attribute has on the source.
+
+    `sent` describes that value, and `own` is this rank's value.
+    """
     if sent.paths is None:
         return own if rank() == source else sent.leaves[0]
     leaves, structure = jax.tree_util.tree_flatten(own)
