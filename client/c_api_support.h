@@ -322,9 +322,9 @@ struct Globals {
   std::once_flag unknown_variables_told;
 };
 
-// Never destroyed, because threads of the trainer may still use it when the process exits. A child of fork() starts
-// with new globals, and so is uninitialised, because the job's threads do not exist in the child. The end of the child
-// is not the end of the rank.
+// Never destroyed, because threads of the trainer may still use it when the process exits. A child of fork() gets
+// new globals, in which no job is initialised, because the job's threads do not exist in the child. The end of the
+// child is not the end of the rank.
 Globals& globals();
 
 // The session of the rank for which the calling thread acts; null if it has none (any more).

@@ -55,8 +55,8 @@ struct CaseRanges {
   static CaseRanges Everything(const CaseRanges& ranges);
 };
 
-// All sensible combinations. Only allreduce has both placements; a broadcast is in place, and the other operations are
-// not. Only reductions have compressed wires: 16-bit and 8-bit ones for float32 and float64, 8-bit ones for 16-bit
+// All sensible combinations. Only allreduce has both placements. A broadcast is in place. The other operations are not
+// in place. Only reductions have compressed wires: 16-bit and 8-bit ones for float32 and float64, 8-bit ones for 16-bit
 // types. A barrier is one case. A size below one element per rank is raised to one element per rank.
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
 

@@ -55,10 +55,10 @@ def _spread(row: Row) -> float:
 
 
 def noise_in(run: Run) -> str:
-    """Returns the reason why the figures of a run cannot be trusted; "" if there is none.
+    """Returns why the figures of a run cannot be trusted; "" if they can.
 
-    The reasons: other programs used cores that the ranks needed, the distance of the cores has
-    changed by half during the run, or most rows have rounds (or steps) that differ by a factor of
+    They cannot if other programs used cores that the ranks needed, if the distance of the cores
+    changed by half during the run, or if the rounds (or steps) of most rows differ by a factor of
     two.
     """
     most_ranks = max((row.number("ranks") for row in run.rows if "ranks" in row), default=0)

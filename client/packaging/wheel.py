@@ -3,7 +3,7 @@
 
 """Makes the wheel of the Python package: bazel run //client/packaging:wheel -- FOLDER.
 
-Shared libraries that manylinux does not promise are in the wheel, under names of their own, so that
+Shared libraries that manylinux does not promise are in the wheel. Their names are unique, so that
 they do not clash with other libraries in a process. The libraries of MPI and of NVIDIA's driver are
 the user's.
 """

@@ -32,6 +32,15 @@ _BEGIN = f"""{_BEGIN_SHUT}
     dist.barrier()
 """
 
+# Rank 0's stream waits for rank 1, which is dead.
+_BEGIN_DEAD = f"""{_BEGIN}
+    if dist.get_rank() == 0:
+        dist.all_reduce(tensor)
+    ronda.barrier()
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 def setUpModule() -> None:
     stand_in.require()
@@ -66,14 +75,10 @@ class LaneFailureTest(unittest.TestCase):
     def test_a_stream_that_waits_for_a_dead_rank_does_not_go_on(self):
         finished = run_ranks(
             """
-            if dist.get_rank() == 0:
-                dist.all_reduce(tensor)
-            ronda.barrier()
-            if dist.get_rank() == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
             torch.cuda.synchronize()
             print("went on", flush=True)
             """,
+            begin=_BEGIN_DEAD,
             failure_grace="100ms",
         )
         self.assertNotEqual(finished.code, 0)
@@ -84,11 +89,6 @@ class LaneFailureTest(unittest.TestCase):
     def test_a_call_after_the_death_raises_though_the_stream_waits(self):
         finished = run_ranks(
             """
-            if dist.get_rank() == 0:
-                dist.all_reduce(tensor)
-            ronda.barrier()
-            if dist.get_rank() == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
             try:
                 while True:
                     ronda.barrier()
@@ -101,6 +101,7 @@ class LaneFailureTest(unittest.TestCase):
                 print(f"error: {type(error).__name__}: {error}", flush=True)
             os._exit(7)
             """,
+            begin=_BEGIN_DEAD,
             failure_grace="inf",
         )
         self.assertRegex(finished.out, "error: .*rank 1", finished.err)
