@@ -6,60 +6,77 @@
 #include <csignal>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
 namespace {
 
-// The ranks' command `eval "$DAEMON"` starts a process with its own session, and waits until the process runs. The
-// process prints its number.
-LauncherRun::Options WithDaemon(const std::string& name) {
-  return {.environment = {absl::StrCat("FLAG=", ::testing::TempDir(), "/",
-                                       absl::StrReplaceAll(name, {{" ", "_"}, {"$", ""}}), getpid()),
-                          "LAUNCHER=programs/rondarun/rondarun",
-                          "DAEMON=setsid sh -c 'echo daemon $$; : >$FLAG; exec sleep 1000 >/dev/null 2>&1' & "
-                          "until [ -e $FLAG ]; do sleep 0.01; done"}};
-}
+// A process with its own session, which the ranks' command `eval "$DAEMON"` starts and waits for. The process writes
+// its number to a file, since a line of output is lost if the launcher that forwards it is killed first.
+class Daemon {
+ public:
+  explicit Daemon(const std::string& name)
+      : file_(absl::StrCat(::testing::TempDir(), "/", absl::StrReplaceAll(name, {{" ", "_"}, {"$", ""}}), getpid())) {}
 
-void ExpectDaemonGone(const LauncherRun& run) {
-  const pid_t daemon = NumberAfter(run.out(), "daemon ");
-  WaitUntil([&] { return !IsRunning(daemon); }, absl::StrCat("the end of process ", daemon));
-}
+  LauncherRun::Options Options() const {
+    return {.environment = {absl::StrCat("FILE=", file_), "LAUNCHER=programs/rondarun/rondarun",
+                            "DAEMON=setsid sh -c 'echo $$ >$FILE.new; mv $FILE.new $FILE; exec sleep 1000' "
+                            ">/dev/null 2>&1 & until [ -e $FILE ]; do sleep 0.01; done"}};
+  }
+
+  void WaitForStart() const {
+    WaitUntil([this] { return ReadFile(file_).ok(); }, "the start of the daemon");
+  }
+
+  void ExpectItsEnd() const {
+    WaitForStart();
+    pid_t number = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(ReadFile(file_).value(), &number));
+    WaitUntil([&] { return !IsRunning(number); }, absl::StrCat("the end of process ", number));
+  }
+
+ private:
+  std::string file_;
+};
 
 TEST(OrphansTest, ChildrenOfARankEndWithTheJob) {
   for (const std::string end : {"exit 0", "exit 3", "kill -9 $$"}) {
-    LauncherRun run(Shell(1, absl::StrCat("eval \"$DAEMON\"; ", end)), WithDaemon("job " + end));
+    const Daemon daemon("job " + end);
+    LauncherRun run(Shell(1, absl::StrCat("eval \"$DAEMON\"; ", end)), daemon.Options());
     run.Finish();
-    ExpectDaemonGone(run);
+    daemon.ExpectItsEnd();
   }
 }
 
 TEST(OrphansTest, ChildrenOfARankEndWithThatRank) {
+  const Daemon daemon("rank");
   LauncherRun run({"-np", "2", "--min-np", "1", "sh", "-c",
                    "[ $RONDA_LOCAL_RANK = 0 ] && exec sleep 1000; eval \"$DAEMON\"; exit 0"},
-                  WithDaemon("rank"));
-  run.WaitForOut("daemon ");
-  ExpectDaemonGone(run);
+                  daemon.Options());
+  daemon.ExpectItsEnd();
 }
 
 TEST(OrphansTest, ChildrenOfARankEndWhenTheLauncherIsKilled) {
-  LauncherRun run(Shell(1, "eval \"$DAEMON\"; sleep 1000"), WithDaemon("killed"));
-  run.WaitForOut("daemon ");
+  const Daemon daemon("killed");
+  LauncherRun run(Shell(1, "eval \"$DAEMON\"; sleep 1000"), daemon.Options());
+  daemon.WaitForStart();
   run.Signal(SIGKILL);
-  ExpectDaemonGone(run);
+  daemon.ExpectItsEnd();
 }
 
 // The guard of the inner launcher outlives it, and does the same for its own ranks.
 TEST(OrphansTest, ALauncherWithinARankTakesItsOwnRanksWithIt) {
+  const Daemon daemon("inner");
   LauncherRun run(Shell(1,
                         "\"$LAUNCHER\" -np 1 sh -c 'eval \"$DAEMON\"; sleep 1000' & "
-                        "until [ -e $FLAG ]; do sleep 0.01; done; exit 0"),
-                  WithDaemon("inner"));
-  run.WaitForOut("daemon ");
-  ExpectDaemonGone(run);
+                        "until [ -e $FILE ]; do sleep 0.01; done; exit 0"),
+                  daemon.Options());
+  daemon.ExpectItsEnd();
 }
 
 }  // namespace
