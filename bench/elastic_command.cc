@@ -69,7 +69,7 @@ constexpr char kDescription[] =
     "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n"
     "  ronda-bench elastic -np 2 --measure step -b 64KiB\n";
 
-// Rank 0's report on an epoch, when the epoch's first step is complete. Times are in seconds on the machine's clock.
+// What rank 0 reports about an epoch after the epoch's first step. Times are in seconds on the machine's clock.
 struct EpochStart {
   double step = 0;   // the median of its steps in earlier epochs; 0: there were none
   double left = 0;   // the end of its last step before this epoch
@@ -94,20 +94,20 @@ std::optional<EpochStart> DecodeEpochStart(const std::string& text) {
   return start;
 }
 
-// Set in a member by SIGUSR1: the job has to end.
+// SIGUSR1 sets this variable in a member, and then the job must end.
 volatile std::sig_atomic_t is_to_end = 0;
 
-// The steps of a member over its epochs.
+// Records the step times of a member in all of its epochs.
 class MemberSteps {
  public:
-  // A step of the running epoch is complete.
+  // Records that a step of the running epoch has ended at time `end`.
   void Add(double end) {
     if (in_epoch_ > 0) durations_.push_back(end - last_);
     last_ = end;
     ++in_epoch_;
   }
 
-  // Begins an epoch. Returns the report on it, without its first step and its members.
+  // Begins an epoch. Returns the epoch's report, but the caller must still add the first step and the members.
   EpochStart Begin() {
     in_epoch_ = 0;
     return {.step = durations_.empty() ? 0 : Median(durations_), .left = last_};
@@ -119,7 +119,8 @@ class MemberSteps {
   int64_t in_epoch_ = 0;
 };
 
-// A member of the timed job: it sums gradients until one of the members gets the signal to end.
+// The main function of a member of the timed job. The member sums gradients until one of the members gets the signal to
+// end.
 int RunForKills(size_t bytes) {
   std::signal(SIGUSR1, [](int) { is_to_end = 1; });
   std::vector<float> weights(bytes / sizeof(float) + 1), gradient(weights.size());
@@ -146,12 +147,13 @@ int RunForKills(size_t bytes) {
   return 0;
 }
 
-// The delays of the first steps after the kills of one job, in seconds.
+// The delay of the first step after each kill of one job, in seconds.
 struct Delays {
   std::vector<double> survivors, replaced, planned;
 };
 
-// Kills a random member whenever the job is complete, options.kills times. Then signals the job to end.
+// Kills a random member whenever the job has all its members, options.kills times. Then sends the signal that ends the
+// job.
 class Killer {
  public:
   Killer(const ElasticOptions& options, ProgressBar* progress)

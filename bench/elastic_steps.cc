@@ -37,14 +37,14 @@ double NanosecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-// Context switches of all threads of this process so far: how often a thread has given up its core, or lost it.
+// Returns the number of context switches of this process so far: how often one of its threads has left its core.
 double ContextSwitches() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_nvcsw + usage.ru_nivcsw);
 }
 
-// One way to end a step, and its times on this rank.
+// A function that ends a step, and the step times with this function on this rank.
 struct Ending {
   std::string name;
   std::function<void()> end_step;
@@ -58,7 +58,7 @@ struct NoUpdate {
   void step() {}
 };
 
-// A trainer as docs/elastic.md shows it. Thread-compatible.
+// A training loop like the one in docs/elastic.md. Thread-compatible.
 class StepsOfMember {
  public:
   // REQUIRES: the process is in the job.
@@ -85,8 +85,8 @@ class StepsOfMember {
     std::vector<double> mark_ns;
     for (int round = 0; round < options_.rounds; ++round) {
       output_->Progress(static_cast<double>(round) / options_.rounds, absl::FormatDuration(compute));
-      // The endings begin each round in another order, so that a change over time does not look like a difference
-      // between them.
+      // Each round begins with another ending. Otherwise a change of the machine over time could look like a difference
+      // between the endings.
       for (size_t i = 0; i < std::size(endings); ++i) {
         RunBlock(compute, &endings[(i + static_cast<size_t>(round)) % std::size(endings)]);
       }

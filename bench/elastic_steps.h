@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The cost of step_done() in a training step: the second measurement of ronda-bench elastic.
+// Measures what step_done() costs in a training step. This is the second measurement of `ronda-bench elastic`.
 #ifndef RONDA_BENCH_ELASTIC_STEPS_H_
 #define RONDA_BENCH_ELASTIC_STEPS_H_
 
@@ -23,8 +23,8 @@ struct ElasticStepOptions {
   std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step; one run each
 };
 
-// Runs as a member of the job. Times blocks of steps that end with nothing, with should_stop() and with step_done(), in
-// turns. Rank 0 sends the rows to the process that started the job. Returns the process' exit code.
+// Runs as a member of the job. Times blocks of steps in turns: steps that end with no call, with should_stop(), or with
+// step_done(). Rank 0 sends the rows to the process that started the job. Returns the process' exit code.
 int RunStepsAsMember(const ElasticStepOptions& options);
 
 // Starts the job, whose members get `words` as the arguments of `ronda-bench elastic`, and prints its rows. Errors: the

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The speed at which the CPU kernels move memory, compared with memcpy.
+// This benchmark measures how fast the CPU kernels move memory, compared with memcpy.
 //
-// The rate counts every byte read and every byte written once, also for memcpy, so that all lines are comparable. The
-// size in a benchmark's name is that of one buffer of fp32. Buffers of other types have the same number of elements.
+// The rate counts each byte that is read and each byte that is written, for memcpy too, so that all lines are
+// comparable. The size in a benchmark's name is that of one buffer of fp32. Buffers of other types have the same number
+// of elements.
 #include <cstdint>
 #include <cstring>
 #include <vector>

@@ -24,7 +24,8 @@ constexpr char kDescription[] =
     "write with --json. Each plot is also a file of its own, DIR/NAME.svg. This takes matplotlib: Debian's\n"
     "python3-matplotlib, or pip install matplotlib.";
 
-// Becomes the Python program bench/report, whose first lines describe its arguments. Returns only if that fails.
+// Replaces this process by the Python program bench/report, whose first lines describe its arguments. Returns only if
+// the program cannot be started.
 absl::Status Become(const std::vector<std::string>& arguments) {
   constexpr char kProgram[] = "ronda-bench-report";
   const std::string program = FindInstalledProgram()(kProgram);

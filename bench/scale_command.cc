@@ -65,12 +65,13 @@ constexpr char kDescription[] =
     "\n"
     "  ronda-bench scale -np 16,64\n";
 
-// The first argument of this program when it is one rank, or a process whose threads are the ranks. It is not for
-// users. The next argument is the file of the records. For threads, their number follows.
+// The first argument of this program if it is one rank, or a process whose threads are the ranks. Users do not give
+// this argument. The second argument is the path of the RecordFile. For threads, the third argument is the number of
+// ranks.
 constexpr char kAsRank[] = "--as-rank";
 constexpr char kAsThreads[] = "--as-threads";
 
-// A rank's measurements. Times are on the machine's clock; zero: the rank has not come so far.
+// A rank's measurements. Times are on the machine's clock. A time is zero if the rank has ended before it.
 struct Record {
   double joined_s = 0;
   double negotiated_s = 0;  // duration
@@ -81,7 +82,7 @@ struct Record {
   int64_t descriptors = 0;
 };
 
-// The records of all ranks: a file, because ranks are killed.
+// The records of all ranks, in a file, because a rank that is killed cannot send its record.
 class RecordFile {
  public:
   static absl::StatusOr<RecordFile> Open(const std::string& path, int flags) {
@@ -106,7 +107,7 @@ class RecordFile {
   UniqueFd fd_;
 };
 
-// The processor time of this process's children that have ended, and of theirs.
+// Returns the CPU time of this process's ended children, including their own ended children.
 double ChildrensCpuSeconds() {
   rusage usage = {};
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -116,7 +117,7 @@ double ChildrensCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The number of a line of /proc/self/status such as "RssAnon:     1234 kB".
+// Returns the number in the line `name` of /proc/self/status, such as "RssAnon:     1234 kB".
 int64_t OwnStatus(absl::string_view name) {
   const std::string status = ReadFile("/proc/self/status").value_or("");
   for (const absl::string_view line : absl::StrSplit(status, '\n')) {
@@ -133,14 +134,14 @@ int64_t OwnDescriptors() {
   return std::distance(begin(all), end(all));
 }
 
-// The work of a rank that has joined.
+// Runs the benchmark on a rank that has joined its job.
 class ScaleRank {
  public:
   enum class Kind { kProcess, kThread };
 
   ScaleRank(const RecordFile* file, Kind kind) : file_(*file), kind_(kind) {}
 
-  // Does not return on the last rank, which dies.
+  // Runs all measurements. Does not return on the last rank, because the rank kills itself.
   void Run() {
     record_.joined_s = NowSeconds();
     record_.negotiated_s = MedianOf(kNewNames, [&](int i) { Sum(absl::StrCat("new", i)); });
@@ -216,7 +217,8 @@ int RunAsThreads(const RecordFile& file, int ranks) {
   return 0;
 }
 
-// Does the work of a job's process. Returns nullopt if `words` are a user's.
+// If `words` begin with kAsRank or kAsThreads, runs the ranks of this process, and returns the exit code. Otherwise
+// returns nullopt.
 std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   const bool is_rank = words.size() == 2 && words[0] == kAsRank;
   int threads = 0;
@@ -227,7 +229,8 @@ std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   return is_rank ? RunAsRank(*file) : RunAsThreads(*file, threads);
 }
 
-// rondarun's exit code shows the rank that was killed. A thread that ends does not end its process.
+// Returns the exit code of a job that has gone as planned. rondarun's exit code shows that SIGKILL has ended a rank. If
+// ranks are threads, the process outlives the thread that ends, and exits with 0.
 int PlannedExitCode(const std::string& kind) { return kind == kThreads ? 0 : 128 + SIGKILL; }
 
 absl::StatusOr<LaunchCommand> PlanScale(const std::string& kind, int ranks, const std::string& path) {
@@ -239,7 +242,7 @@ absl::StatusOr<LaunchCommand> PlanScale(const std::string& kind, int ranks, cons
                     FindInstalledProgram());
 }
 
-// The largest value of a field over `records`.
+// Returns the largest value of a field over `records`.
 template <typename Number>
 Number MostOf(const std::vector<Record>& records, Number Record::*field) {
   Number most = 0;
@@ -247,7 +250,7 @@ Number MostOf(const std::vector<Record>& records, Number Record::*field) {
   return most;
 }
 
-// A job that has ended.
+// The results of a job that has ended.
 struct EndedJob {
   std::string kind;
   std::vector<Record> records;
@@ -257,7 +260,7 @@ struct EndedJob {
   double cpu_s = 0;
 };
 
-// Describes how the job has not gone as planned; "" if it has.
+// Returns what has not gone as planned in the job, or "" if everything has.
 std::string Deviation(const EndedJob& job) {
   for (size_t rank = 0; rank < job.records.size(); ++rank) {
     if (job.records[rank].noticed_s == 0) return absl::StrCat("rank ", rank, " has not come to the end");

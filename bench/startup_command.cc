@@ -40,7 +40,7 @@ constexpr char kDescription[] =
     "\n"
     "  ronda-bench startup -np 2 --peer mpi,mpich\n";
 
-// A rank of the timed job.
+// The main function of a rank of the timed job.
 int RunAsRank(const LaunchedRank& launched) {
   float value = 1;
   ronda::init();
@@ -50,7 +50,7 @@ int RunAsRank(const LaunchedRank& launched) {
   return value == static_cast<float>(launched.size) ? 0 : 1;
 }
 
-// A job that is started repeatedly.
+// A job that the benchmark starts repeatedly, with its times.
 struct StartedJob {
   std::string name;
   LaunchCommand command;

@@ -48,7 +48,7 @@ struct NoOptimizer {
   void step() {}
 };
 
-// One way to submit a step's gradients, and its times on this rank.
+// A way to submit the gradients of a step, with its measured times on this rank.
 struct Way {
   std::string name;
   absl::FunctionRef<void(size_t i)> hand_over;
@@ -96,7 +96,7 @@ class SubmissionRun {
     TimeSingleCalls(way);
   }
 
-  // Times each call alone. This reads the clock between the calls, and the means above do not.
+  // Times each call alone. Reading the clock between the calls takes time, so the means above are measured without it.
   void TimeSingleCalls(Way& way) {
     auto before = std::chrono::steady_clock::now();
     for (size_t i = tensors_.size(); i > 0; --i) {

@@ -23,15 +23,15 @@
 namespace ronda {
 namespace {
 
-// The bytes that may follow a lead byte. The character has `length` bytes with the lead byte; its second byte is within
-// [low, high].
+// The UTF-8 bytes that may follow a lead byte. The character has `length` bytes, including the lead byte. Its second
+// byte is within [low, high].
 struct Sequence {
   size_t length;
   uint8_t low;
   uint8_t high;
 };
 
-// length 0: no character begins with `lead`.
+// Returns the bytes that may follow `lead`. The length is 0 if no character begins with `lead`.
 Sequence SequenceOf(uint8_t lead) {
   if (lead < 0x80) return {lead >= 0x20 && lead != 0x7f ? size_t{1} : size_t{0}, 0, 0};
   if (lead < 0xc2) return {0, 0, 0};  // a continuation byte, or an overlong form of ASCII
@@ -45,8 +45,8 @@ Sequence SequenceOf(uint8_t lead) {
   return {0, 0, 0};
 }
 
-// Counts printable ASCII at the beginning of `text`, in multiples of eight bytes. Most names consist of it. More may
-// follow.
+// Counts printable ASCII at the beginning of `text`, in multiples of eight bytes. Most names consist of printable
+// ASCII. More of it may follow after the counted bytes.
 size_t AsciiPrefix(absl::string_view text) {
   constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight positions
   constexpr uint64_t kHigh = 0x80 * kEach;
@@ -54,8 +54,8 @@ size_t AsciiPrefix(absl::string_view text) {
   for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
     uint64_t bytes;
     std::memcpy(&bytes, text.data() + i, sizeof(bytes));
-    // If no byte has its high bit set, no sum carries into the next byte. The first sum sets the high bit from 0x7f on;
-    // the second leaves it clear below 0x20.
+    // If no byte has its high bit set, no sum carries into the next byte. A byte of `too_high` has its high bit set if
+    // the character is 0x7f or more; a byte of `high_enough` has it clear if the character is below 0x20.
     const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
     const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
     if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
@@ -68,7 +68,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most of the rest is also printable ASCII.
+    // Most of the remaining bytes are also printable ASCII.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;
@@ -114,7 +114,7 @@ void Reset(Submission* submission) {
   *submission = *defaults;
 }
 
-// `seconds` as in the C ABI: 0 keeps *limit, and a negative number means never.
+// Sets *limit to `seconds`, with the C ABI's meaning: 0 keeps *limit, and a negative number sets no limit.
 absl::Status SetLimit(const Submission& submission, absl::string_view argument, double seconds, absl::Duration* limit) {
   if (std::isnan(seconds)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": call.", argument, " is not a number"));
@@ -211,7 +211,7 @@ absl::Status SetReductionOp(int op, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Zero means "not set".
+// Returns `scale`, or 1 if the caller has set no scale, which is 0.
 double ScaleOr1(double scale) { return scale == 0 ? 1.0 : scale; }
 
 absl::Status SetWire(int compression, Submission* submission) {
@@ -224,14 +224,14 @@ absl::Status SetWire(int compression, Submission* submission) {
   return absl::OkStatus();
 }
 
-// The part that all operations share.
+// Sets the fields that all operations have.
 template <typename Args>
 absl::Status FromArgs(OpType op, const Args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromTensor(op, args.tensor, submission));
   return SetCall(args.call, caller, submission);
 }
 
-// The part that all reductions share.
+// Sets the fields that all reductions have.
 template <typename Args>
 absl::Status FromReduction(OpType op, const Args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(op, args, caller, submission));
@@ -255,7 +255,7 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
-// The place of the result, on a rank that has one.
+// Sets the memory for the result, on a rank that gets a result.
 template <typename Args>
 void SetOutput(const Args& args, Submission* submission) {
   submission->output = args.output;
@@ -275,11 +275,11 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Checks the buffers here, so that the message names the caller's arguments. The allgathers would report an error of
-// their inputs.
+// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments. Without this check, the
+// error would name the inputs of the allgathers.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
-  // A scalar has no rows; the runtime refuses it.
+  // A scalar has no rows, and the runtime refuses scalars later.
   const bool has_rows = !values.shape.empty() && !is_zero(values.shape.front());
   const bool has_elements = has_rows && std::none_of(values.shape.begin(), values.shape.end(), is_zero);
   const bool lacks_indices = has_rows && args.indices == nullptr;
@@ -289,7 +289,7 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-// The fields of each operation's arguments. Each operation that the C ABI declares has one of these functions.
+// Fill() sets the submission's fields from the arguments of one operation. Each operation of the C ABI has a Fill().
 
 absl::Status Fill(const ronda_allreduce_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, args, caller, submission));
@@ -380,7 +380,7 @@ absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submissio
       absl::StrCat("object '", args.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
 }
 
-// Replaces characters that a log or protobuf would not accept.
+// Returns `text` on one line. Replaces characters that are not allowed in a log or in protobuf.
 std::string OneLine(absl::string_view text) {
   size_t end = std::min(text.size(), size_t{RONDA_MAX_NAME_LENGTH});
   const auto is_inside_character = [&] { return end < text.size() && (text[end] & 0xc0) == 0x80; };
@@ -396,7 +396,7 @@ std::string OneLine(absl::string_view text) {
   return line;
 }
 
-// The structs that become one submission each.
+// The argument structs that become one submission each.
 #define RONDA_SUBMISSION_ARGS(ROW) \
   RONDA_TENSOR_OPERATIONS(ROW)     \
   ROW(object, OBJECT)
@@ -406,7 +406,7 @@ std::string OneLine(absl::string_view text) {
 RONDA_SUBMISSION_ARGS(RONDA_NAME_OF)
 #undef RONDA_NAME_OF
 
-// The i-th of several structs that are `stride` bytes apart.
+// Returns the i-th of several structs that are `stride` bytes apart.
 template <typename Args>
 const Args* At(const Args* args, size_t stride, size_t i) {
   return reinterpret_cast<const Args*>(reinterpret_cast<const char*>(args) + i * stride);
@@ -462,7 +462,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   values.request.group_size = 2;
   values.request.function = TensorRequest::Function::kSparseAllreduce;
   values.request.reduction = *reduction;
-  // A scalar has no rows; the runtime refuses it.
+  // A scalar has no rows, and the runtime refuses scalars later.
   const int64_t rows = values.request.shape.empty() ? 0 : values.request.shape.front();
   Submission indices = values;
   indices.input = known.indices;
@@ -474,7 +474,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
 
 namespace {
 
-// Converts `count` structs; all have the size that the first one gives.
+// Converts `count` structs. The first struct gives the size of all structs.
 template <typename Args>
 absl::Status ToArray(const Args* args, size_t count, const char* group, const Caller& caller,
                      std::vector<Submission>* submissions) {

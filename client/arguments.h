@@ -2,7 +2,8 @@
 
 // Converts the arguments of C callers into submissions. The checks here cover everything that neither C's types nor the
 // runtime check: sizes of structs, enums, and pointers that this code follows. Runtime::Submit checks the meaning of a
-// submission: shapes, buffers, ranks, process sets, splits. Pure: no function here reads tensor data or a runtime.
+// submission: shapes, buffers, ranks, process sets, splits. No function here reads the data of a tensor or the state of
+// a runtime.
 //
 // Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice.
 #ifndef RONDA_CLIENT_ARGUMENTS_H_
@@ -29,10 +30,12 @@
 
 namespace ronda {
 
-// Far above the size of any struct of this API. A larger struct_size means that the caller has not initialised it.
+// This limit is far above the size of any struct of this API. A larger struct_size means that the caller has not
+// initialised the field.
 inline constexpr size_t kMaxStructSize = 4096;
 
-// The number that the caller stored in `value`. Reading an enum that has none of its enumerators would be undefined.
+// Returns the number that the caller stored in `value`. If the number is none of the enumerators, reading it as an enum
+// would be undefined behaviour.
 template <typename Enum>
 int RawValue(const Enum& value) {
   static_assert(sizeof(Enum) == sizeof(int));
@@ -47,7 +50,8 @@ concept HasCallOptions = requires(T args) {
 };
 
 // The sizes of T in all versions of ronda.h, in ascending order. The struct ronda_options has grown twice. The struct
-// ronda_call_options grew while it was the last field of the operations' arguments; newer fields come after it.
+// ronda_call_options has grown too, when it was the last field of the operations' arguments. Newer fields of these
+// arguments come after it.
 template <typename T>
 constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {
@@ -55,7 +59,8 @@ constexpr auto KnownSizes() {
     return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
                       sizeof(T)};
   } else if constexpr (std::same_as<T, ronda_options>) {
-    // Both versions ended with padding. A new field there would read memory that an old program never wrote.
+    // The two earlier versions ended with padding. A new field in the padding would read memory that an old program
+    // never wrote.
     static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
     static_assert(offsetof(T, epoch) >= offsetof(T, local_size) + 2 * sizeof(int));
     return std::array{offsetof(T, master_address), offsetof(T, epoch), sizeof(T)};
@@ -95,62 +100,63 @@ struct Caller {
   WaitLimits limits;  // the job's, as this rank knows them: for a call that sets only one of its two limits
 };
 
-// For instance "allreduce 'conv1/weight'". The messages about a tensor begin with it.
+// Returns the text with which error messages about a tensor begin, such as "allreduce 'conv1/weight'".
 std::string Describe(const Submission& submission);
 
-// Checks the name of a tensor or group. `what` is the argument's name for messages: "tensor.name".
+// Checks the name of a tensor or group. `what` is the name of the argument in error messages, such as "tensor.name".
 absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
 
-// Makes `*submission` a submission of `tensor`, and reuses the memory of its former content. The submission gets no
-// name if it is a send or receive, whose callers give none, or if the tensor has none.
+// Makes `*submission` a submission of `tensor`, and reuses the memory that `*submission` already has. The submission
+// gets no name if it is a send or a receive, or if the tensor has no name.
 absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
 
 // Sets the process set, the kind of memory, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
 
-// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters. protobuf accepts such
-// text in a string field, and it fits on one line of a log.
+// Returns whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters. Such text is
+// valid in a string field of protobuf, and fits on one line of a log.
 bool IsPrintableUtf8(absl::string_view text);
 
-// The facts that a send and its receive agree on.
+// The values that are equal in a send and in its receive.
 struct Channel {
   int from;
   int to;
   int tag;
 };
 
-// The submission of a rank that cannot take part in an operation. If `channel` is given, the operation is the next
-// message of that channel. Else, if `name` is given, it is the operation with this name. Else it is this rank's next
-// operation without a name in the process set. The other ranks get the first RONDA_MAX_NAME_LENGTH bytes of `message`,
-// which may be null, on one line.
+// Returns the submission of a rank that cannot take part in an operation. If `channel` is given, the operation is the
+// next message of that channel. If only `name` is given, the operation has this name. If neither is given, the
+// operation is this rank's next operation without a name in the process set. The other ranks get the first
+// RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
 absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
                                              const char* message);
 
-// Args is the type of an operation's arguments: ronda_allreduce_args, ronda_send_args and so on. A null `args` is an
-// error. The content of `*submission` is lost; its memory is reused.
+// Converts the arguments of one operation. Args is the type of the arguments: ronda_allreduce_args, ronda_send_args and
+// so on. A null `args` is an error. The function overwrites the content of `*submission`, and reuses its memory.
 //
-// A send or a receive gets the name of the channel between the two ranks; the session numbers the tensors of the
-// channel. The type ronda_object_args becomes an allgather of bytes with the caller's root.
+// A send or a receive gets the name of the channel between the two ranks. The session adds the number of the message in
+// this channel. The type ronda_object_args becomes an allgather of bytes with the caller's root.
 template <typename Args>
 absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission);
 
-// Allgathers of the same group. The request of the values contains the caller's reduction, so that the ranks agree on
-// it.
+// The two allgathers of a sparse allreduce, which form one group. The request of the values contains the caller's
+// reduction, so that the runtime checks that it is equal on all ranks.
 struct SparseSubmissions {
   Submission indices;
   Submission values;
 };
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
-// Makes a group of `count` structs; all have the size that the first one gives. The result is the first `count` entries
-// of `*submissions`, which grows if necessary, and whose memory is reused. Args: of an operation with a function
-// ronda_grouped_NAME_async().
+// Makes a group of `count` structs. The first struct gives the size of all structs. The result is the first `count`
+// entries of `*submissions`, which grows if necessary, and whose memory is reused. Args is the type of an operation's
+// arguments that has a function ronda_grouped_NAME_async().
 // REQUIRES: count > 0.
 template <typename Args>
 absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions);
 
-// As ToGroup(), without making a group: `*submissions` becomes the members, and may be longer. `group` is for messages.
+// Converts `count` structs like ToGroup(), but makes no group. The result is the first `count` entries of
+// `*submissions`. `group` is the group's name for error messages.
 absl::Status ToMembers(const ronda_allreduce_args* args, size_t count, const char* group, const Caller& caller,
                        std::vector<Submission>* submissions);
 

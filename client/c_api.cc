@@ -2,7 +2,7 @@
 
 // The C ABI on top of the runtime: the job and its process sets.
 
-// Everything is compiled with hidden visibility, except for these declarations: the library exports them.
+// The code is compiled with hidden visibility, so the library exports only these declarations.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -59,8 +59,8 @@ struct JobOptions {
   }
 };
 
-// Misspelt variables and old values have no effect, and nothing else reports them. The ranks of a job usually have the
-// same environment, so only rank 0 warns. Later jobs of this process repeat no warning.
+// Warns of environment variables that are misspelt or have an old value, because they have no effect. The ranks of a
+// job usually have the same environment, so only rank 0 warns. Later jobs of this process do not repeat the warning.
 void WarnOfVariables(const JobEnvironment& job, const EnvironmentReader& environment) {
   if (job.rank != 0) return;
   std::call_once(globals().unknown_variables_told, [&] {
@@ -97,7 +97,7 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
 }
 
 // Begins the timeline that the environment requests. If a rank cannot begin its timeline, the job fails, so that all
-// ranks get the reason.
+// ranks get the error.
 absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
   if (timeline.path.empty()) return absl::OkStatus();
   absl::Status started = runtime.StartTimeline(timeline.path);
@@ -107,8 +107,8 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
-// Ends the process after `grace`, in which the program may end by itself; it gets the job's failure from its calls. No
-// handler of exit() runs, because one might wait for the GPU.
+// Ends the process after `grace`. Before that, the program gets the job's failure from its calls, and may end by
+// itself. The process ends without handlers of exit(), because a handler might wait for the GPU.
 void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) {
   if (grace == absl::InfiniteDuration()) return;
   const auto end = [grace, rank, why] {
@@ -125,19 +125,21 @@ void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) 
   }
 }
 
-// For Runtime::Options. In an elastic job no stream waits for an operation that may fail (WaitsForDevice), and the
-// process must live.
+// Returns the callback for Runtime::Options. In an elastic job it is null, because the process must live, and no stream
+// waits for an operation that may fail (WaitsForDevice).
 std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& config) {
   const std::optional<absl::Duration> grace = config.devices.failure_grace;
   if (!grace.has_value() || globals().member.is_known_member()) return nullptr;
   return [grace = *grace, rank = config.job.rank](const std::string& why) { EndProcessAfter(grace, rank, why); };
 }
 
-// An abandoned GPU is lost to the process, and with it the state that a member of an elastic job keeps. So the work of
-// a step gets this time to end. If a member takes longer than the other members, the launcher kills it.
+// A process that abandons its GPU cannot use it any more, and loses the state on it. So a member of an elastic job
+// waits this long for the GPU's work of a step to end. If a member takes longer than the other members, the launcher
+// kills it.
 constexpr absl::Duration kMemberDeviceTimeout = absl::Seconds(20);
 
-// The number on its host that the launcher gave this process at its start. A member keeps the number in all epochs.
+// Returns this process' number on its host, which the launcher gave it at the start. A member of an elastic job keeps
+// the number in all epochs.
 std::optional<int> PlaceOnHost() {
   const EnvironmentReader environment = ProcessEnvironment();
   const absl::StatusOr<Place> place = ReadPlace(EnvironmentVariables(environment));
@@ -160,15 +162,15 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
                                 job_options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));
   if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
-    // Shuts down in order, as the other ranks do when they get the error. Otherwise the job's error would be that a
-    // rank has vanished.
+    // Shuts the runtime down in an orderly way, as the other ranks do when they get the error. A rank that simply ended
+    // would be reported as the cause of the failure.
     session->runtime().Shutdown().IgnoreError();
     return status;
   }
   return session;
 }
 
-// How a member leaves an epoch of its elastic job and joins the next.
+// Describes how a member leaves an epoch of its elastic job and joins the next epoch.
 struct Reform {
   std::string reason;  // the failure that ends the epoch; empty: none
   absl::Duration timeout = absl::InfiniteDuration();
@@ -184,8 +186,8 @@ absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
   return session;
 }
 
-// Joins the job of the environment. If a member of an elastic job has no place from its program, its launcher gives it
-// a place in the job.
+// Joins the job of the environment. A member of an elastic job gets its rank from its launcher, unless its program has
+// set the rank.
 absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
   if (is_member) {
@@ -225,8 +227,8 @@ Outcome ReformJob(const ronda_elastic_reform_options* options) {
   if (!reform.ok()) return Failure(reform.status(), Answer::kStartup);
   DefaultRuntime& runtime = globals().runtime;
   if (const auto session = runtime.Get(); session != nullptr && !reform->reason.empty()) {
-    // The others should not wait for this rank, which takes part in no further operation. A job that has failed keeps
-    // its failure.
+    // Tells the other ranks not to wait for this rank, because it takes part in no further operation. A job that has
+    // failed keeps its failure.
     session->runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank leaves the epoch: ", reform->reason)));
   }
   Outcome left = runtime.Stop();
@@ -236,7 +238,7 @@ Outcome ReformJob(const ronda_elastic_reform_options* options) {
   return runtime.Start([&] { return JoinNextEpoch(*reform); });
 }
 
-// The body of a rank that is a thread.
+// Runs the body of a rank that is a thread.
 absl::Status RunRank(const JobOptions& options, void (*body)(void* context), void* context, Runtime& runtime) {
   const RankContexts::Scope scope(&globals().ranks, runtime, options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(options.config.timeline, runtime));
@@ -260,22 +262,22 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
   return Failure(outcome.status, Answer::kStartup);
 }
 
-// Returns the error of a function that a rank that is a thread must not call.
+// Returns the error for a call of `function` on a rank that is a thread, where this call is not allowed.
 Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
                              "ends with the body: leave the call out")};
 }
 
-// The variables that say which job to join are the parent's. And libraries below (gRPC, MPI, CUDA) do not work in a
-// child if its parent has used them.
+// The child has its parent's environment variables, which name the parent's rank. Also, the libraries gRPC, MPI and
+// CUDA do not work in a child if its parent has used them.
 Outcome InitInForkOfRank() {
   return {RONDA_ERROR_INVALID_ARGUMENT,
           "ronda_init() in a child that a rank has made with fork(): the rank is its parent, and libraries that the "
           "parent uses do not work here; execute a program in the child, or fork before ronda_init()"};
 }
 
-// Submits an operation, and waits for it without holding the session, so that the session can end.
+// Submits an operation, and waits for the operation without holding the session, so that the session can end meanwhile.
 template <typename SubmitFn>
 ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* handle) {
   const ronda_status submitted = CallWithSession([&](Session& session) {
@@ -294,7 +296,7 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_proce
   return session.SubmitJoin(submission);
 }
 
-// Not numbered, because the caller distinguishes creations by their tags.
+// The tensor gets no number in its name, because the caller distinguishes creations by their tags.
 absl::StatusOr<std::shared_ptr<Handle>> CreateProcessSet(Session& session, const int* ranks, int count,
                                                          const char* tag) {
   session.ForgetRemovedSets();
@@ -316,13 +318,13 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
-// A number of the topology; -1 without a job.
+// Returns a number of the topology, or -1 without a job.
 int FromTopology(int Topology::*member) {
   const std::shared_ptr<Session> session = CurrentSession();
   return session == nullptr ? -1 : session->topology().*member;
 }
 
-// The members of a set; null if the set does not exist.
+// Returns the members of a process set, or null if the set does not exist.
 std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return nullptr;
@@ -330,7 +332,8 @@ std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   return members.ok() ? *std::move(members) : nullptr;
 }
 
-// The C ABI's struct consists of its size, and then the rows of the table in their order.
+// The C ABI's struct has the field of its size first, and then one field for each row of the table, in the table's
+// order.
 constexpr size_t kStatisticsFields[] = {
 #define RONDA_STATISTICS_OFFSET(name) offsetof(ronda_statistics, name),
     RONDA_STATISTICS_TABLE(RONDA_STATISTICS_OFFSET)
@@ -393,7 +396,7 @@ using ronda::Topology;
 const char* ronda_version(void) { return ronda::kVersion; }
 
 int ronda_status_is_recoverable(ronda_status status) {
-  // No cast to the enum, because the caller may be built with a newer ronda.h.
+  // The number is not cast to the enum, because a caller that is built with a newer ronda.h may pass a new value.
   const int raw = ronda::RawValue(status);
   return raw == RONDA_ERROR_PEER_FAILED || raw == RONDA_ERROR_DEADLINE ? 1 : 0;
 }

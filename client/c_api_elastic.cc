@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI on top of the runtime: the ranks' agreement between steps to stop, or to change the members of their
-// elastic job; and the choice of the state with which they go on.
+// The part of the C ABI in which ranks agree between steps to stop, or to change the members of their elastic job, and
+// choose the state with which they continue.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -24,19 +24,20 @@ namespace {
 
 using Request = StopAgreement::Request;
 
-// Submits the operation of a call that has released its session.
+// Submits the operation for a call that has released its session, if a job is still running.
 absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return absl::CancelledError(NotInitialized().text);
   return session->runtime().Submit(submission);
 }
 
-// The ranks' answer to the question of every step. `request` is this rank's knowledge.
+// Returns the common answer of all ranks to the question that they ask in every step. `request` is what this rank
+// knows.
 absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // The call below waits, and must not hold the session meanwhile, so that the session can end.
+  // The call below waits. It does not hold the session meanwhile, because the session could then not end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }
@@ -70,7 +71,8 @@ Outcome Poll(ronda_elastic_change* change) {
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
   using LauncherRequest = MemberChannel::Request;
-  // Before Look(): a launcher that ends the job tells the member so, and sends the signal after that.
+  // The signal is read before Look(), because a launcher that ends the job first tells the member about it, and then
+  // sends the signal.
   const bool has_signal = StopSignal::received();
   const absl::StatusOr<LauncherRequest> launcher_request = *is_member ? member.Look() : LauncherRequest::kNone;
   if (!launcher_request.ok()) return Failure(launcher_request.status(), Answer::kStartup);
@@ -111,7 +113,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   if (const absl::Status status = (*handle)->Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
   const absl::StatusOr<StateSource> decided = DecideSource(*facts, size);
   if (!decided.ok()) return Failure(decided.status(), Answer::kStartup);
-  // If no rank has a state yet, the state with which rank 0 began is the first one.
+  // If no rank has a state yet, the initial state of rank 0 becomes the first state.
   if (decided->rank == rank && !marks.has_state()) marks.Begin();
   const bool is_behind = decided->is_snapshot || marks.is_inconsistent() || marks.steps() != decided->step;
   marks.BringTo(is_behind ? std::optional(decided->step) : std::nullopt);

@@ -26,7 +26,7 @@
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
-// The caller's pointer to a group.
+// The object to which the caller's group pointer points.
 struct ronda_prepared_group {
   std::unique_ptr<ronda::PreparedGroup> group;
 };
@@ -48,7 +48,7 @@ Outcome Prepare(const ronda_allreduce_args* args, size_t count, const char* name
   return {};
 }
 
-// Runs `body` on a group.
+// Runs `body` on a group, or returns an error if `group` is null.
 template <typename Body>
 ronda_status CallWithGroup(const char* function, ronda_group group, const Body& body) noexcept {
   return Call([&]() -> Outcome {
@@ -60,7 +60,7 @@ ronda_status CallWithGroup(const char* function, ronda_group group, const Body& 
   });
 }
 
-// Writes the answer of `answer` about a group. `argument` is the name of `to`.
+// Calls `answer` on a group, and writes its result to `to`. `argument` is the name of `to` in error messages.
 template <typename T, typename AnswerFn>
 ronda_status AskGroup(const char* function, ronda_group group, const char* argument, T* to,
                       const AnswerFn& answer) noexcept {
@@ -71,7 +71,8 @@ ronda_status AskGroup(const char* function, ronda_group group, const char* argum
   });
 }
 
-// Reserves room for the numbers before the group gives up its handles.
+// Moves the group's handles into the handle table, and writes their numbers. Reserves the room in the table first, so
+// that no handle is lost.
 Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
   size_t room = prepared.size();
   globals().handles.Reserve(room);
@@ -97,7 +98,7 @@ Outcome Combine(PreparedGroup& prepared, const size_t* members, size_t count, co
   return prepared.Combine(absl::MakeConstSpan(members, count), name);
 }
 
-// Runs `wait`, which has a deadline, on a group, and writes whether the step has ended.
+// Runs `wait` with a deadline on a group. Writes to `done` whether the step has ended.
 template <typename WaitFn>
 ronda_status WaitFor(const char* function, ronda_group group, double timeout_s, int* done,
                      const WaitFn& wait) noexcept {

@@ -22,8 +22,8 @@
 namespace ronda {
 namespace {
 
-// Runs `read` on an operation that has succeeded and has the requested kind of result. If streams may read the result,
-// it is enough that a stream waits for the operation.
+// Runs `read` on an operation that has succeeded and has the requested kind of result. With kOnceOrdered the operation
+// may still be in flight, if a stream waits for it.
 enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
 template <typename ReadFn>
 ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
@@ -46,7 +46,7 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
-// A number that is the result of operations of one kind.
+// Describes a result that is a number, and the kind of operation that has this result.
 struct NumberOf {
   OpType op;
   Applicable applicable;
@@ -61,8 +61,8 @@ ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberO
       [&](const Operation& operation) { *number = static_cast<int>(operation.handle().result().number); });
 }
 
-// Makes `post` call `callback`: `post` gets a function that runs later, on any thread. `outcome` returns the callback's
-// status. The callback acts for the same rank as the calling thread.
+// Makes a function that calls `callback`, and passes it to `post`, which runs it later on any thread. The callback gets
+// the status that `outcome` returns, and acts for the same rank as the calling thread.
 template <typename PostFn, typename OutcomeFn>
 Outcome PostCallback(const char* function, ronda_callback callback, void* context, const PostFn& post,
                      const OutcomeFn& outcome) {
@@ -75,7 +75,7 @@ Outcome PostCallback(const char* function, ronda_callback callback, void* contex
   return Failure(posted, Answer::kSubmission);
 }
 
-// Makes `stream` wait for an operation, and records that in the caller's handle.
+// Makes `stream` wait for an operation, and records in the caller's handle that a stream waits.
 Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
   const absl::Status status = operation.OrderBefore(stream);
   if (status.ok()) globals().handles.MarkOrdered(handle);
@@ -84,7 +84,7 @@ Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* strea
   return Failure(status, is_about_stream ? Answer::kSubmission : Answer::kCompletion);
 }
 
-// Gives the handle back.
+// Releases the handle.
 Outcome Release(const char* function, ronda_handle handle) {
   const Operation operation = globals().handles.Remove(handle);
   if (!operation.exists()) return UnknownHandle(function, handle);
@@ -108,7 +108,7 @@ Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, con
   return first_error;
 }
 
-// As ForAll(), for a `visit` of the operations.
+// Like ForAll(), but `visit` gets the operation of each handle.
 template <typename VisitFn>
 Outcome ForAllOperations(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
   return ForAll(function, handles, [&](ronda_handle handle) -> Outcome {
@@ -228,7 +228,7 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
   return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) {
     return ronda::PostCallback(
         kFunction, callback, context, [&](auto run) { return operation.handle().OnCompletion(std::move(run)); },
-        // The status of the operation may differ from the runtime's.
+        // The operation's status is read here, because it may differ from the status in the runtime.
         [operation] { return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion); });
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI on top of the runtime: operations that are submitted for a handle, or carried out by the call.
+// The part of the C ABI for operations: calls that submit an operation and return a handle, and calls that wait for the
+// operation.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -29,12 +30,12 @@ namespace {
 
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
-// Operations that have been submitted, but whose handles the caller does not have yet. Room for `count` of them is
-// reserved before they are submitted. If memory is exhausted for the other parts of an object's handle, the caller gets
-// the error that nothing was submitted, and may free the buffers. So the destructor waits for the operations.
+// Operations that have been submitted, but whose handles the caller does not have yet. The constructor reserves room
+// for `count` operations. If memory is exhausted after the submission, the caller gets the error that nothing was
+// submitted, and may free the buffers. So the destructor waits for the operations.
 class Submitted {
  public:
-  // `handles` is empty at the beginning, and at the end.
+  // `handles` must be empty, and is empty again after the destructor.
   Submitted(Handles* handles, size_t count) : handles_(*handles), room_(count) {
     handles_.reserve(count);
     globals().handles.Reserve(count);
@@ -48,14 +49,14 @@ class Submitted {
   }
 
   Handles& handles() { return handles_; }
-  // Keeps the bytes that travel, unless the caller owns them.
+  // Keeps the bytes that the operation sends until it has ended. Not needed if the caller owns the bytes.
   void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
-  // The number of an operation for which room is reserved.
+  // Adds an operation to the handle table, in the reserved room, and returns its number.
   ronda_handle Number(Operation operation) {
     --room_;
     return globals().handles.Add(std::move(operation));
   }
-  // The caller has the handles.
+  // Records that the caller has the handles.
   void HandedOut() { handles_.clear(); }
 
  private:
@@ -64,8 +65,8 @@ class Submitted {
   std::shared_ptr<const void> contribution_;
 };
 
-// Writes the numbers of `count` operations, operation(0) to operation(count - 1). After an exception the table has none
-// of them.
+// Adds `count` operations, operation(0) to operation(count - 1), to the handle table, and writes their numbers to
+// `handles`. After an exception the table has none of these operations.
 template <typename OperationFn>
 void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, ronda_handle* handles) {
   size_t done = 0;
@@ -77,8 +78,8 @@ void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, r
   }
 }
 
-// Runs `submit`, which puts its `count` operations into its second argument before it allocates anything. Then runs
-// `hand_out` on that argument.
+// Runs `submit`, and then runs `hand_out` on the submitted operations. `submit` must put its `count` operations into
+// its second argument before it allocates anything.
 template <typename SubmitFn, typename HandOutFn>
 ronda_status Submit(const char* function, const ronda_handle* handles, size_t count, const SubmitFn& submit,
                     const HandOutFn& hand_out) {
@@ -93,7 +94,7 @@ ronda_status Submit(const char* function, const ronda_handle* handles, size_t co
   });
 }
 
-// As Submit(), for operations whose result is the runtime's. `submit` may set `op`.
+// Like Submit(), for operations whose result in the runtime is passed to the caller unchanged. `submit` may set `op`.
 template <typename SubmitFn>
 ronda_status SubmitAsItIs(const char* function, const OpType& op, ronda_handle* handles, size_t count,
                           const SubmitFn& submit) {
@@ -155,7 +156,7 @@ absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Su
   return SubmitTo(session, &object, &submitted->handles());
 }
 
-// How the gathered values become the result of a sparse allreduce.
+// Says how the gathered values become the result of a sparse allreduce.
 struct SparseValues {
   bool averages = false;
   DType dtype = DType::kFloat32;
@@ -219,8 +220,9 @@ ronda_status Refuse(ronda_process_set set, const char* name, const Channel* chan
   });
 }
 
-// The session of a blocking call. The call releases the session before it waits outside the runtime. Otherwise a rank
-// that is a thread, and whose body has thrown, could not end, because its end waits until no call holds its session.
+// The session of a blocking call. The call releases the session before it waits outside the runtime, because the end of
+// a rank waits until no call holds its session. If a rank is a thread, and its body has thrown, a call that held the
+// session would keep the rank from ending.
 class BlockingCall {
  public:
   explicit BlockingCall(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -228,7 +230,7 @@ class BlockingCall {
   const Session& session() const { return *session_; }
 
   // Submits the operation, waits for its end, at most until MonotonicTime() reaches `deadline`, and returns its handle.
-  // The content of `*submission` is lost.
+  // The call changes `*submission`, so its content is lost.
   // Errors: the submission's.
   absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission, absl::Duration deadline) {
     if (session_->owns_runtime() && !Session::Names(*submission)) {
@@ -240,7 +242,7 @@ class BlockingCall {
     return handle;
   }
 
-  // As Run(), for a group.
+  // Like Run(), for a group.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
     if (session_->owns_runtime()) return session_->runtime().RunAll(submissions, handles);
     RONDA_RETURN_IF_ERROR(session_->runtime().SubmitAll(submissions, handles));
@@ -264,7 +266,7 @@ ronda_status CallAndWait(const Body& body) {
   });
 }
 
-// How long a call waits, and the place for the handle of its operation.
+// How long a call waits, and where it stores the handle of its operation.
 struct WaitLimit {
   absl::Duration deadline = absl::InfiniteDuration();  // of MonotonicTime()
   ronda_handle* handle = nullptr;
@@ -291,8 +293,8 @@ ronda_status RunOne(const Args* args, WaitLimit limit = {}) {
   });
 }
 
-// Either all operations of a group have the same error, or none has an error. Only a device's error may concern one
-// bucket and not the next.
+// Returns the outcome of a group's operations. In general all operations of a group have the same error, or none has an
+// error. Only an error of a device may affect one bucket and not the next.
 Outcome EndOfGroup(std::vector<std::shared_ptr<Handle>>* handles) {
   absl::Status first_error;
   for (const std::shared_ptr<Handle>& handle : *handles) first_error.Update(handle->Wait());
@@ -315,7 +317,8 @@ ronda_status RunGroup(const Args* args, size_t count, const char* group) {
 }  // namespace
 }  // namespace ronda
 
-// The operations on one tensor that the header declares: only their arguments differ (arguments.cc).
+// Defines the header's functions for operations on one tensor. Only the conversion of their arguments differs
+// (arguments.cc).
 
 #define RONDA_SUBMIT(operation, OPERATION)                                                             \
   ronda_status ronda_##operation##_async(const ronda_##operation##_args* args, ronda_handle* handle) { \

@@ -32,7 +32,7 @@
 namespace ronda {
 namespace {
 
-// Codes that mean the same in all parts of the runtime.
+// Converts codes that mean the same in all parts of the runtime.
 ronda_status CommonStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:
@@ -50,7 +50,8 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
-// If the ranks do not meet although none has failed, the job was set up wrongly.
+// Converts the codes of starting a job. If the ranks cannot connect to each other although none has failed, the job was
+// set up wrongly.
 ronda_status StartupStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -91,7 +92,7 @@ ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
       return SubmissionStatus(code);
     case Answer::kCompletion:
       if (code == absl::StatusCode::kFailedPrecondition) return RONDA_ERROR_MISMATCH;
-      // The caller's output is too small.
+      // OUT_OF_RANGE means that the caller's output is too small.
       return code == absl::StatusCode::kOutOfRange ? RONDA_ERROR_INVALID_ARGUMENT : CommonStatus(code);
   }
   return RONDA_ERROR_INTERNAL;
@@ -173,7 +174,8 @@ Outcome DefaultRuntime::Stop() {
   }
   const absl::Status status = session->runtime().Shutdown();
   const std::shared_ptr<const Device> device = session->runtime().device();
-  // If nothing else uses the session, the transport ends before the next Start, which may meet the same ranks again.
+  // Releases this reference now. If it is the last one, the transport ends before the next Start(), which may connect
+  // to the same ranks again.
   session.reset();
   MutexLock lock(&mu_);
   if (device != nullptr && usable_.ok()) usable_ = device->CheckUsable();
@@ -267,7 +269,7 @@ const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
 }
 
 HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
-  // No as_const() here, because clang then does not see that the mutex is the same.
+  // The cast is not std::as_const(), because clang then does not see that both objects have the same mutex.
   return const_cast<Slot*>(static_cast<const HandleTable*>(this)->SlotLocked(id));
 }
 
@@ -347,7 +349,8 @@ Output SparseAverage::Read(const OperationResult& result, Output plain) const {
 
 namespace {
 
-// The text of this thread's last error: its LastErrorStorage, or a literal if memory was exhausted.
+// The text of this thread's last error. It points to the thread's LastErrorStorage, or to a literal if memory was
+// exhausted.
 constinit thread_local const char* last_error = "";
 
 struct LastErrorStorage {
@@ -357,10 +360,12 @@ struct LastErrorStorage {
   std::string text;
 };
 
-// The globals of this process. A child keeps its parent's globals reachable, for leak checkers.
+// The globals of this process. In a child of fork(), the parent's globals stay reachable, so that leak checkers do not
+// report them.
 std::atomic<Globals*> current_globals{nullptr};
 
-// Runs in a child of fork(), before fork() returns there. Takes no lock, because another thread may have held it.
+// Runs in a child of fork(), before fork() returns there. Takes no lock, because another thread of the parent may have
+// held the lock at the fork().
 void LeaveTheParentsJob() {
   Globals* const parents = current_globals.load(std::memory_order_acquire);
   if (parents == nullptr) return;
@@ -371,15 +376,14 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// The time for telling the other ranks that the process ends. If that takes longer, the other ranks report that this
-// rank has died.
+// How long the exit of the process waits until the other ranks know of it. If they do not know by then, they report
+// that this rank has died.
 constexpr std::chrono::seconds kExitTimeout(1);
 
-// Runs after everything that the program has registered for its end (functions of atexit() and destructors of static
-// objects), because these functions may still call Ronda, and may shut it down. Other threads may still be in calls,
-// and hold locks. So AnnounceExit() changes nothing in this process. A separate thread does the part that may wait, and
-// the end of the process waits only shortly for that thread. So if all programs of a job end without ronda_shutdown(),
-// the last ranks do not report the first ranks as failed.
+// Runs after the program's functions of atexit() and its destructors of static objects, because they may still call
+// Ronda, and may shut it down. Other threads may still be in calls, and hold locks. So AnnounceExit() changes nothing
+// in this process. A separate thread does the work that may wait, and the exiting thread waits only a short time for
+// it. So if all programs of a job end without ronda_shutdown(), the last ranks do not report the first ranks as failed.
 [[gnu::destructor]] void AnnounceExit() {
   const Globals* const globals = current_globals.load(std::memory_order_acquire);
   if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;
@@ -392,12 +396,12 @@ constexpr std::chrono::seconds kExitTimeout(1);
     std::thread(std::move(tell)).detach();
     told.wait_for(kExitTimeout);
   } catch (const std::exception&) {
-    // Without memory or a thread for the announcement, the other ranks still see that the process has ended.
+    // If memory or a thread for the announcement is missing, the other ranks still see that the process has ended.
   }
 }
 
 Globals& MakeGlobals() {
-  // If memory is exhausted here, the rest could not be allocated, either.
+  // If pthread_atfork() has no memory, the globals could not be allocated, either.
   static const int registered = pthread_atfork(nullptr, nullptr, LeaveTheParentsJob);
   if (registered != 0) throw std::bad_alloc();
   auto made = std::make_unique<Globals>();
@@ -436,7 +440,8 @@ ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept {
 }
 
 ronda_status FailWithException(const std::exception& error) noexcept {
-  // The exception owns its text. Copying the text may throw again, and noexcept would then end the process.
+  // The exception owns its text. Copying the text may throw another exception, which would end the process because of
+  // noexcept.
   try {
     const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
     if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {

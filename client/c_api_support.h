@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The base of the C ABI's functions: outcomes and error texts, the session of the process, and operations by number
-// with the results that their callers requested. Exceptions are caught only here.
+// The base of the C ABI's functions: outcomes with error texts, the session of the process, and the table that maps
+// handle numbers to operations. Exceptions are caught only here.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -42,14 +42,14 @@
 
 namespace ronda {
 
-// The part of the runtime that answered. An absl code means something different to the caller in each part.
+// The part of the runtime that returned a status. An absl code means something different to the caller in each part.
 enum class Answer {
   kStartup,     // reading the configuration, finding the other ranks
   kSubmission,  // Runtime::Submit
   kCompletion,  // Handle::Wait, Runtime::Shutdown
 };
 
-// The C ABI's code for `code`. Pure.
+// Returns the C ABI's code for `code`. Pure.
 ronda_status ToRondaStatus(absl::StatusCode code, Answer from);
 
 // How a call ended, in the C ABI's terms.
@@ -60,33 +60,35 @@ struct Outcome {
   bool ok() const { return code == RONDA_OK; }
 };
 
-// The Runtime behind the C ABI. Its states form a circle: none, starting, running, stopping.
+// The Runtime behind the C ABI. Its state goes from none to starting, running, stopping, and back to none.
 //
-// Thread-safe. Start and Stop block outside the lock, so that other threads can ask meanwhile: they get no runtime.
+// Thread-safe. Start() and Stop() block without holding the lock, so other threads can call Get() meanwhile, which then
+// returns null.
 class DefaultRuntime {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
 
-  // Makes the result of `factory` the session of the process.
+  // Calls `factory`, and makes its result the session of the process.
   // Errors: ALREADY_INITIALIZED; INTERNAL if this process has abandoned a GPU in an earlier job, because a new job of
   // this rank would wait for that GPU; the factory's errors.
   Outcome Start(const Factory& factory);
 
-  // Shuts the runtime down, and drops it even after an error. Results of Get stay alive, but accept no tensors.
+  // Shuts the runtime down, and drops it even after an error. Sessions that Get() has returned stay alive, but accept
+  // no more tensors.
   // Errors: NOT_INITIALIZED; the job's failure.
   Outcome Stop();
 
-  // Null if no runtime is running.
+  // Returns the session, or null if no runtime is running.
   std::shared_ptr<Session> Get() const;
 
-  // Whether a runtime is running, starting or stopping. Takes no lock, because in a child of fork() another thread's
-  // lock stays locked.
+  // Returns whether a runtime is running, starting or stopping. Takes no lock, because a lock that another thread held
+  // during fork() stays locked in the child.
   bool Exists() const { return exists_.load(std::memory_order_acquire); }
 
-  // Whether a runtime has been shut down. Takes no lock, as Exists().
+  // Returns whether a runtime has been shut down. Takes no lock, for the same reason as Exists().
   bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
 
-  // For the factory of Start(). Released with the runtime, or when the factory has failed.
+  // The claim that the factory of Start() uses. It is released when the runtime ends, or when the factory has failed.
   RankClaim& claim() { return claim_; }
   const RankClaim& claim() const { return claim_; }
 
@@ -105,13 +107,14 @@ class DefaultRuntime {
   absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again; OK: it can
 };
 
-// Whether the process that forked this one, or one before it, had a job at that time.
+// Returns whether the parent process had a job when it forked this process, or an earlier ancestor had one when it
+// forked.
 bool IsForkOfRank();
 
-// The error of calls before ronda_init() or after ronda_shutdown(), and in the child of a rank.
+// Returns the error of calls before ronda_init(), after ronda_shutdown(), and in the forked child of a rank.
 Outcome NotInitialized();
 
-// The result of ronda_output(). Valid as long as the operation.
+// The result of ronda_output(). It is valid as long as its operation exists.
 struct Output {
   const void* data = nullptr;
   int64_t rows = 0;
@@ -125,25 +128,27 @@ class Interpretation {
  public:
   virtual ~Interpretation() = default;
 
-  // The status that the caller gets for an operation that succeeded in the runtime.
+  // Returns the status that the caller gets for an operation that succeeded in the runtime.
   virtual absl::Status Check(const OperationResult&) const { return absl::OkStatus(); }
 
-  // The output; `plain` is the runtime's. Valid as long as this object.
+  // Returns the output that the caller gets. `plain` is the output in the runtime. The result is valid as long as this
+  // object exists.
   virtual Output Read(const OperationResult& result, Output plain) const = 0;
 };
 
 // Returns whether a call that makes a stream wait for an operation also waits itself, until the device has done the
-// operation. The call does so in an elastic job. A stream that waits for an operation of a failed job goes on with
-// undefined data, and its next work may change the state that outlives the epoch.
+// operation. The call also waits itself in an elastic job. A stream that waits for an operation of a failed job goes on
+// with undefined data, and its next work may change the state that outlives the epoch.
 bool WaitsForDevice();
 
-// Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch, with the wait of WaitsForDevice() where it applies.
+// These functions call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, they
+// also wait for the device.
 bool MayOrderBy(const Handle& handle, absl::Duration deadline);
 absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
 absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
 
-// An operation as C callers see it: the handle of a submission, and the conversion of its result. A value: copies refer
-// to the same operation, and creating an Operation allocates nothing.
+// An operation of a C caller. It has the handle of a submission, and the conversion of the submission's result. Copies
+// refer to the same operation. Creating an Operation allocates nothing.
 //
 // Thread-safe, except for assignment.
 class Operation {
@@ -163,27 +168,28 @@ class Operation {
   // Blocks until the operation has completed, and returns its status.
   absl::Status Wait() const;
 
-  // As Wait(), but at most until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
+  // Waits like Wait(), but at most until MonotonicTime() reaches `deadline`. Returns whether the operation has
+  // completed.
   bool WaitUntil(absl::Duration deadline) const { return handle_->WaitUntil(deadline); }
 
-  // Makes `stream` (a cudaStream_t) wait for an operation on GPU memory, as OrderStream().
+  // Makes `stream` (a cudaStream_t) wait for an operation on GPU memory, by OrderStream().
   absl::Status OrderBefore(void* stream) const;
 
-  // Blocks until OrderBefore() needs no wait, at most until MonotonicTime() reaches `deadline`. Returns whether it
-  // needs none.
+  // Blocks until OrderBefore() would not block, but at most until MonotonicTime() reaches `deadline`. Returns whether
+  // OrderBefore() would not block.
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
   // Records in this copy that a stream waits for the operation, so that no thread has to wait for it.
   void MarkOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
-  // Whether the result belongs to the handle.
+  // Returns whether the handle owns the operation's result.
   bool HasOutput() const;
 
   // Whether the operation is a reduction.
   bool Reduces() const;
 
-  // REQUIRES: HasOutput(), and Wait() or OrderBefore() has returned OK.
+  // Returns the operation's result. REQUIRES: HasOutput() is true, and Wait() or OrderBefore() has returned OK.
   Output output() const;
 
  private:
@@ -195,31 +201,31 @@ class Operation {
   bool is_ordered_ = false;
 };
 
-// The operations that C callers hold, by number. A number is never used twice. So a released number, or a number of an
+// The operations that C callers hold, by number. No number is used twice. So a released number, or a number of an
 // earlier job, cannot refer to another operation's handle.
 //
-// A number consists of the operation's slot and the number of the slot's uses. Finding an operation is an array access,
-// and slots are reused. A slot whose uses are exhausted stays empty.
+// A number consists of the index of the operation's slot and a count of the slot's uses, so finding an operation is an
+// array access. Slots are reused. A slot whose count has reached its maximum stays empty.
 //
 // Thread-safe.
 class HandleTable {
  public:
   // Reserves room for `count` operations before they are submitted, so that keeping them cannot fail later. Throws
-  // std::bad_alloc, also if the table already has room for 2^24 operations. Each reservation is used by one call of
-  // Add, or returned by Unreserve.
+  // std::bad_alloc if memory is exhausted, or if the table already has room for 2^24 operations. Each reservation is
+  // used by one call of Add, or returned by Unreserve.
   void Reserve(size_t count);
   void Unreserve(size_t count);
 
-  // Keeps `operation` until Remove. Throws as Reserve, unless room is reserved.
+  // Keeps `operation` until Remove(). Unless room is reserved, may throw the exceptions of Reserve().
   ronda_handle Add(Operation operation);
 
-  // None if `id` was never given out or has been removed.
+  // Returns the operation, or one for which exists() is false if `id` was never given out or has been removed.
   Operation Find(ronda_handle id) const;
 
   // Calls Operation::MarkOrdered for the operation, if it is still in the table.
   void MarkOrdered(ronda_handle id);
 
-  // Removes the operation and returns it; returns none as in Find.
+  // Removes the operation and returns it, with the same result as Find() if the operation is not in the table.
   Operation Remove(ronda_handle id);
 
  private:
@@ -233,7 +239,7 @@ class HandleTable {
 
   static size_t IndexOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kIndexBits) - 1); }
 
-  // nullptr if `id` was never given out or has been removed.
+  // Returns nullptr if `id` was never given out or has been removed.
   const Slot* SlotLocked(ronda_handle id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Slot* SlotLocked(ronda_handle id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -245,13 +251,13 @@ class HandleTable {
   size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // of the free slots
 };
 
-// A broadcast of bytes whose number only the root knows: an allgather to which only the root contributes. The root adds
-// one byte, so that all ranks see which ranks act as root even if the object is empty.
+// A broadcast of bytes whose number only the root knows. It is implemented as an allgather to which only the root
+// contributes bytes. The root adds one byte, so that all ranks see which ranks act as root even if the object is empty.
 //
 // Thread-safe.
 class ObjectBroadcast : public Interpretation {
  public:
-  // The arguments of a rank. The plan owns the bytes that travel, and must outlive the operation.
+  // The arguments of a rank. The plan owns the bytes that the rank sends, and must outlive the operation.
   struct Plan {
     std::string name;
     RankId root = 0;
@@ -259,19 +265,19 @@ class ObjectBroadcast : public Interpretation {
     std::string contribution;
   };
 
-  // Turns `object`, the caller's bytes and root, into the submission of `rank`.
+  // Changes `object`, which has the caller's bytes and root, into the submission of `rank`.
   // Errors: INVALID_ARGUMENT if the root is not one of `members`, or the bytes of the root are null.
   static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
                                                        Submission* object);
 
-  // `handle` belongs to the submission for which `plan` was made.
+  // `handle` must be the handle of the submission for which `plan` was made.
   ObjectBroadcast(std::shared_ptr<Handle> handle, std::shared_ptr<const Plan> plan)
       : handle_(std::move(handle)), plan_(std::move(plan)) {}
 
-  // Waits for the operation, because it reads the plan's bytes.
+  // Waits for the operation, because the operation reads the plan's bytes.
   ~ObjectBroadcast() override { handle_->Wait().IgnoreError(); }
 
-  // The operation of a submission for which `plan` was made.
+  // Returns the operation of a submission for which `plan` was made.
   static Operation Of(const std::shared_ptr<Handle>& handle, std::shared_ptr<const Plan> plan) {
     return Operation(handle, OpType::kAllgather, std::make_shared<ObjectBroadcast>(handle, std::move(plan)));
   }
@@ -286,7 +292,8 @@ class ObjectBroadcast : public Interpretation {
   const std::shared_ptr<const Plan> plan_;
 };
 
-// The values of a sparse average: an allgather whose result is divided by the number of ranks that the average counts.
+// The values of a sparse average. They are the result of an allgather, divided by the number of ranks that the average
+// counts.
 //
 // Thread-safe.
 class SparseAverage : public Interpretation {
@@ -294,7 +301,7 @@ class SparseAverage : public Interpretation {
   // `row` is the number of elements of a row of values.
   SparseAverage(DType dtype, int64_t row) : dtype_(dtype), row_(row) {}
 
-  // The operation whose result is the averaged values.
+  // Returns the operation whose result is the averaged values.
   static Operation Of(std::shared_ptr<Handle> values, DType dtype, int64_t row) {
     return Operation(std::move(values), OpType::kAllgather, std::make_shared<SparseAverage>(dtype, row));
   }
@@ -308,10 +315,10 @@ class SparseAverage : public Interpretation {
   mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are requested
 };
 
-// The state of the C ABI: the only mutable state outside of objects.
+// The state of the C ABI. The library has no other global state that changes.
 struct Globals {
-  // The globals of the process that forked this one, which stay as they are; null if this process was not forked after
-  // its first call. The locks in the parent's globals may be held by threads that do not exist in this process.
+  // The globals of the parent process, or null if the parent had not called Ronda before it forked this process. They
+  // are never changed here, because their locks may be held by threads that do not exist in this process.
   const Globals* parents = nullptr;
   const pid_t process = getpid();  // a copy made by clone(), without fork(), has its parent's number
   DefaultRuntime runtime;
@@ -322,12 +329,13 @@ struct Globals {
   std::once_flag unknown_variables_told;
 };
 
-// Never destroyed, because threads of the trainer may still use it when the process exits. A child of fork() gets
-// new globals, in which no job is initialised, because the job's threads do not exist in the child. The end of the
-// child is not the end of the rank.
+// Returns the globals. They are never destroyed, because threads of the trainer may still use them when the process
+// exits. A child of fork() gets new globals, in which no job is initialised, because the job's threads do not exist in
+// the child. So the end of the child does not end the rank.
 Globals& globals();
 
-// The session of the rank for which the calling thread acts; null if it has none (any more).
+// Returns the session of the rank for which the calling thread acts, or null if the rank has no session or its session
+// has ended.
 std::shared_ptr<Session> CurrentSession();
 
 // The memory of this thread's submissions, kept between calls. A call uses it until it returns, and leaves no handles
@@ -339,18 +347,18 @@ struct Scratch {
 };
 Scratch& scratch();
 
-// The result of ronda_last_error() in this thread.
+// LastErrorText() returns the result of ronda_last_error() in this thread. The other functions set this result.
 const char* LastErrorText();
 ronda_status FailWith(Outcome outcome);
 ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
 ronda_status FailWithException(const std::exception& error) noexcept;
 
 Outcome Failure(const absl::Status& status, Answer from);
-// The errors for a missing output and a missing text.
+// Return the errors for a missing output argument and a missing text argument.
 Outcome NullArgument(absl::string_view function, absl::string_view argument);
 Outcome NullText(absl::string_view function, absl::string_view argument);
 
-// Writes as many fields as the caller has room for. `type` is the struct's name.
+// Writes as many fields as fit into the caller's struct. `type` is the struct's name.
 template <typename T>
 Outcome WriteSized(const T& known, T* to, absl::string_view type) {
   const size_t size = to->struct_size;
@@ -365,7 +373,7 @@ Outcome WriteSized(const T& known, T* to, absl::string_view type) {
   return {};
 }
 
-// The moment of MonotonicTime() in `timeout_s` seconds; infinite if `timeout_s` is negative.
+// Returns the value that MonotonicTime() will have in `timeout_s` seconds, or infinity if `timeout_s` is negative.
 // Errors: INVALID_ARGUMENT if `timeout_s` is not a number.
 absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
@@ -374,8 +382,8 @@ Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 // leaves it.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
-  // The first access of a thread to its last error allocates memory. It would be too late to allocate it when the
-  // thread has to report that memory is exhausted.
+  // The first access of a thread to its last error allocates memory. A thread that must report that memory is exhausted
+  // could no longer allocate this memory.
   LastErrorText();
   try {
     Outcome outcome = body();
@@ -389,7 +397,7 @@ ronda_status Call(const Body& body) noexcept {
   }
 }
 
-// As Call(), for a body that needs the session.
+// Like Call(), for a body that needs the session.
 template <typename Body>
 ronda_status CallWithSession(const Body& body) noexcept {
   return Call([&]() -> Outcome {
@@ -399,7 +407,7 @@ ronda_status CallWithSession(const Body& body) noexcept {
   });
 }
 
-// As CallWithSession(), for a body that needs an operation.
+// Like CallWithSession(), for a body that needs an operation.
 template <typename Body>
 ronda_status CallWithOperation(const char* function, ronda_handle handle, const Body& body) noexcept {
   return Call([&]() -> Outcome {

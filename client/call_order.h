@@ -12,14 +12,14 @@ namespace ronda {
 // number as the n-th call of every other rank.
 //
 // The name of a call depends only on the signatures of the earlier calls, not on time or on its own signature. So ranks
-// that have made the same calls give their next call the same name. If the ranks differ in that call, their requests
-// meet under this name, and Ronda sees the difference.
+// that have made the same calls give their next call the same name. If the next calls differ, their requests have this
+// same name, so Ronda compares them and finds the difference.
 //
 // A program that repeats its steps gets the same names in each step. CallOrder finds a step of p calls if each of the
-// last calls (p of them, and at least kEvidence) equals the call p positions earlier. The step then uses the same p
-// names again and again, until a call differs from the call p positions earlier. Otherwise all names are used in turn.
-// If several p fit, the smallest is chosen. This step may be wrong, because a run of equal calls may be part of a
-// longer step. So after a step has ended early, the next step needs twice the evidence.
+// last n calls equals the call p positions earlier, where n is the larger of p and kEvidence. Calls then get the same p
+// names again and again, until a call differs from the call p positions earlier. Without a step, calls get all kNames
+// names in turn. If several p fit, CallOrder chooses the smallest. This choice may be wrong, because a run of equal
+// calls may be part of a longer step. So after a step has ended early, the next step needs twice as many equal calls.
 //
 // Thread-compatible.
 class CallOrder {
@@ -32,31 +32,32 @@ class CallOrder {
 
   CallOrder() : signatures_(kRemembered), names_(kRemembered), runs_(kMostInStep + 1) {}
 
-  // The number of calls that have been added, which is the number of the next call.
+  // Returns how many calls have been added, which is the number of the next call.
   uint64_t count() const { return count_; }
 
   uint64_t NextName() const { return next_name_; }
 
-  // The name of call `call`.
-  // REQUIRES: it is one of the last kRemembered calls.
+  // Returns the name of call `call`.
+  // REQUIRES: `call` is one of the last kRemembered calls.
   uint64_t NameOf(uint64_t call) const { return names_[call % kRemembered]; }
 
-  // Adds the next call, which has the name NextName(). Calls that may meet have equal signatures.
+  // Adds the next call, which has the name NextName(). Calls that may be one collective operation have equal
+  // signatures.
   void Add(uint64_t signature);
 
-  // Ranks have differed in call `call`, and so may have different ideas of a step. Names the following calls as if
-  // nothing were known of `call` and earlier calls. The names are then the same on every rank that calls this function,
-  // at whatever time. If it is called several times, the greatest `call` has effect.
+  // Forgets `call` and all earlier calls, because the ranks have made different calls there, and may have found
+  // different steps. The names of the following calls are then equal on all ranks that call RestartAfter(), however
+  // late they call it. If RestartAfter() is called several times, the greatest `call` counts.
   void RestartAfter(uint64_t call);
 
  private:
   uint64_t SignatureOf(uint64_t call) const { return signatures_[call % kRemembered]; }
-  // Processes call `call`, as the last one so far, and sets the next name.
+  // Processes `call`, which is the last call so far, and sets the name of the next call.
   void Follow(uint64_t call);
-  // The number of calls up to `call` that each equal the call `distance` positions earlier, as far as they are
-  // remembered.
+  // Returns how many calls in a row, up to `call`, equal the call `distance` positions earlier. Counts only calls that
+  // are remembered.
   uint64_t RunOf(uint64_t call, uint64_t distance) const;
-  // Updates runs_, and returns the length of the step that repeats up to this call; 0 if none does.
+  // Updates runs_. Returns the length of the step that repeats up to `call`, or 0 if no step does.
   uint64_t FindStep(uint64_t call);
 
   std::vector<uint64_t> signatures_;  // of the last calls, by the number of the call

@@ -11,8 +11,8 @@
 namespace ronda {
 namespace {
 
-// A step and a rank are packed into one number. The maximum of these numbers belongs to the lowest of the ranks with
-// the most steps.
+// A step and a rank are packed into one number. The largest of these numbers is the number of the rank with the most
+// steps, or of the lowest rank if several have the most.
 constexpr int64_t kRanks = int64_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 40;
 
@@ -20,7 +20,7 @@ int64_t KeyOf(int64_t step, RankId rank) { return step < 0 ? -1 : step * kRanks 
 int64_t StepOf(int64_t key) { return key < 0 ? -1 : key / kRanks; }
 RankId RankOf(int64_t key) { return static_cast<RankId>(kRanks - 1 - key % kRanks); }
 
-// The places in StateFacts.
+// The indices of the numbers in StateFacts.
 constexpr size_t kClean = 0;     // the key of this rank's complete state; -1: it has none
 constexpr size_t kSnapshot = 1;  // the key of its snapshot; -1: it has none
 constexpr size_t kHasState = 2;  // 0 or 1
@@ -82,7 +82,7 @@ class ElasticMember::Use {
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 
-  // Null: another thread uses it.
+  // Returns the channel, or null if another thread uses it.
   MemberChannel* channel() const { return channel_.get(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A process as a member of an elastic job. Its launcher gives it a place in each epoch. It counts the steps that its
-// state has seen. When the ranks have met, they choose the rank with the newest state.
+// A process as a member of an elastic job. The launcher gives the member a rank in each epoch. The member counts the
+// steps that its state has seen. When the ranks of an epoch have joined, they choose the rank with the newest state.
 #ifndef RONDA_CLIENT_ELASTIC_H_
 #define RONDA_CLIENT_ELASTIC_H_
 
@@ -23,27 +23,27 @@
 
 namespace ronda {
 
-// The progress of this process's state: the number of steps that it has seen, and whether it is complete, or incomplete
-// because it is being changed. A process that has just started has no state.
+// The progress of this process's training state: the number of steps that the state has seen, and whether an update is
+// changing the state, so that it is incomplete. A process that has just started has no state.
 //
-// One thread changes the marks; any thread may read them. A mark costs a load and a store.
+// One thread changes the marks; any thread may read them. Changing a mark costs a load and a store.
 class StepMarks {
  public:
   void BeginUpdate() { word_.store(word_.load(std::memory_order_relaxed) | kInconsistent, std::memory_order_release); }
 
-  // The state has seen one more step; after BringTo(), it has seen the steps that BringTo() gives.
+  // Ends an update. The state has seen one more step, or, after BringTo(), the number of steps that BringTo() has set.
   void EndUpdate();
 
-  // After the next EndUpdate() the state is the state of `step`. The caller is about to receive the state of `step`
-  // from another rank. nullopt: the caller receives no state.
+  // Called before this rank receives the state of `step` from another rank. The next EndUpdate() then sets the number
+  // of steps to `step`. If `step` is nullopt, the rank receives no state.
   void BringTo(std::optional<int64_t> step) { target_.store(step.value_or(-1), std::memory_order_relaxed); }
 
-  // The state with which the process began is the state of step 0.
+  // Records that the process has a state, which has seen 0 steps.
   void Begin() { word_.store(0, std::memory_order_release); }
 
   bool has_state() const { return word() != kNone; }
   bool is_inconsistent() const { return has_state() && (word() & kInconsistent) != 0; }
-  // Complete steps; -1 without a state.
+  // Returns the number of complete steps, or -1 without a state.
   int64_t steps() const { return has_state() ? word() >> 1 : -1; }
 
  private:
@@ -56,16 +56,16 @@ class StepMarks {
   std::atomic<int64_t> target_{-1};
 };
 
-// A rank's facts about its state, as numbers. The ranks take the maximum of each number, so all ranks have the same
-// numbers. See DecideSource().
+// What a rank tells the other ranks about its state, as numbers. The ranks compute the maximum of each number, so
+// afterwards all ranks have the same numbers. See DecideSource().
 using StateFacts = std::array<int64_t, 4>;
 
-// `snapshot_step` is the step of the newest complete copy of its state that the rank keeps, or negative if it keeps
-// none.
+// Returns this rank's StateFacts. `snapshot_step` is the step of the newest snapshot, a complete copy of the state that
+// the rank keeps. It is negative if the rank keeps no snapshot.
 // Errors: INVALID_ARGUMENT for a step beyond 2^40.
 absl::StatusOr<StateFacts> FactsOf(const StepMarks& marks, int64_t snapshot_step, RankId rank);
 
-// The state with which all ranks go on.
+// The state with which all ranks continue.
 struct StateSource {
   int64_t step = 0;
   RankId rank = 0;
@@ -73,32 +73,36 @@ struct StateSource {
   bool any_behind = false;   // at least one rank needs the state
 };
 
-// The source is the lowest of the ranks whose complete state has seen the most steps. If no rank has a complete state,
-// or a snapshot is newer, the source is the lowest rank with the newest snapshot. If no rank has a state yet, it is
-// rank 0. Pure: the same on all ranks.
-// Errors: DATA_LOSS if the state of all ranks that have one is incomplete, and no rank has a snapshot.
+// Chooses the source of the state. The source is the lowest of the ranks whose complete state has seen the most steps.
+// If no rank has a complete state, or a snapshot is newer, the source is the lowest rank with the newest snapshot. If
+// no rank has a state yet, the source is rank 0. Pure, so the result is the same on all ranks.
+// Errors: DATA_LOSS if every state is incomplete, and no rank has a snapshot.
 absl::StatusOr<StateSource> DecideSource(const StateFacts& maxima, int size);
 
-// Thread-safe. Only one thread at a time waits for a place, and only one looks for changes.
+// This process as a member of an elastic job. Thread-safe, but only one thread at a time may use the channel to the
+// launcher.
 class ElasticMember {
  public:
-  // Whether this process is a member of an elastic job. Errors: INVALID_ARGUMENT that names the variable.
+  // Returns whether this process is a member of an elastic job. Errors: INVALID_ARGUMENT, with the name of a variable
+  // that has a wrong value.
   absl::StatusOr<bool> IsMember(const EnvironmentReader& environment);
 
   // Returns whether IsMember() has returned true. Costs a load.
   bool is_known_member() const { return is_known_member_.load(std::memory_order_relaxed); }
 
-  // Waits for the place in the next epoch. `reason` is the failure that ended the previous epoch, or empty. See
-  // MemberChannel::Join for the errors; ALREADY_EXISTS if another thread is using the channel.
-  // REQUIRES: IsMember() has answered true.
+  // Waits until the launcher gives this process its rank in the next epoch. `reason` is the failure that ended the
+  // previous epoch, or empty. Errors: the errors of MemberChannel::Join(); ALREADY_EXISTS if another thread is using
+  // the channel.
+  // REQUIRES: IsMember() has returned true.
   absl::StatusOr<EpochPlace> Join(int64_t step, const std::string& reason, absl::Duration timeout);
   absl::Status TellMet(int64_t epoch);
-  // kNone also if another thread is waiting for a place.
+  // Returns the launcher's request to this member. Returns kNone too if another thread is waiting in Join().
   absl::StatusOr<MemberChannel::Request> Look();
   absl::Status Leave();
 
  private:
-  // The right to use the channel, which one thread at a time has. The channel is used without the lock.
+  // The right to use the channel. Only one thread at a time has it. This thread uses the channel without holding the
+  // lock.
   class Use;
 
   std::atomic<bool> is_known_member_{false};

@@ -21,7 +21,8 @@
 namespace ronda {
 namespace {
 
-// `value` of an option in `unit`s. 0 keeps *duration; a negative value sets it to `negative`.
+// Sets *duration to `value` times `unit`. If `value` is 0, keeps *duration; if `value` is negative, sets *duration to
+// `negative`.
 absl::Status SetDuration(absl::string_view option, double value, absl::Duration unit, absl::Duration negative,
                          absl::Duration* duration) {
   if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat("ronda_options.", option, " is not a number"));
@@ -74,7 +75,7 @@ class Replacements {
   void Set(VariableName name, int64_t value) { values_[name.c_str()] = absl::StrCat(value); }
   void Hide(VariableName name) { values_[name.c_str()] = std::nullopt; }
 
-  // The variables that have a value, for errors.
+  // Returns the names of the variables that options have set, for error messages.
   std::string Origin() const {
     std::vector<absl::string_view> names;
     for (const auto& [name, value] : values_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ronda_options: settings by which a program that calls ronda_init() overrides the environment. Pure.
+// Reads ronda_options, the settings with which a program that calls ronda_init() overrides the environment. Pure.
 #ifndef RONDA_CLIENT_JOB_OPTIONS_H_
 #define RONDA_CLIENT_JOB_OPTIONS_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// The content of ronda_options.
+// The settings that ronda_options contains.
 struct ClientOptions {
   Tunables tunables;                              // fields that the options do not set are unchanged
   std::vector<std::vector<RankId>> process_sets;  // to be added from the start, in this order
@@ -27,30 +27,30 @@ struct ClientOptions {
 // Errors: INVALID_ARGUMENT that names the option and gives advice.
 absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client);
 
-// The environment as ronda_init() reads it. Options that give the process its place in the job replace the variables
+// The environment that ronda_init() reads. Options that give the process its rank, and so on, replace the variables
 // with the same meaning.
 struct JobVariables {
   EnvironmentReader reader;
   std::string origin;  // for errors about those variables: " (ronda_options gives RONDA_RANK, RONDA_SIZE)"; or empty
 };
 
-// Replaces RONDA_RANK, RONDA_SIZE and the local numbers as soon as a size is given. The cross ranks, which options
-// cannot give, are then hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH if the
-// corresponding option is given. A size with a port describes the job completely, so it also hides RONDA_JOB_ID, which
-// may come from an outer job. A null `options` replaces nothing. Pure. The reader of the variables checks the values.
+// If the options give a size, they replace RONDA_RANK, RONDA_SIZE, and the local rank and size. They then hide the
+// cross rank and size, which options cannot give. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and
+// RONDA_EPOCH if the corresponding option is given. A size with a port describes the job completely, so it also hides
+// RONDA_JOB_ID, which may come from an outer job. A null `options` replaces nothing. Pure. This function does not check
+// the values; the code that reads the variables does.
 //
-// Errors: INVALID_ARGUMENT if an option lacks another one that it needs, or for a bad struct_size.
+// Errors: INVALID_ARGUMENT if an option needs another option that is missing, or if struct_size is wrong.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);
 
-// The environment of a member of an elastic job in the epoch of `place`. Replaces the numbers of the place, RONDA_EPOCH
-// and, if the place has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT, because the environment has those of an
+// Returns the environment of a member of an elastic job in the epoch of `place`. Replaces ranks, sizes, RONDA_EPOCH
+// and, if `place` has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT, because `environment` has the values of an
 // earlier epoch. Pure.
 EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment);
 
-// Returns whether a process takes the place that its program gives, instead of the launcher's place. A null `options`
-// gives no place.
-// Errors: INVALID_ARGUMENT for an epoch without a place in an elastic job, because there the launcher counts the
-// epochs.
+// Returns whether the program gives the process its rank in `options`, which then replaces the rank from the launcher.
+// A null `options` gives no rank.
+// Errors: INVALID_ARGUMENT for an epoch without a rank in an elastic job, because there the launcher counts the epochs.
 absl::StatusOr<bool> HasOwnPlace(const ronda_options* options);
 
 }  // namespace ronda

@@ -10,13 +10,13 @@
 
 namespace ronda {
 
-// A T per thread, created when the thread first asks for it.
+// Gives each thread its own T, which is created when the thread first asks for it.
 //
 // A thread_local object with a destructor is destroyed while its thread may still run the program's code. This code may
 // be in destructors of other thread_local objects and of POSIX's thread keys. In the main thread it may also be in
 // functions of atexit() and destructors of static objects. PerThread works in all of these functions. The main thread's
-// T is never destroyed. Another thread's T is destroyed by PerThread's own thread key, and created again if the thread
-// asks for it after that.
+// T is never destroyed. PerThread's own thread key destroys the T of another thread when the thread ends. If the thread
+// asks for its T after that, PerThread creates a new one.
 template <typename T>
 class PerThread {
  public:
@@ -28,14 +28,14 @@ class PerThread {
     return made != nullptr ? *made : Make();
   }
 
-  // nullptr: this thread has not asked for it yet.
+  // Returns this thread's T, or nullptr if the thread has not asked for it yet.
   static T* IfMade() { return current_; }
 
  private:
   static T& Make() {
     static const std::optional<pthread_key_t> key = NewKey();
     auto made = std::make_unique<T>();
-    // Without a key, the object stays when the thread ends.
+    // If no thread key could be created, the object is not destroyed when the thread ends.
     if (key.has_value()) pthread_setspecific(*key, made.get());
     current_ = made.release();
     return *current_;

@@ -32,23 +32,24 @@
 namespace ronda {
 namespace {
 
-// The most members of a batch, and the most bytes.
+// How many members, and how many bytes, a batch may have.
 struct BatchLimits {
   size_t members;
   size_t first_bytes;  // of a group's first batch
   size_t bytes;
 };
 
-// In host memory this amount travels in a fraction of a millisecond, so little is lost if a batch is held back until
-// its last member is ready. The costs of the batch's lock and wake-up are small per member.
+// Host memory: the ranks reduce such a batch in a fraction of a millisecond, so waiting for the batch's last member
+// costs little. The cost of the batch's lock and wake-up is small for each member.
 constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 20, .bytes = size_t{1} << 20};
 
-// On a GPU a batch costs launches and events, and a program announces gradients long before the device has computed
-// them. So batches are as large as the buckets of DistributedDataParallel. The first batch is small, so that
-// communication begins early.
+// GPU: a batch costs launches and events, and a program announces gradients long before the device has computed them.
+// So batches are as large as the buckets of DistributedDataParallel. The first batch is small, so that communication
+// begins early.
 constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
 
-// Where each batch of these members begins. A batch has members in one kind of memory, or all of a tensor group.
+// Returns the positions where the batches of these members begin. All members of a batch are in one kind of memory. A
+// tensor group is a batch of its own.
 std::vector<size_t> Cut(absl::Span<const TensorRequest* const> members, bool each_alone) {
   std::vector<size_t> begins;
   size_t bytes = 0;
@@ -73,7 +74,7 @@ std::vector<size_t> Cut(absl::Span<const TensorRequest* const> members, bool eac
   return begins;
 }
 
-// Runtime::Check, where a member may be without buffers.
+// Checks the members like Runtime::Check, but a member may have no buffers.
 absl::Status Check(const Session& session, std::vector<Submission>& members) {
   static std::byte somewhere{};
   std::vector<Submission*> without;
@@ -87,7 +88,7 @@ absl::Status Check(const Session& session, std::vector<Submission>& members) {
   return status;
 }
 
-// OrderStream(); after an error the operation is not in flight.
+// Calls OrderStream(). After an error, waits until the operation has ended.
 absl::Status OrderOrWait(const Handle& handle, WaitingStream& stream) {
   absl::Status status = OrderStream(handle, stream);
   if (!status.ok()) handle.Wait().IgnoreError();
@@ -188,7 +189,7 @@ void PreparedGroup::Arrange(const std::vector<size_t>& keys) {
   }
   std::vector<Submission> members;
   members.reserve(order.size());
-  // From here on nothing throws.
+  // The code from here on throws no exceptions.
   for (const size_t member : order) members.push_back(std::move(At(member)));
   for (size_t i = 0; i < batches.size(); ++i) {
     for (size_t position = batches[i].begin; position < batches[i].end; ++position) {

@@ -27,22 +27,23 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// The job's name, or the address where its ranks meet; empty if it has neither.
+// Returns the job's name, or else the address where the job's ranks meet. Returns "" if the job has no name and no
+// address.
 std::string NameOf(const JobEnvironment& job) {
   if (!job.job_id.empty()) return job.job_id;
   if (job.master_address.empty()) return "";
   return absl::StrCat(job.master_address, ":", job.master_port);
 }
 
-// A socket's name has room for this many bytes of a job id. Of a longer address it has the end, where at least the port
-// differs.
+// The name of a socket contains at most this many bytes of the job's name or address. A longer address is cut at its
+// beginning, because its end contains the port, which differs between jobs.
 constexpr size_t kMostOfName = 64;
 
 std::string EndOf(const std::string& name) {
   return name.size() <= kMostOfName ? name : name.substr(name.size() - kMostOfName);
 }
 
-// A name that begins with a zero byte is not in the file system.
+// The socket's name begins with a zero byte, so the socket is not in the file system.
 Address AddressOf(const JobEnvironment& job) {
   const std::string text =
       absl::StrCat("ronda-rank-", getuid(), "-", job.epoch, "-", job.rank, "-", EndOf(NameOf(job)));
@@ -55,7 +56,7 @@ Address AddressOf(const JobEnvironment& job) {
 
 int MakeSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-// The process that listens there; nullopt if it has ended, or is in another namespace.
+// Returns the process that listens at `address`, or nullopt if that process has ended or is in another namespace.
 std::optional<pid_t> HolderOf(const Address& address) {
   const UniqueFd caller(MakeSocket());
   ucred holder = {};
@@ -65,7 +66,7 @@ std::optional<pid_t> HolderOf(const Address& address) {
   return holder.pid;
 }
 
-// Whether `ancestor` has started `process`, directly or through other processes.
+// Returns whether `ancestor` has started `process`, directly or through other processes.
 bool IsAncestor(pid_t ancestor, pid_t process) {
   std::optional<ProcessStat> stat = ReadProcessStat(process);
   for (; stat.has_value() && stat->parent > 1; stat = ReadProcessStat(stat->parent)) {
@@ -107,7 +108,7 @@ absl::Status RankClaim::Acquire(const JobEnvironment& job) {
   if (job.size == 1 || NameOf(job).empty()) return absl::OkStatus();
   const Address address = AddressOf(job);
   socket_ = MakeSocket();
-  // A system without such sockets can still run the job.
+  // If the system has no abstract sockets, the job runs without claims.
   if (::bind(socket_.load(), address.get(), address.size) == 0) {
     listen(socket_.load(), 1);  // so that a caller gets the process id
     return absl::OkStatus();

@@ -13,12 +13,12 @@ namespace ronda {
 // The claim of this process to its rank of a job. No other process on this host can have the same claim at the same
 // time.
 //
-// The variables of a rank's place pass to every program that the rank starts. A program that starts a copy of itself
-// would be the same rank twice: ranks and copies would meet in any combination, and form separate jobs.
+// Every program that a rank starts inherits the rank's environment variables. So without claims, a program that starts
+// a copy of itself would be the same rank twice, and ranks and copies would form separate jobs.
 //
-// A claim is a name in Linux's abstract socket namespace. It ends with the process, however that ends, and leaves no
-// file. Processes that run one after the other may have the same claim. For example, a script that runs two programs
-// one after the other is the same rank in both.
+// A claim is a name in Linux's abstract socket namespace. The claim ends with the process, even if the process crashes,
+// and leaves no file. Processes that run one after the other may have the same claim. For example, a script may run two
+// programs one after the other, both as the same rank.
 //
 // Thread-compatible, except for LeaveToParent().
 class RankClaim {
@@ -29,13 +29,13 @@ class RankClaim {
   RankClaim& operator=(const RankClaim&) = delete;
 
   // Claims the rank that `job` gives to this process, and releases the previous claim. A job needs no claim if it has
-  // one rank, or if its ranks know no common name or address of it (some jobs under MPI).
-  // Errors: FAILED_PRECONDITION that names the other process.
+  // one rank, or if the ranks share no name or address of the job (some jobs under MPI).
+  // Errors: FAILED_PRECONDITION if another process has the claim; the text names that process.
   absl::Status Acquire(const JobEnvironment& job);
 
   void Release();
 
-  // In a child of fork(): the claim belongs to the parent, and ends with it. Async-signal-safe.
+  // For a child of fork(), which calls this function to leave the claim to its parent. Async-signal-safe.
   void LeaveToParent() const;
 
  private:

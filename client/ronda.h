@@ -4,25 +4,27 @@
  *
  * A process is one rank of a job. After ronda_init() it submits named tensors with the *_async functions, in any order.
  * An operation runs once every rank has submitted the tensor with that name. A submission returns a handle.
- * ronda_synchronize() waits for the handle, ronda_poll() looks at it, and ronda_release() gives it back.
+ * ronda_synchronize() waits for the handle, ronda_poll() returns whether the handle is complete, and ronda_release()
+ * releases it.
  *
- * Functions return RONDA_OK or one of the codes below. After an error ronda_last_error() says what happened, with names
- * and ranks, and what to do. Argument structs begin with their size, so that later versions can add fields: set
- * struct_size to sizeof(the struct) and zero the rest, or use the RONDA_*_INIT macros. Zero always means the default.
+ * Functions return RONDA_OK or one of the codes below. After an error ronda_last_error() returns a text that says what
+ * happened, which tensors and ranks are concerned, and what to do. Argument structs begin with their size, so that
+ * later versions can add fields: set struct_size to sizeof(the struct) and zero the rest, or use the RONDA_*_INIT
+ * macros. Zero always means the default.
  *
  * Ranks are always numbered as in the job, also in operations of a process set. An array with an entry per member of a
  * process set is in ascending order of the members' ranks.
  *
- * Thread-safety: any thread may call any function. Buffers belong to the caller. They must stay valid and unchanged
+ * Thread-safety: any thread may call any function. Buffers belong to the caller, who must keep them valid and unchanged
  * until the handle is complete.
  *
  * A child that a rank makes with fork() is not a rank: Ronda is uninitialised there, and the child cannot call
- * ronda_init(). However the child ends, the job does not notice.
+ * ronda_init(). The end of the child, even a crash, has no effect on the job.
  *
  * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream. Submit a tensor as soon as the stream
  * has been given the work that fills it: only the device waits for that work. ronda_synchronize_on_stream() makes a
- * stream wait for the result in the same way. Outputs that Ronda owns are then in the GPU's memory. The arguments
- * themselves, shapes and splits stay on the host. */
+ * stream wait for the result without blocking the host. Outputs that Ronda allocates for such tensors are in the GPU's
+ * memory. Argument structs, shapes and splits are always in host memory. */
 #ifndef RONDA_H_
 #define RONDA_H_
 
@@ -79,9 +81,9 @@ typedef enum ronda_reduce_op {
   RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers */
 } ronda_reduce_op;
 
-/* The format in which floating-point elements travel when they are reduced. Sums are computed in fp32 and rounded once.
- * The 16-bit formats apply to float32 and float64. The 8-bit formats, in blocks with a scale each, also apply to the
- * 16-bit types. */
+/* The format in which floating-point elements are sent in reductions. Sums are computed in fp32 and rounded once. The
+ * 16-bit formats apply to float32 and float64. The 8-bit formats also apply to the 16-bit types, and have a scale for
+ * each block of elements. */
 typedef enum ronda_compression {
   RONDA_COMPRESSION_NONE = 0,
   RONDA_COMPRESSION_FP16 = 1,
@@ -90,19 +92,19 @@ typedef enum ronda_compression {
   RONDA_COMPRESSION_FP8_E5M2 = 4
 } ronda_compression;
 
-/* How averages count ranks that have joined. */
+/* Says whether an average also counts ranks that have joined. */
 typedef enum ronda_absent {
   RONDA_ABSENT_NOT_COUNTED = 0,     /* divide by the number of ranks that take part */
   RONDA_ABSENT_COUNTED_AS_ZEROS = 1 /* divide by the number of all ranks of the process set */
 } ronda_absent;
 
-/* Where the buffers of an operation are, on every rank. */
+/* The kind of memory in which the buffers of an operation are, on every rank. */
 typedef enum ronda_memory {
   RONDA_MEMORY_HOST = 0,
   RONDA_MEMORY_CUDA = 1 /* of one GPU: all tensors of a rank are on the same GPU */
 } ronda_memory;
 
-/* Names a process set; 0 is the set of all ranks. */
+/* The id of a process set; 0 is the set of all ranks. */
 typedef uint32_t ronda_process_set;
 
 /* Ranks of a job, in ascending order. */
@@ -113,9 +115,10 @@ typedef struct ronda_rank_list {
 
 /* Settings that override the environment (RONDA_*). Zero keeps the environment's value, or the default.
  *
- * A program that knows its place in the job gives it in the last fields. They replace the variables RONDA_RANK,
+ * A program that knows its rank and the job's size sets the last fields. These fields replace the variables RONDA_RANK,
  * RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and
- * RONDA_EPOCH, and override those of any launcher. Ranks that set size and port here need no variable at all.
+ * RONDA_EPOCH, and override the variables of any launcher. A rank that sets size and master_port here needs no
+ * environment variable.
  */
 typedef struct ronda_options {
   size_t struct_size;
@@ -128,7 +131,7 @@ typedef struct ronda_options {
   /* Process sets that exist from the start, the same on every rank. Their ids are 1, 2, ... in this order. */
   const ronda_rank_list* process_sets;
   int process_set_count;
-  /* The first version ended here. */
+  /* The struct ended here in its first version. */
   const char* master_address; /* where rank 0 listens; needs master_port */
   const char* secret;         /* the same on every rank; needed if master_address is not a loopback address */
   int master_port;            /* 1 to 65535; without master_address: at the environment's address, or else 127.0.0.1 */
@@ -136,7 +139,7 @@ typedef struct ronda_options {
   int size;                   /* ranks of the job; 0: rank and size come from the environment */
   int local_rank;             /* number among the ranks on this host; needs local_size */
   int local_size;             /* ranks on this host; 0: Ronda finds it out */
-  /* The second version ended here. */
+  /* The struct ended here in its second version. */
   int64_t epoch; /* of the job, 0 to 999999999: grows when ranks leave the job and meet again (docs/elastic.md) */
 } ronda_options;
 #define RONDA_OPTIONS_INIT \
@@ -145,14 +148,14 @@ typedef struct ronda_options {
 /* The version of the library, "0.1.0". */
 const char* ronda_version(void);
 
-/* The error text of this thread's last call that did not return RONDA_OK; "" if no call has failed. Valid until the
- * thread's next call. */
+/* The error text of this thread's last call that did not return RONDA_OK; "" if no call has failed. The text is valid
+ * until the thread's next call. */
 const char* ronda_last_error(void);
 
-/* Returns 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks are sound. Ranks whose
- * calls have ended with such a status can leave the job with ronda_shutdown() and meet again in its next epoch. Returns
+/* Returns 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks still work. Ranks whose
+ * calls have returned one of these two errors can leave the job with ronda_shutdown() and join its next epoch. Returns
  * 0 for RONDA_OK, and for all other errors (wrong arguments, ranks that disagree, exhausted memory, faults in Ronda
- * itself), because the same program would meet the same error again. */
+ * itself), because the same program would get the same error again. */
 int ronda_status_is_recoverable(ronda_status status);
 
 /* -- The job -- */
@@ -160,30 +163,32 @@ int ronda_status_is_recoverable(ronda_status status);
 /* Joins the job that the environment describes (rondarun, torchrun-style variables, or a single rank), and blocks until
  * every rank has joined. `options` may be NULL.
  *
- * If an elastic launcher has started the process (RONDA_MEMBERSHIP_FD) and `options` give no place, the process asks
- * the launcher for its place. It waits for the answer as long as the launcher runs; see ronda_elastic_reform(). */
+ * If an elastic launcher has started the process (RONDA_MEMBERSHIP_FD) and `options` give no rank and size, the process
+ * asks the launcher for its rank. The process waits for the answer as long as the launcher runs; see
+ * ronda_elastic_reform(). */
 ronda_status ronda_init(const ronda_options* options);
 
 /* Completes the operations in flight, waits until every rank has called ronda_shutdown(), and ends the job for this
- * process. An error means that the job had failed: the job has ended for this process all the same, and the operations
- * in flight have that error. Handles stay valid, as completed ones, until they are released. ronda_init() may be called
- * again afterwards. A process that ends without ronda_shutdown() has failed the job, even if its main() has returned
- * 0. */
+ * process. An error means that the job had failed: the call has still ended the job for this process, and the
+ * operations in flight have that error. Handles become complete, and stay valid until they are released. ronda_init()
+ * may be called again afterwards. A process that ends without ronda_shutdown() fails the job, even if its main() has
+ * returned 0. */
 ronda_status ronda_shutdown(void);
 
 /* Fails the job at once, for all of its ranks: operations in flight, and later ones, end with RONDA_ERROR_PEER_FAILED
- * and `reason`, a sentence for the other ranks. It waits for no rank. Any thread may call the function while other
- * threads wait. Afterwards ronda_shutdown() ends the job for this process without the other ranks, and ronda_init() may
- * join another job. A job that has failed keeps its first failure. Errors: RONDA_ERROR_NOT_INITIALIZED. */
+ * and `reason`, a sentence for the other ranks. The call does not wait for other ranks. Any thread may call the
+ * function while other threads wait. Afterwards ronda_shutdown() ends the job for this process without the other ranks,
+ * and ronda_init() may join another job. If the job has already failed, the call does not replace its first failure.
+ * Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_abort(const char* reason);
 
-/* RONDA_OK while the job runs; afterwards the failure with which the job's operations end. The call asks no other rank.
- * Errors: RONDA_ERROR_NOT_INITIALIZED. */
+/* Returns RONDA_OK while the job runs, and after a failure the error of the job's operations. The call does not
+ * communicate. Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_job_status(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
 
-/* The launcher whose variables give a process its place in the job. */
+/* The launcher whose environment variables give a process its rank in the job. */
 typedef enum ronda_launcher {
   RONDA_LAUNCHER_NONE = 0,
   RONDA_LAUNCHER_RONDARUN = 1, /* RONDA_RANK and RONDA_SIZE, whatever program sets them */
@@ -197,7 +202,7 @@ typedef enum ronda_launcher {
 
 #define RONDA_MAX_ADDRESS_LENGTH 255
 
-/* A place in a job. A number is -1 if the launcher does not give it. */
+/* The ranks and sizes that the launcher gives a process. A number is -1 if the launcher does not give it. */
 typedef struct ronda_place {
   size_t struct_size;
   ronda_launcher launcher;
@@ -207,24 +212,25 @@ typedef struct ronda_place {
   int local_size;
   int cross_rank;
   int cross_size;
-  /* Where rank 0 may listen for another library, for instance for a store of torch.distributed. Ronda derives it from
-   * the name that the launcher gives the job, so that all ranks know the same address and port. They are "" and 0 if
-   * the launcher gives no name. If the launcher sets MASTER_ADDR and MASTER_PORT, they give the address and port. */
+  /* The address and port at which rank 0 may listen for another library, for instance for a store of torch.distributed.
+   * If the launcher sets MASTER_ADDR and MASTER_PORT, the fields have these values. If it does not, Ronda derives the
+   * fields from the launcher's name of the job, so that they are equal on all ranks. Without such a name they are ""
+   * and 0. */
   int store_port;
   char store_address[RONDA_MAX_ADDRESS_LENGTH + 1];
 } ronda_place;
 #define RONDA_PLACE_INIT \
   { sizeof(ronda_place), RONDA_LAUNCHER_NONE, -1, -1, -1, -1, -1, -1, 0, "" }
 
-/* Returns the place that the environment gives this process, as ronda_init() without options would read it. The call
- * joins nothing; it may come before ronda_init(), after it, and in children. Without variables of a launcher the
- * launcher is RONDA_LAUNCHER_NONE and all numbers are -1; ronda_init() would make a job of one rank. The call writes
- * the first struct_size bytes, and zeros beyond the fields that this library knows. Errors:
- * RONDA_ERROR_INVALID_ARGUMENT that names the variable (some of the launcher's variables are missing, or contradict
- * each other). */
+/* Reads this process's launcher, rank and size from the environment, as ronda_init() without options does. The call
+ * does not join the job; it may come before or after ronda_init(), and in child processes. If no launcher has set its
+ * variables, `launcher` becomes RONDA_LAUNCHER_NONE and all numbers become -1, and ronda_init() would make a job of one
+ * rank. The call writes the first struct_size bytes, and zeros beyond the fields that this library knows. Errors:
+ * RONDA_ERROR_INVALID_ARGUMENT (some of the launcher's variables are missing, or contradict each other; the text names
+ * the variable). */
 ronda_status ronda_get_place(ronda_place* place);
 
-/* All of these return -1 before ronda_init(). */
+/* Before ronda_init() the following six functions return -1. */
 int ronda_rank(void);
 int ronda_size(void);
 int ronda_local_rank(void);
@@ -232,15 +238,15 @@ int ronda_local_size(void);
 int ronda_cross_rank(void);
 int ronda_cross_size(void);
 
-/* *stop becomes 1 once some rank has received SIGTERM, else 0. Schedulers send this signal to jobs whose machine they
- * take back. Every rank calls the function equally often, once per step. All ranks get the 1 in the same call, and may
- * then save their state and end.
+/* *stop becomes 1 if some rank has received SIGTERM, else 0. Schedulers send this signal to a job before they stop it.
+ * Every rank calls the function once per step. *stop becomes 1 on all ranks in the same call, so that the ranks can
+ * save their state and end.
  *
- * A call returns what the ranks knew in the previous call, and does not wait if that exchange is complete. So ranks see
- * a signal up to two calls after its arrival. The first call installs a handler for SIGTERM, which also calls the
- * handler that the program had installed before. Until the first call the signal ends the process as usual. Ranks that
- * have joined (ronda_join()) do not call the function until all ranks have joined; the first call after that returns 0.
- * Only one thread of a rank calls the function. Errors: the errors of an operation. */
+ * Each call starts an exchange between the ranks and returns the result of the previous exchange, so a call seldom
+ * waits. So ranks see a signal up to two calls after its arrival. The first call installs a handler for SIGTERM, which
+ * also calls the handler that the program had installed before. Until the first call the signal ends the process as
+ * usual. Ranks that have joined (ronda_join()) do not call the function until all ranks have joined; the first call
+ * after the join sets *stop to 0. Only one thread of a rank calls the function. Errors: the errors of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
 /* -- Elastic jobs: members die, join and leave, and the others go on (docs/elastic.md); not in ronda_run_threads()
@@ -255,23 +261,23 @@ typedef struct ronda_elastic_reform_options {
 #define RONDA_ELASTIC_REFORM_OPTIONS_INIT \
   { sizeof(ronda_elastic_reform_options), NULL, 0, NULL }
 
-/* Leaves the present epoch of an elastic job, if the process is in one, asks the launcher for a place in the next
- * epoch, and joins that. Ranks and sizes are then new. Process sets, and what Ronda has learned about the job, are
- * gone. With a reason the epoch fails at once, for all of its ranks. Without a reason its ranks leave it together, as
- * by ronda_shutdown(). `options` may be NULL. After an error the process has no job; after a recoverable error it may
- * call the function again.
- * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has no place for this process any more, has ended, or gives no place in
+/* Leaves the present epoch of an elastic job, if the process is in one, asks the launcher for a rank in the next epoch,
+ * and joins the next epoch. Ranks and sizes are then new. Process sets and cached schedules of the old epoch are gone.
+ * If `reason` is not NULL, the present epoch fails at once, for all of its ranks. If `reason` is NULL, the call waits
+ * until all ranks leave the epoch, as ronda_shutdown() does. `options` may be NULL. After an error the process is in no
+ * job; after a recoverable error the process may call the function again.
+ * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has removed this process from the job, has ended, or gives no rank in
  * time); RONDA_ERROR_INVALID_ARGUMENT (this process is not in an elastic job); RONDA_ERROR_INTERNAL (this process's GPU
  * is stuck, or has failed: end the process, and the launcher replaces it); the errors of ronda_init(). */
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
 
-/* A rank changes the state that is the same on all ranks (parameters, the optimizer's buffers) between these two calls.
- * The state is incomplete after the first call. After the second call the state is complete again, and has seen one
- * more step. The first call may be repeated. Each call costs a load and a store. */
+/* A rank changes its copy of the job's state (parameters, the optimizer's buffers) only between these two calls. The
+ * state is incomplete after the first call. After the second call the state is complete again, and has seen one more
+ * step. The first call may be repeated. Each of the two calls costs a load and a store. */
 void ronda_elastic_begin_update(void);
 void ronda_elastic_end_update(void);
 
-/* The state with which all ranks go on. */
+/* Describes the state with which all ranks go on. */
 typedef struct ronda_elastic_source {
   size_t struct_size;
   int64_t step;    /* steps that the state has seen */
@@ -283,17 +289,17 @@ typedef struct ronda_elastic_source {
 #define RONDA_ELASTIC_SOURCE_INIT \
   { sizeof(ronda_elastic_source), 0, 0, 0, 0, 0 }
 
-/* All ranks call this function when they have met. Each rank reports how far its state has come, and all ranks get the
- * same source. The source is the lowest of the ranks whose complete state has seen the most steps, or rank 0 if no
- * process has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest rank
- * with the newest snapshot, and this rank is behind itself. `snapshot_step` is the step of the snapshot that this rank
- * keeps, or -1 if it keeps none.
+/* All ranks call this function after they have joined an epoch. Each rank reports the step of its state, and all ranks
+ * get the same source. The source is the lowest of the ranks whose complete state has seen the most steps, or rank 0 if
+ * no process has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest rank
+ * with the newest snapshot. In this case the source's own state is also behind. `snapshot_step` is the step of the
+ * snapshot that this rank keeps, or -1 if it keeps none.
  *
  * If any rank is behind, the ranks broadcast the state from the source. A rank that is behind calls
- * ronda_elastic_begin_update() before it changes its own state, and ronda_elastic_end_update() afterwards. The second
- * of these calls marks the rank's state as that of the source's step.
- * Errors: RONDA_ERROR_MEMBERSHIP (the state of all ranks that had one is incomplete, and no rank has a snapshot); those
- * of an operation. */
+ * ronda_elastic_begin_update() before it changes its own state, and ronda_elastic_end_update() afterwards.
+ * ronda_elastic_end_update() then marks the rank's state as complete, at the source's step.
+ * Errors: RONDA_ERROR_MEMBERSHIP (the state of all ranks that had one is incomplete, and no rank has a snapshot); the
+ * errors of an operation. */
 ronda_status ronda_elastic_sync(int64_t snapshot_step, ronda_elastic_source* source);
 
 typedef enum ronda_elastic_change {
@@ -304,28 +310,29 @@ typedef enum ronda_elastic_change {
 
 /* All ranks call this function at the end of each step. If the launcher has members to add or remove, or if some rank
  * has received SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call. Only
- * ranks that end get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two calls later. A
- * call does not wait if the ranks compute between their calls. Only one thread of a rank calls the function. The first
- * call of this function, or of ronda_elastic_sync(), installs the handler for SIGTERM. In a job that is not elastic all
- * ranks leave.
+ * ranks that must leave the job get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two
+ * calls later. A call does not wait if the ranks compute between their calls. Only one thread of a rank calls the
+ * function. The first call of this function, or of ronda_elastic_sync(), installs the handler for SIGTERM. In a job
+ * that is not elastic, SIGTERM gives all ranks RONDA_ELASTIC_LEAVE.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has ended); the errors of an operation. */
 ronda_status ronda_elastic_poll(ronda_elastic_change* change);
 
 /* Runs a job of `size` ranks that are threads of this process, and calls `body` once per rank. Returns when all ranks
- * have ended, with the job's first failure if it failed. In `body`, and in functions that it calls, every function of
- * this header acts for that thread's rank. The job begins and ends with `body`, so `body` does not call ronda_init().
- * `options`, which may be NULL, override the environment's settings. */
+ * have ended; returns the job's first failure, or RONDA_OK. In `body`, and in functions that it calls, every function
+ * of this header acts for that thread's rank. Each thread joins the job before `body` and leaves it after `body`, so
+ * `body` does not call ronda_init(). `options`, which may be NULL, override the environment's settings. */
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context);
 
 /* The rank for which a thread acts: 0 means the rank that ronda_init() made, any other value a rank of
- * ronda_run_threads(). A thread that `body` starts gets the rank of the thread that starts it as follows: the starting
- * thread calls ronda_current(), and the new thread passes the result to ronda_make_current(). */
+ * ronda_run_threads(). If `body` starts a thread that also acts for the rank, `body` calls ronda_current(), and the new
+ * thread passes the result to ronda_make_current(). */
 typedef int64_t ronda_context;
 ronda_context ronda_current(void);
 ronda_status ronda_make_current(ronda_context context);
 
-/* Counters of this rank's work since ronda_init(). All of them only grow, except tensors_in_flight. They show whether a
- * job has settled: once its steps repeat, only buckets_scheduled and schedule_rounds still grow. */
+/* Counters of this rank's work since ronda_init(). All counters only grow, except tensors_in_flight. For example, they
+ * show whether the job's steps repeat, because then buckets_scheduled and schedule_rounds grow, but not buckets_agreed.
+ */
 typedef struct ronda_statistics {
   size_t struct_size;
   uint64_t reports_sent;      /* control messages to rank 0 */
@@ -342,12 +349,12 @@ typedef struct ronda_statistics {
   uint64_t tensors;           /* completed, with this rank's part in them */
   uint64_t payload_bytes;     /* of these tensors, in their own dtype */
   uint64_t wire_bytes;        /* of these tensors, in the format in which they travelled */
-  /* Nanoseconds per bucket from the moment at which this rank was ready for it, and had finished the previous one, to
-   * the bucket's end. This includes waits for other ranks, and transfers. */
+  /* Sum of the times of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for it and has
+   * finished the previous bucket. The time includes waits for other ranks, and transfers. */
   uint64_t bucket_nanoseconds;
   uint64_t tensors_in_flight; /* submitted and not complete, at this moment */
-  /* Nanoseconds in which at least one thread of the program waited for a tensor: the communication that the program's
-   * own work has not hidden. Waits of a device's streams are not included. */
+  /* Nanoseconds in which at least one thread of the program waited for a tensor. In this time communication did not
+   * overlap with the program's own work. Waits of a device's streams are not included. */
   uint64_t exposed_nanoseconds;
 } ronda_statistics;
 #define RONDA_STATISTICS_INIT \
@@ -356,11 +363,11 @@ typedef struct ronda_statistics {
 /* Writes the first struct_size bytes of the statistics, and zeros beyond the fields that this library knows. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);
 
-/* Makes this rank write a timeline from now on: the events of its tensors, as a trace that Perfetto shows. The file is
- * `path` with the rank before the extension: "trace.json" becomes "trace.rank3.json". An existing file is replaced.
- * Each rank that calls the function writes its own file; ranks need not call it together. It does the same as
- * RONDA_TIMELINE, for a part of the job. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a
- * timeline is already being written). */
+/* Makes this rank write a timeline from now on: a trace file with the events of its tensors, which Perfetto can show.
+ * The file is `path` with the rank before the extension: "trace.json" becomes "trace.rank3.json". An existing file is
+ * replaced. Each rank that calls the function writes its own file; the ranks need not call it at the same time.
+ * RONDA_TIMELINE writes such a file for the whole job; the function does so for a part of the job. Errors:
+ * RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written). */
 ronda_status ronda_start_timeline(const char* path);
 
 /* Ends the timeline's file, as ronda_shutdown() does. Does nothing if no timeline is being written. */
@@ -372,17 +379,17 @@ ronda_status ronda_stop_timeline(void);
  * that is not in the set, has called the function with the same ranks. */
 ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id);
 
-/* As ronda_add_process_set(), but only the ranks of the set call it. It blocks until each of them has called it with
- * the same ranks and tag. The other ranks of the job do nothing, and still know the set afterwards. `tag` distinguishes
- * sets of the same ranks that are made at the same time; NULL is the same as "".
+/* As ronda_add_process_set(), but only the ranks of the set call it. The call blocks until each of these ranks has
+ * called the function with the same ranks and tag. The other ranks of the job do nothing, and the set exists on them,
+ * too. `tag` distinguishes sets of the same ranks that are made at the same time; NULL is the same as "".
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (the caller is not among the ranks, or they are not ascending ranks of the job);
  * RONDA_ERROR_DUPLICATE_NAME (another thread of this rank makes a set of the same ranks and tag);
  * RONDA_ERROR_PEER_FAILED (a rank of the set has shut down); RONDA_ERROR_DEADLINE (a rank of the set has not called it
  * in time); RONDA_ERROR_MISMATCH (a rank of the set has joined). */
 ronda_status ronda_create_process_set(const int* ranks, int count, const char* tag, ronda_process_set* id);
 
-/* Ends a set. Blocks until every rank of the job has called the function. For a set of ronda_create_process_set(), only
- * the ranks of the set call it. Operations in flight in the set fail. */
+/* Removes a process set. Blocks until every rank of the job has called the function. For a set of
+ * ronda_create_process_set(), only the ranks of the set call it. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
 /* The number of ranks in the set, and this rank's position among them; -1 if the set does not exist, or if this rank is
@@ -400,7 +407,7 @@ ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* co
 } /* extern "C" */
 #endif
 
-/* At the end, because these headers need the types above. */
+/* These headers come at the end because they need the types above. */
 #include "ronda/groups.h"
 #include "ronda/lanes.h"
 #include "ronda/operations.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ronda's C++ API: data-parallel training over the processes of a job. It needs C++17, is header-only over the C ABI
-// (ronda.h), and uses nothing else but the standard library. Names follow Horovod's.
+// Ronda's C++ API: data-parallel training over the processes of a job. The API needs C++17. The API consists of headers
+// only, which use the C ABI (ronda.h) and the standard library. Names follow Horovod's.
 //
 //   #include <ronda.hpp>
 //
@@ -18,11 +18,12 @@
 //     }
 //   }
 //
-// Build it with `pkg-config --cflags --libs ronda`, or CMake's find_package(ronda) and the target ronda::ronda; run it
-// alone or as `rondarun -np 4 ./trainer`. Ranks can also be threads of one process: see run_threads() in threads.hpp.
+// Build the program with `pkg-config --cflags --libs ronda`, or CMake's find_package(ronda) and the target
+// ronda::ronda; start it as `./trainer` for one rank, or as `rondarun -np 4 ./trainer`. Ranks can also be threads of
+// one process: see run_threads() in threads.hpp.
 //
 // Errors are thrown as ronda::Error. The functions that begin with try_ return a ronda::Status or a ronda::Result
-// instead, and throw no error of Ronda.
+// instead, and do not throw ronda::Error.
 //
 // Thread-safety: any thread may call functions; each class states its own thread-safety.
 #ifndef RONDA_CLIENT_RONDA_HPP_

@@ -18,7 +18,7 @@ namespace ronda {
 
 uint64_t NumberSequence::Next() {
   Settle();
-  // Reserves memory here, so that Record() allocates nothing.
+  // Reserves memory now, so that Record() need not allocate any.
   if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 1);
   return again_.empty() ? next_ : *again_.begin();
 }
@@ -33,8 +33,8 @@ void NumberSequence::Record(std::shared_ptr<const Handle> operation) {
 
 void NumberSequence::Settle() {
   const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
-  // Checks each operation only once, because an operation that ends between two checks would be erased without being
-  // settled.
+  // Checks each operation only once. With two checks, an operation that ends between them would be erased without
+  // Settle().
   const auto settle_if_ended = [this](const InFlight& one) {
     if (!one.operation->done()) return false;
     Settle(one);
@@ -51,7 +51,8 @@ void NumberSequence::Settle(const InFlight& ended) {
 
 namespace {
 
-// Replaces the runtime's text, which names tensors that the caller has not named.
+// Makes the error text for tensors that the caller has not named, because the runtime's text contains their internal
+// names.
 absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
   const bool is_message = op == OpType::kSendRecv;
   return absl::AlreadyExistsError(absl::StrCat(
@@ -97,7 +98,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   submission->unnamed_call = number + 1;
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(*submission));
   if (!again) calls.order.Add(SignatureOf(request));
-  // The ranks differ here. All ranks notice it once the operation has failed; this rank knows it already.
+  // A refusal means that the ranks differ in this call. The other ranks notice the difference when the operation has
+  // failed, but this rank knows of it already.
   if (!request.refusal.empty()) calls.order.RestartAfter(number);
   calls.numbers.Record(handle);
   return handle;
@@ -149,7 +151,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumberedLocked(Submission submission) {
   std::string& name = submission.request.name;
   NumberSequence& sequence = sequences_[{submission.request.process_set, name}];
-  // A few names, used in turn, stay in the response cache; a new name for each operation would empty it.
+  // Only a few names are used, in turn, so that they stay in the response cache. A new name for each operation would
+  // empty the cache.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
   const OpType op = submission.request.op;
   const RankId sender = submission.request.root, receiver = submission.request.receiver;
@@ -172,7 +175,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& su
   const ProcessSetId set = submission.request.process_set;
   MutexLock lock(&mu_);
   SettleJoinLocked(set);
-  // Creates the entry first, because a join in flight cannot be taken back if memory is exhausted.
+  // Creates the map's entry before the submission, because a join in flight cannot be taken back if memory is
+  // exhausted.
   std::shared_ptr<const Handle>& join = joins_[set];
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(submission));
   join = handle;
@@ -194,7 +198,8 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // If ranks disagree, they get that error when all have joined. Other errors come earlier, and not on all ranks.
+  // FailedPrecondition means that all ranks have joined, but disagree on the join's arguments. Other errors come before
+  // all ranks have joined, and not on all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
     std::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
@@ -208,7 +213,7 @@ namespace {
 
 using CurrentRole = PerThread<RankContexts::Role>;
 
-// A thread that acts for no rank has no Role, and needs no memory for a Role.
+// The pointer is null in a thread that acts for no rank, so such a thread needs no memory for a Role.
 RankContexts::Role ExchangeRole(RankContexts::Role role) {
   if (role.id == 0 && CurrentRole::IfMade() == nullptr) return {};
   return std::exchange(CurrentRole::Get(), std::move(role));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's part in a job, as the C ABI uses it; the ranks that are threads of the process; and the submissions to which
-// the caller gives no name.
+// Defines a rank's part in a job as the C ABI uses it, the ranks that are threads of the process, and the submissions
+// that need no name from the caller.
 #ifndef RONDA_CLIENT_SESSION_H_
 #define RONDA_CLIENT_SESSION_H_
 
@@ -26,27 +26,28 @@
 
 namespace ronda {
 
-// Numbers the operations that callers do not name, for instance barriers, so that the n-th on a rank matches the n-th
-// on every other rank.
+// Numbers the operations that callers do not name, for instance barriers, so that a rank's n-th operation matches the
+// n-th operation of every other rank.
 //
-// If an operation failed because some rank was late, its number is used again. So the late rank matches the next
-// operation of the ranks that have waited, not the operation that they have given up.
+// If an operation failed because some rank was late, its number is used again. So the late rank's operation matches the
+// next operation of the ranks that have waited, not the one that has failed on them.
 //
 // Thread-compatible.
 class NumberSequence {
  public:
-  // The number for the next operation.
+  // Returns the number for the next operation.
   uint64_t Next();
 
-  // Returns the greatest number of an operation on which ranks have disagreed since the previous call of this function,
-  // if any.
+  // Returns the greatest number of an operation on which ranks have disagreed since the function's previous call.
+  // Returns nothing if there is no such operation.
   std::optional<uint64_t> TakeDisagreement() { return std::exchange(disagreement_, std::nullopt); }
 
-  // The smallest number in flight, or else the next number.
+  // Returns the smallest number of an operation in flight. If none is in flight, returns the next number.
   uint64_t oldest() const { return in_flight_.empty() ? next_ : in_flight_.front().number; }
 
-  // The operation with the number that Next() has returned is in flight. Until this call Next() keeps returning that
-  // number. Allocates nothing, because an operation in flight cannot be taken back.
+  // Stores `operation`, which is in flight under the number that Next() has returned. Until Record() is called, Next()
+  // keeps returning this number. Record() allocates no memory, because an operation in flight cannot be taken back if
+  // memory is exhausted.
   // REQUIRES: Next() has been called since the last Record().
   void Record(std::shared_ptr<const Handle> operation);
 
@@ -56,11 +57,11 @@ class NumberSequence {
     std::shared_ptr<const Handle> operation;
   };
 
-  // A call checks whether this number of the oldest operations have ended. Checking all operations in each call would
-  // take too long.
+  // The number of operations in flight, from the oldest, that each call checks for their end. Checking all operations
+  // in each call would take too long.
   static constexpr size_t kLookedAt = 64;
 
-  // Processes the ends of operations since the last call.
+  // Processes the operations that have ended since the last call.
   void Settle();
   void Settle(const InFlight& ended);
 
@@ -70,20 +71,20 @@ class NumberSequence {
   std::optional<uint64_t> disagreement_;
 };
 
-// A rank's operations on tensors without a name, in one process set.
+// The numbers of a rank's operations on tensors without a name, in one process set.
 struct UnnamedCalls {
   NumberSequence numbers;
   CallOrder order;
 };
 
-// A rank's part in a job, from ronda_init() to ronda_shutdown(), or while the body of ronda_run_threads() runs: the
-// runtime, and the numbering of the operations that callers do not name.
+// A rank's part in a job, from ronda_init() to ronda_shutdown(), or while the body of ronda_run_threads() runs. A
+// session has the runtime, and numbers the operations that callers do not name.
 //
 // Thread-safe.
 class Session {
  public:
-  // The most operations of a kind (barriers of a process set, tensors from a to b with a tag) in flight at the same
-  // time.
+  // The maximum number of operations of one kind in flight. A kind is, for example, barriers of one process set, or
+  // tensors from rank a to rank b with one tag.
   static constexpr uint64_t kConcurrentOfAKind = kMessageNumbers;
 
   // `limits` are the limits that this rank proposes for the job.
@@ -96,56 +97,57 @@ class Session {
   const Topology& topology() const { return runtime_.topology(); }
   Caller caller() const { return {.rank = topology().rank, .limits = limits_}; }
 
-  // Whether the runtime lives at least as long as the session.
+  // Returns whether the session owns the runtime, so that the runtime lives at least as long as the session.
   bool owns_runtime() const { return owned_ != nullptr; }
 
-  // Whether Submit() creates the name: for sends and receives, and for tensors without a name.
+  // Returns whether Submit() creates the operation's name, which it does for sends, receives, and tensors without a
+  // name.
   static bool Names(const Submission& submission) {
     return submission.request.op == OpType::kSendRecv || submission.request.name.empty();
   }
 
-  // Submits for a C caller. A send or receive becomes this rank's next of its kind. A tensor without a name becomes
-  // this rank's next one in the process set (call_order.h), or the next call of the set's lane, if it has one for the
-  // tensor (caller_lane.h). Other operations are unchanged. The content of `*submission` is lost.
-  // Errors: as SubmitNumbered; ALREADY_EXISTS if CallOrder::kRemembered - 1 tensors without a name are in flight; as
-  // CallerLane::Submit.
+  // Submits an operation for a caller of the C ABI. A send or receive gets the next number of its kind on this rank. A
+  // tensor without a name gets this rank's next number in the process set (call_order.h). If the set has a lane for the
+  // tensor, the operation becomes the next call of the lane (caller_lane.h). Other operations are submitted unchanged.
+  // The content of `*submission` is lost. Errors: the errors of SubmitNumbered and CallerLane::Submit; ALREADY_EXISTS
+  // if CallOrder::kRemembered - 1 tensors without a name are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
-  // Submits this rank's next operation of the kind in request.name, and appends a number to that name.
-  // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
+  // Submits this rank's next operation of the kind request.name, and appends the operation's number to the name.
+  // Errors: the errors of Runtime::Submit; ALREADY_EXISTS if kConcurrentOfAKind operations of the kind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
-  // Makes the operation fail that `refusal` (RefusalSubmission) stands for. This is the rank's next operation without a
-  // name in the process set, or its next message of a kind. Waits for no rank.
-  // Errors: as Submit.
+  // Refuses the operation that `refusal` (RefusalSubmission) describes, so that it fails on the other ranks. The
+  // operation is the rank's next one without a name in the process set, or its next message of a kind. The call does
+  // not wait for other ranks. Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
 
   // Forgets the numbers of process sets that have been removed.
   void ForgetRemovedSets();
 
-  // Submits a join. Ranks that have joined do not count the others' further operations. So once all ranks have joined,
-  // the numbers of the process set start again on every rank.
+  // Submits a join. A rank that has joined does not count the later operations of the other ranks. So once all ranks
+  // have joined, the numbers of the process set start again on every rank.
   // Errors: Runtime::Submit's.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
-  // The number of times that all ranks have joined. After each, ranks restart their counts of operations without names.
-  // Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
+  // Returns how many times all ranks have joined. After each of these times, the ranks restart their counts of
+  // operations without names. Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
   absl::StatusOr<uint64_t> CountJoins();
 
-  // Lives as long as a caller keeps it, also after the session.
+  // The agreement lives as long as a caller keeps the pointer, even after the session has ended.
   std::shared_ptr<StopAgreement> stop_agreement() const { return stop_agreement_; }
-  // The agreement of ronda_elastic_poll().
+  // Returns the agreement that ronda_elastic_poll() uses.
   std::shared_ptr<StopAgreement> change_agreement() const { return change_agreement_; }
 
  private:
   absl::StatusOr<std::shared_ptr<Handle>> SubmitUnnamed(Submission* submission);
-  // Submits to the lane or, in the lane's order, to the engine.
+  // Submits the operation to the lane, or to the engine in the order of the lane's calls.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitInLane(CallerLane& lane, Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether this receive takes messages in the order of their arrival. It does if it is from any rank, or if a receive
-  // with its tag is in flight that takes messages in this order. `name` is ReceiveName().
+  // Returns whether this receive takes messages in the order of their arrival. This is so for a receive from any rank,
+  // and while another receive with its tag is in flight that takes messages in this order. `name` is ReceiveName().
   bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Restarts the numbers of a process set if its join has ended meanwhile.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -158,27 +160,29 @@ class Session {
   Mutex mu_;
   using Kind = std::pair<ProcessSetId, std::string>;  // a process set and a name
   std::map<Kind, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
-  // Receives in order of arrival, by ReceiveName(), that are not yet treated as receives from their senders.
+  // Receives that take messages in the order of arrival, by ReceiveName(), and that have not yet been matched to a
+  // sender.
   std::map<Kind, std::vector<std::shared_ptr<const Handle>>> receives_ ABSL_GUARDED_BY(mu_);
   std::map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
-  // This rank's last join of each process set, until it is settled; null: not submitted.
+  // This rank's last join of each process set, until SettleJoinLocked() has handled its end. Null means that no join
+  // was submitted.
   std::map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
   uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // ended joins of the set of all ranks
 };
 
-// The ranks that are threads of this process, by number; and the rank for which each thread acts.
+// Keeps the ranks that are threads of this process, by number, and the rank for which each thread acts.
 //
 // Thread-safe.
 class RankContexts {
  public:
-  // The rank for which a thread acts. The pointer is weak: a thread that outlives its rank finds it expired.
+  // The rank for which a thread acts. The pointer is weak, so it has expired if the thread outlives its rank.
   struct Role {
     ronda_context id = 0;  // 0: the process's own
     std::weak_ptr<Session> session;
   };
 
-  // Until it is destroyed, the calling thread acts for `session`, and other threads may also do so. The destructor
-  // waits until no other thread holds the session. A thread has at most one Scope.
+  // While a Scope lives, the thread that made it acts for a new session, and other threads may also act for it. The
+  // destructor waits until no other thread holds the session. A thread has at most one Scope.
   class Scope {
    public:
     Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
@@ -195,7 +199,7 @@ class RankContexts {
     ronda_context id_;
   };
 
-  // Until it is destroyed, the calling thread acts for `role`, which may be another thread's.
+  // While a Visit lives, the thread that made it acts for `role`, which may be the role of another thread.
   class Visit {
    public:
     explicit Visit(Role role);
@@ -209,17 +213,17 @@ class RankContexts {
 
   static Role CurrentRole();
 
-  // Makes the calling thread act for the rank with this number; 0: for the process's own rank.
-  // False if the rank does not exist (any more).
+  // Makes the calling thread act for the rank with the number `id`, or for the process's own rank if `id` is 0.
+  // Returns false if the rank does not exist, or exists no more.
   bool MakeCurrent(ronda_context id);
 
-  // The rank for which the calling thread acts; 0: the process's own.
+  // Returns the number of the rank for which the calling thread acts, or 0 for the process's own rank.
   static ronda_context Current();
 
-  // The calling thread no longer acts for any rank.
+  // Ends the calling thread's role, so that it acts for the process's own rank again.
   static void Leave();
 
-  // The session of that rank; null if its scope has ended.
+  // Returns the session of the rank for which the calling thread acts, or null if the rank's scope has ended.
   // REQUIRES: Current() is not 0.
   static std::shared_ptr<Session> CurrentSession();
 
@@ -229,22 +233,23 @@ class RankContexts {
   std::map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
-// A barrier or a join. Their names are given, as for send and receive. `timeout_s` as ronda_monitored_barrier().
+// Make the submission of a barrier or of a join. Session numbers these operations by their names, like sends and
+// receives. `timeout_s` as ronda_monitored_barrier().
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
 // `absent` may hold a value without an enumerator, and is not read as an enum.
 absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
-// The creation of a set by all ranks of the job, or by the set's members. If the members create it, the name consists
-// of the ranks and `tag`, which may be null.
+// Make the submission that creates a process set. Either all ranks of the job submit it, or only the members of the
+// set. If the members create the set, the submission's name consists of the ranks and `tag`, which may be null.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
 Submission AddProcessSetSubmission(std::vector<RankId> ranks);
 absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
 
-// The removal of a set, by the ranks of the set `by` (Runtime::RemoversOf).
+// Makes the submission that removes a process set. The ranks of the set `by` must submit it (Runtime::RemoversOf).
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
-// As RemoveProcessSetSubmission(), for a rank that does not wait for the other ranks. So Ronda does not report ranks
-// that are late.
+// Makes the same submission as RemoveProcessSetSubmission(), but for a rank that does not wait for the other ranks. So
+// Ronda does not report ranks that are late.
 Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller);
 
 }  // namespace ronda

@@ -17,8 +17,9 @@
 namespace ronda {
 namespace {
 
-// A signal handler can only reach static storage. The flag is lock-free, and therefore safe in a handler. The earlier
-// action is written before the handler is installed, and only the handler reads it.
+// These variables are static, because a signal handler can reach only static storage. The flag is lock-free, so a
+// signal handler may set it. The action of the program's earlier handler is stored before Ronda's handler is installed,
+// and only Ronda's handler reads it.
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction earlier = {};
@@ -31,7 +32,7 @@ bool HasHandler(const struct sigaction& action) {
 
 void OnSignal(int signo, siginfo_t* info, void* context) {
   if (armed_process.load(std::memory_order_relaxed) != getpid()) {
-    // The signal is blocked while a handler runs, and is delivered as soon as this handler returns.
+    // Linux blocks the signal while this handler runs, and delivers the raised signal as soon as the handler returns.
     sigaction(signo, &earlier, nullptr);
     raise(signo);
     return;
@@ -47,11 +48,11 @@ void OnSignal(int signo, siginfo_t* info, void* context) {
 void Install() {
   struct sigaction action = {};
   if (sigaction(SIGTERM, nullptr, &action) != 0) return;
-  // A child inherits both the handler and the earlier action.
+  // A child of fork() inherits both Ronda's handler and the stored earlier action.
   if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal) return;
   earlier = action;
-  // If the program has no handler, a signal should not interrupt system calls. If it has one, the handler keeps its
-  // flags, and stays installed even if it was to run only once.
+  // If the program has no handler, a signal should not interrupt system calls. If the program has a handler, Ronda's
+  // handler takes its flags, but stays installed even if the program's handler was to run only once.
   action.sa_flags = HasHandler(earlier) ? action.sa_flags & ~static_cast<int>(SA_RESETHAND) : SA_RESTART;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = OnSignal;

@@ -9,11 +9,13 @@
 
 namespace ronda {
 
-// Starts a thread to check that it is possible, because gRPC waits silently if its own threads cannot start.
+// Starts a thread to check whether the process can start threads, because gRPC waits silently if it cannot start its
+// own.
 // Errors: RESOURCE_EXHAUSTED with the limits of threads and their values; PERMISSION_DENIED.
 absl::Status CheckThreads();
 
-// "cannot start a thread: Resource temporarily unavailable; the limits of threads are ..."
+// Returns an error text such as "cannot start a thread: Resource temporarily unavailable; the limits of threads are
+// ..."
 std::string DescribeThreadError(int error_number);
 
 }  // namespace ronda

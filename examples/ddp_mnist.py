@@ -73,7 +73,7 @@ def train(model: nn.Module, data: TensorDataset, epochs: int, batch: int, rate: 
 
 
 def accuracy(model: nn.Module, data: TensorDataset) -> float:
-    """The share of the digits that the model recognises; each rank tests its part."""
+    """Returns the share of the digits that the model recognises; each rank tests its part."""
     images, labels = (each[dist.get_rank() :: dist.get_world_size()] for each in data.tensors)
     with torch.no_grad():
         correct = (model(images).argmax(1) == labels).sum()

@@ -4,7 +4,7 @@
 
     rondarun -np 2 python3 examples/jax_mnist.py
 
-Lines with `rj.` make a distributed program of one for a single process.
+The lines with `rj.` turn a program for a single process into a distributed program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Params = dict[str, Any]
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """An array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -34,7 +34,7 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
 
 
 def load_digits(part: str, folder: pathlib.Path = DIGITS) -> tuple[np.ndarray, np.ndarray]:
-    """Images of shape (N, 28, 28, 1), from -0.5 to 0.5, and labels; `part` is train or t10k."""
+    """Reads images of shape (N, 28, 28, 1), from -0.5 to 0.5, and labels, of train or t10k."""
     images = read_idx(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255 - 0.5
     return images[..., None], read_idx(folder / f"{part}-labels-idx1-ubyte.gz").astype(np.int32)
 
@@ -57,7 +57,7 @@ def first_parameters(key: jax.Array) -> Params:
 
 
 def lenet(params: Params, x: jax.Array) -> jax.Array:
-    """Scores of the ten digits, shape (N, 10)."""
+    """Returns the scores of the ten digits, of shape (N, 10)."""
     for name, padding in (("conv1", "SAME"), ("conv2", "VALID")):
         x = jax.lax.conv_general_dilated(
             x, params[name]["w"], (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -72,14 +72,14 @@ def lenet(params: Params, x: jax.Array) -> jax.Array:
 
 
 def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """The mean cross entropy."""
+    """Returns the mean cross entropy."""
     return optax.softmax_cross_entropy_with_integer_labels(lenet(params, images), labels).mean()
 
 
 def batches(
     digits: tuple[np.ndarray, np.ndarray], size: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """This rank's part of each batch of an epoch, in an order that is the same on all ranks."""
+    """Yields this rank's part of each batch of an epoch. All ranks use the same order."""
     images, labels = digits
     order = np.random.default_rng(seed).permutation(len(labels))
     share = max(size // rj.size(), 1)

@@ -4,7 +4,8 @@
 
     rondarun -np 2 python3 examples/paddle_mnist.py
 
-Only the import names Ronda. With `from paddle.distributed import fleet` it is a Fleet program.
+Ronda appears only in the import. With `from paddle.distributed import fleet` instead, this is a
+program for Paddle alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """An array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -31,7 +32,7 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
 
 
 def load_digits(part: str, folder: pathlib.Path = DIGITS) -> TensorDataset:
-    """Images of shape (N, 1, 28, 28), from -0.5 to 0.5, and labels; `part` is train or t10k."""
+    """Reads images of shape (N, 1, 28, 28), from -0.5 to 0.5, and labels, of train or t10k."""
     images = read_idx(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255 - 0.5
     labels = read_idx(folder / f"{part}-labels-idx1-ubyte.gz").astype(np.int64)
     return TensorDataset([paddle.to_tensor(images[:, None]), paddle.to_tensor(labels)])
@@ -49,7 +50,7 @@ class LeNet(paddle.nn.Layer):
         self.fc3 = paddle.nn.Linear(84, 10)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Scores of the ten digits, shape (N, 10), for images of shape (N, 1, 28, 28)."""
+        """Returns scores of the ten digits, shape (N, 10), for images of shape (N, 1, 28, 28)."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
@@ -58,7 +59,7 @@ class LeNet(paddle.nn.Layer):
 def train(
     model: paddle.nn.Layer, optimizer: paddle.optimizer.Optimizer, loader: DataLoader
 ) -> None:
-    """One pass over this rank's part of the data."""
+    """Makes one pass over this rank's part of the data."""
     model.train()
     for images, labels in loader:
         F.cross_entropy(model(images), labels).backward()
@@ -68,7 +69,7 @@ def train(
 
 @paddle.no_grad()
 def accuracy_of(model: paddle.nn.Layer, digits: TensorDataset) -> float:
-    """The share of right answers."""
+    """Returns the share of digits that the model reads correctly."""
     model.eval()
     images, labels = digits.tensors
     return float((model(images).argmax(1) == labels).astype("float32").mean())

@@ -4,7 +4,7 @@
 
     rondarun -np 4 --min-np 2 python3 examples/pytorch_elastic.py
 
-A program written for Horovod's elastic mode. Only the import names Ronda.
+This program is written for Horovod's elastic mode. Ronda appears only in the import.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
     rondarun -np 2 python3 examples/pytorch_mnist.py
 
-Only the import names Ronda. With `import horovod.torch as hvd` it is a Horovod program.
+Ronda appears only in the import. With `import horovod.torch as hvd` this is a Horovod program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> torch.Tensor:
-    """A tensor of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads a tensor of uint8 from a gzipped file in the format of the MNIST database."""
     data = bytearray(gzip.decompress(path.read_bytes()))
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -31,7 +31,7 @@ def read_idx(path: pathlib.Path) -> torch.Tensor:
 
 
 def load_digits(part: str, folder: pathlib.Path = DIGITS) -> TensorDataset:
-    """Images of shape (N, 1, 28, 28), from -0.5 to 0.5, and labels; `part` is train or t10k."""
+    """Reads images of shape (N, 1, 28, 28), from -0.5 to 0.5, and labels, of train or t10k."""
     images = read_idx(folder / f"{part}-images-idx3-ubyte.gz").float().div_(255).sub_(0.5)
     labels = read_idx(folder / f"{part}-labels-idx1-ubyte.gz").long()
     return TensorDataset(images.unsqueeze(1), labels)
@@ -49,14 +49,14 @@ class LeNet(torch.nn.Module):
         self.fc3 = torch.nn.Linear(84, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Scores of the ten digits, shape (N, 10), for images of shape (N, 1, 28, 28)."""
+        """Returns scores of the ten digits, shape (N, 10), for images of shape (N, 1, 28, 28)."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
 
 
 def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader) -> None:
-    """One pass over this rank's part of the data."""
+    """Makes one pass over this rank's part of the data."""
     model.train()
     for images, labels in loader:
         optimizer.zero_grad()
@@ -66,7 +66,7 @@ def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Data
 
 @torch.no_grad()
 def test(model: torch.nn.Module, loader: DataLoader) -> float:
-    """The share of right answers over the parts of all ranks."""
+    """Returns the share of digits that the model reads correctly, over all ranks."""
     model.eval()
     right = seen = 0
     for images, labels in loader:

@@ -4,7 +4,7 @@
 
     rondarun -np 2 python3 examples/tensorflow_mnist.py
 
-Only the import names Ronda. With `import horovod.tensorflow as hvd` it is a Horovod program.
+Ronda appears only in the import. With `import horovod.tensorflow as hvd` this is a Horovod program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """An array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -29,7 +29,7 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
 
 
 def load_digits(part: str, folder: pathlib.Path = DIGITS) -> tuple[np.ndarray, np.ndarray]:
-    """Images of shape (N, 28, 28, 1), from -0.5 to 0.5, and labels; `part` is train or t10k."""
+    """Reads images of shape (N, 28, 28, 1), from -0.5 to 0.5, and labels, of train or t10k."""
     images = read_idx(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255 - 0.5
     labels = read_idx(folder / f"{part}-labels-idx1-ubyte.gz").astype(np.int32)
     return images[..., None], labels
@@ -50,7 +50,7 @@ class LeNet(tf.Module):
         self.momenta = [tf.Variable(tf.zeros_like(each)) for each in self.weights + self.biases]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Scores of the ten digits, shape (N, 10), for images of shape (N, 28, 28, 1)."""
+        """Returns scores of the ten digits, shape (N, 10), for images of shape (N, 28, 28, 1)."""
         for i, padding in enumerate(("SAME", "VALID")):
             x = tf.nn.conv2d(x, self.weights[i], 1, padding) + self.biases[i]
             x = tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "VALID")
@@ -62,7 +62,7 @@ class LeNet(tf.Module):
 
 @tf.function(reduce_retracing=True)
 def train_step(model: LeNet, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor) -> None:
-    """Moves the variables by one step of SGD with momentum."""
+    """Updates the variables by one step of SGD with momentum."""
     with tf.GradientTape() as tape:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))
         loss = tf.reduce_mean(losses)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The element types of tensors and of the wire, the operators that reduce them, their scales, and the 8-bit block
-// formats.
+// Defines the types of elements in tensors and on the wire, the operators that reduce elements, the scales of elements,
+// and the 8-bit formats.
 //
 // One row of RONDA_DTYPE_TABLE has all facts about a dtype. Sizes, names, checks of numbers from outside, the one
 // switch over dtypes (VisitDType) and the test against the C ABI's enum are derived from the rows.
@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// Element types for which C++ has no type that is the same everywhere.
+// Types for elements for which C++ has no type that is the same on all platforms.
 struct Float16 {
   uint16_t bits;  // IEEE 754 binary16
 };
@@ -30,10 +30,11 @@ struct Bool {
 
 enum class DTypeKind : uint8_t { kUnsigned, kSigned, kFloating, kBool };
 
-// The columns: enumerator of DType; suffix of the enumerator in client/ronda.h; name in messages; element type; kind;
-// of floating-point types the bits of infinity.
+// The columns are: the enumerator of DType; the suffix of the enumerator in client/ronda.h; the name in messages; the
+// element type; the kind; and the bits of infinity (0 if the type is not a floating-point type).
 //
-// Rows are in the order of the numbers, which are part of the C ABI and of the protocol: append, never reorder.
+// Rows are in the order of the enumerators' numbers, which are part of the C ABI and of the protocol. So append rows,
+// and never reorder them.
 #define RONDA_DTYPE_TABLE(ROW)                                             \
   ROW(kUint8, UINT8, "uint8", uint8_t, kUnsigned, 0)                       \
   ROW(kInt8, INT8, "int8", int8_t, kSigned, 0)                             \
@@ -81,7 +82,7 @@ RONDA_DTYPE_TABLE(RONDA_DTYPE_OF)
 
 constexpr const DTypeInfo& InfoOf(DType dtype) { return kDTypeTable[static_cast<int>(dtype)]; }
 
-// Bytes of one element.
+// Returns the number of bytes of one element.
 constexpr size_t SizeOf(DType dtype) { return InfoOf(dtype).bytes; }
 
 // "float32", "bool", ...
@@ -89,18 +90,18 @@ constexpr const char* Name(DType dtype) { return InfoOf(dtype).name; }
 
 constexpr bool IsFloatingPoint(DType dtype) { return InfoOf(dtype).kind == DTypeKind::kFloating; }
 
-// The same for the element type E, for `if constexpr`.
+// The kind of the element type E, for `if constexpr`.
 template <class E>
 inline constexpr DTypeKind kKindOf = InfoOf(kDTypeOf<E>).kind;
 
-// Names an element type to a visitor.
+// An object of this type tells a visitor the element type E.
 template <class E>
 struct ElementType {
   using Type = E;
 };
 
-// Calls `visit` with the ElementType of `dtype`, and returns its result. This is the only switch over dtypes: kernels
-// enter their templates through it.
+// Calls `visit` with the ElementType of `dtype`, and returns its result. This is the only switch over dtypes. Kernels
+// use it to call their templates.
 template <class Visitor>
 constexpr decltype(auto) VisitDType(DType dtype, const Visitor& visit) {
   switch (dtype) {
@@ -113,14 +114,14 @@ constexpr decltype(auto) VisitDType(DType dtype, const Visitor& visit) {
   __builtin_unreachable();  // numbers from outside have passed DTypeFromInt
 }
 
-// Checks a number that came from a client or a peer; nullopt if it names no type.
+// Converts a number that came from a client or a peer. Returns nullopt if it is not the number of a DType.
 constexpr std::optional<DType> DTypeFromInt(int64_t value) {
   if (value < 0 || value >= kDTypeCount) return std::nullopt;
   return static_cast<DType>(value);
 }
 
-// The numeric values are fixed, as in DType. Average is not an operator, because it is kSum with a divisor (see
-// kernels::Scale).
+// The numeric values are part of the C ABI and of the protocol, as in DType. An average is kSum with a divisor (see
+// kernels::Scale), so it has no operator.
 enum class ReduceOp : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -138,7 +139,7 @@ constexpr const char* Name(ReduceOp op) {
   return kNames[static_cast<int>(op)];
 }
 
-// Whether `op` is defined on elements of `dtype`.
+// Returns whether `op` is defined on elements of `dtype`.
 constexpr bool Supports(ReduceOp op, DType dtype) { return op < ReduceOp::kBitAnd || !IsFloatingPoint(dtype); }
 
 constexpr std::optional<ReduceOp> ReduceOpFromInt(int64_t value) {
@@ -148,35 +149,36 @@ constexpr std::optional<ReduceOp> ReduceOpFromInt(int64_t value) {
 
 namespace kernels {
 
-// A factor and a divisor of elements.
+// Elements are multiplied by a multiplier, and divided by a divisor.
 //
-// Floating-point types multiply by multiplier / divisor. This factor is computed once in fp64 and rounded to the type
-// of the arithmetic (fp32 for 16-bit types). Integer types compute (x * multiplier) / divisor in fp64 and round towards
-// zero, saturating at the type's limits; with multiplier 1 the division is the exact integer division. x is an element,
-// or a sum in a wider type (AddsWide). bool ignores scales.
+// Floating-point elements are multiplied by multiplier / divisor. This factor is computed once in fp64 and rounded to
+// the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) / divisor, which is
+// computed in fp64, rounded towards zero, and limited to the type's range. With multiplier 1 the division is the exact
+// integer division. x is an element, or a sum in a wider type (AddsWide). A scale has no effect on bool.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0
 
   constexpr bool IsIdentity() const { return multiplier == 1.0 && divisor == 1; }
 
-  // The factor of floating-point elements. (It divides only if it has to: where a reduction takes 70 ns, a division
-  // matters.)
+  // Returns the factor of floating-point elements. (The function divides only if the divisor is not 1, because a
+  // division takes noticeable time beside a reduction of 70 ns.)
   constexpr double Factor() const { return divisor == 1 ? multiplier : multiplier / static_cast<double>(divisor); }
 };
 
-// `value` rounded towards zero, or the limit of T that it exceeds; 0 for NaN. (GPUs also evaluate this, so it uses
-// nothing of <cmath>.)
+// Rounds `value` towards zero. Returns the limit of T if `value` exceeds it, and 0 for NaN. (GPUs also run this
+// function, so it uses nothing of <cmath>.)
 template <class T>
 constexpr T SaturatingTruncate(double value) {
-  // 2^bits is exact as a double. T's maximum may not be, and a comparison with it would round it up.
+  // kLimit, a power of two, is exact as a double. T's maximum may not be exact, and a comparison would round it up.
   constexpr double kLimit = 2.0 * static_cast<double>(T{1} << (std::numeric_limits<T>::digits - 1));
   if (value >= kLimit) return std::numeric_limits<T>::max();
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
   return value == value ? static_cast<T>(value) : T{0};
 }
 
-// The type of an integer sum that is scaled afterwards. It holds the sum of at least 2^32 elements of type T.
+// The type of an integer sum that is scaled afterwards. The sum of up to 2^32 elements of type T always fits into this
+// type.
 template <class T>
 struct WideInteger {
   using Type = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
@@ -190,15 +192,15 @@ struct WideInteger<uint64_t> {
   __extension__ using Type = unsigned __int128;
 };
 
-// Whether a reduction adds elements of `dtype` up in their WideInteger, so that an average is right even if the sum
-// does not fit. Integer sums that are not scaled wrap.
+// Returns whether a reduction adds up elements of `dtype` in their WideInteger, so that an average is right even if the
+// sum does not fit into `dtype`. Integer sums that are not scaled wrap around.
 constexpr bool AddsWide(ReduceOp op, DType dtype, const Scale& scale) {
   const DTypeKind kind = InfoOf(dtype).kind;
   const bool is_integer = kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned;
   return op == ReduceOp::kSum && is_integer && !scale.IsIdentity();
 }
 
-// Scales an element, or a sum of elements, as the comment on Scale says.
+// Scales an integer element, or a sum of integer elements, as the comment on Scale describes.
 template <class T>
 constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale) {
   using Wide = typename WideInteger<T>::Type;
@@ -213,16 +215,17 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
   return static_cast<T>(quotient);
 }
 
-// The 8-bit wire formats: blocks of 256 codes that share one scale.
+// The 8-bit wire formats consist of blocks of 256 codes that share one scale.
 //
 // A block is a float32 scale followed by 256 codes. The value of an element is its code's value times the scale. The
 // scale is the smallest power of two that brings the largest finite magnitude of the block into the format's range; it
-// is 1 for a block of zeros. Division by a power of two is exact, so only the code rounds. The scale is at least
-// 2^-126, so that it has an inverse, and small enough that the value of every code is finite. Only magnitudes that
-// round to more than 1.75 * 2^127 overflow: they become infinity or, in a format without infinity, NaN. The codes are
-// those of OCP's "8-bit Floating Point Specification" (OFP8). In a shorter last block the unused codes are zeros.
+// is 1 for a block of zeros. Division by a power of two is exact, so only the conversion to the code rounds. The scale
+// is at least 2^-126, so that it has an inverse, and small enough that the value of every code is finite. Only
+// magnitudes that would be rounded to more than 1.75 * 2^127 overflow. They become infinity or, in a format without
+// infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the codes. In a shorter last block the
+// unused codes are zeros.
 //
-// Numbers round to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
+// Numbers are rounded to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
 enum class Fp8Format : uint8_t {
   kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
   kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754
@@ -231,7 +234,7 @@ enum class Fp8Format : uint8_t {
 inline constexpr size_t kFp8BlockElements = 256;
 inline constexpr size_t kFp8BlockBytes = sizeof(float) + kFp8BlockElements;
 
-// The number of blocks for `count` elements.
+// Returns the number of blocks for `count` elements.
 constexpr size_t Fp8BlockCount(size_t count) { return (count + kFp8BlockElements - 1) / kFp8BlockElements; }
 constexpr size_t Fp8Bytes(size_t count) { return Fp8BlockCount(count) * kFp8BlockBytes; }
 

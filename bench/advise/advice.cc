@@ -18,7 +18,7 @@ constexpr double kMinBuckets[] = {kMiB / 4, 4 * kMiB, 16 * kMiB};  // tried besi
 constexpr double kWorthwhile = 0.97;                               // of the time without a change
 constexpr double kLargestFactor = 1024;
 
-// The share of its speed that a rank's computation loses to the rank's own communication.
+// Returns the fraction (0 to 1) by which a rank's own communication slows down its computation.
 double LostSpeed(const Program& program, double cpu_share, int on_host) {
   const double computing = on_host * program.busy_cores;
   const double missing = computing + on_host * cpu_share - program.cores;
@@ -26,8 +26,8 @@ double LostSpeed(const Program& program, double cpu_share, int on_host) {
 }
 
 // Copies that share a host are not faster than the program alone, except by chance. On a host without a spare core, a
-// copy may have a core for many steps and then none for as long. The median of such steps is the median of the steps
-// with a core. Their mean is the time after which all copies have made one step.
+// copy may have a core for many steps, and then wait without a core for equally long. The median over such steps
+// ignores the waiting. The mean over the steps includes it, and is the time in which all copies make one step.
 double SlowestCompute(const Program& program, const Plan& plan) {
   constexpr double kFull = 0.9;
   const double compute = std::max(program.shared.SlowestOf(plan.ranks), program.alone.median());

@@ -12,7 +12,7 @@
 
 namespace ronda::bench {
 
-// The time of an allreduce by size, in one format on the wire. Immutable.
+// The time of an allreduce as a function of its size, for one wire format. Immutable.
 class AllreduceCurve {
  public:
   struct Point {
@@ -20,14 +20,15 @@ class AllreduceCurve {
     double seconds = 0;
   };
 
-  // `members`: members of the ring that was measured, which are the ranks of one host, or the hosts. REQUIRES: at least
-  // two points, whose bytes ascend; at least two members.
+  // `members` is the number of members of the measured ring: the ranks of one host, or the hosts. REQUIRES: at least
+  // two points, sorted by ascending `bytes`; at least two members.
   AllreduceCurve(std::vector<Point> points, int members) : points_(std::move(points)), members_(members) {}
 
   // Returns the seconds that an allreduce of `bytes` among `members` takes. The curve consists of lines between the
   // points, and is proportional to the bytes after the last point. If `members` is not the number of measured members,
-  // the times are scaled. The time of the smallest point, which is latency, grows as members - 1. The rest grows as
-  // (members - 1) / members. This is the ring's formula (bench/model/costs.h). REQUIRES: members >= 2.
+  // the times are scaled. The time of the smallest point, which is latency, is proportional to members - 1. The rest of
+  // the time is proportional to (members - 1) / members. This scaling follows from the formula of the ring
+  // (bench/model/costs.h). REQUIRES: members >= 2.
   double At(double bytes, int members) const;
 
  private:
@@ -37,7 +38,7 @@ class AllreduceCurve {
   int members_ = 2;
 };
 
-// A format on the wire, with its costs on the given link.
+// A wire format, with its costs on one link.
 struct WireOnLink {
   std::string name;  // of a Compression
   AllreduceCurve curve;
@@ -51,7 +52,7 @@ struct Plan {
   int on_host = 2;  // the most ranks that share a host's cores
 };
 
-// The program, measured alone and as one of several copies that share a host.
+// The measurements of the program alone, and as one of several copies that share a host.
 struct Program {
   Profile alone;
   Profile shared;         // of Plan::on_host copies that run at the same time: the steps of all of them
@@ -68,24 +69,24 @@ struct Prediction {
   double min_bucket = 0;  // bytes: the best of those tried; the default if it is at most 3 % slower
 };
 
-// Returns the step on `plan`'s ranks, by bench/model's simulation of the locked schedule, with `batch_factor` times the
-// computation. Communication runs while gradients are computed. If the ranks of a host and their communication together
-// need more cores than the host has, communication slows the computation down.
+// Predicts the step on `plan`'s ranks, with `batch_factor` times the computation. Uses bench/model's simulation of the
+// locked schedule. Communication runs while gradients are computed. If the ranks of a host and their communication
+// together need more cores than the host has, communication slows the computation down.
 Prediction Predict(const Program& program, const WireOnLink& wire, const Plan& plan, double batch_factor = 1);
 
 // Returns the factor by which to multiply a rank's batch, so that the ranks together are `speedup` times as fast as one
-// rank. It also multiplies the computation between two exchanges. 0 if the smallest factor tried, 1/1024, suffices;
-// infinity if 1024 does not. REQUIRES: speedup < ranks.
+// rank. The factor also multiplies the computation between two exchanges. Returns 0 if the smallest factor tried,
+// 1/1024, suffices, and infinity if 1024 does not suffice. REQUIRES: speedup < ranks.
 double BatchFactorFor(const Program& program, const WireOnLink& wire, const Plan& plan, double speedup);
 
-// The predictions for one number of ranks, in all formats.
+// The predictions for one number of ranks, one for each wire format.
 struct Forecast {
   Plan plan;
   std::vector<Prediction> wires;  // in the formats' order
 };
 
-// The format with the shortest steps. If the first format, which rounds nothing, is at most 3 % slower, returns the
-// first format.
+// Returns the index of the wire format with the shortest steps. Prefers the first format, which rounds nothing, if its
+// steps are at most 3 % slower.
 size_t BestWire(const Forecast& forecast);
 
 }  // namespace ronda::bench

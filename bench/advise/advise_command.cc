@@ -98,7 +98,7 @@ void AddFlags(Flags* flags, AdviseOptions* options) {
   AddFileFlags(flags, &options->files);
 }
 
-// One copy of the program that has ended.
+// How one copy of the program has ended.
 struct EndedCopy {
   int wait_status = 0;
   bool was_told_to = false;
@@ -116,7 +116,7 @@ bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
   return true;
 }
 
-// Waits until all processes have ended. After `deadline`, asks those that still run to end.
+// Waits until all processes have ended. After `deadline`, asks processes that still run to end.
 std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time start, absl::Time deadline) {
   constexpr absl::Duration kPoll = absl::Milliseconds(20);
   std::vector<EndedCopy> copies(processes.size());
@@ -134,7 +134,7 @@ std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time 
   return copies;
 }
 
-// Copies of the program that have run at the same time, each as a separate job of one rank.
+// The results of copies of the program that have run at the same time, each as a separate job of one rank.
 struct CopiesRun {
   Profile profile;  // with the steps of all copies
   double busy_cores = 0;
@@ -178,7 +178,7 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
   return run;
 }
 
-// The hosts, and the number of ranks on each; a single host is this one.
+// How many hosts there are, and how many ranks each has. A single host is this machine.
 struct Hosts {
   int count = 1;
   int slots = 1;
@@ -230,7 +230,7 @@ class Laboratory {
  public:
   Laboratory(const AdviseOptions& options, const Hosts& hosts) : options_(options), hosts_(hosts) {}
 
-  // Runs the program alone and as one of `copies`.
+  // Runs the program alone, and as one of `copies` copies.
   absl::StatusOr<Program> ProgramAs(int copies) {
     RONDA_ASSIGN_OR_RETURN(const CopiesRun* alone, Copies(1));
     RONDA_ASSIGN_OR_RETURN(const CopiesRun* shared, Copies(copies));
@@ -318,7 +318,7 @@ void PrintTable(const std::vector<Advice>& advices) {
   }
 }
 
-// "0.25 times the batch (4)"
+// Returns a text such as "0.25 times this batch (4)".
 std::string BatchText(double factor, int batch) {
   if (std::isinf(factor)) return "no batch";
   if (factor == 0) return "any batch";

@@ -13,7 +13,7 @@
 
 namespace ronda::bench {
 
-// The ranks among which allreduces are timed, and the largest size.
+// Selects the ranks among which allreduces are timed, and the largest size.
 struct LinkRequest {
   int ranks = 2;
   int members = 2;                            // of the ring of these ranks: Plan::members
@@ -21,15 +21,17 @@ struct LinkRequest {
   double largest = 0;                         // bytes
 };
 
-// Starts ranks that time allreduces through Ronda's client. Each size and format has its own steps, long enough to
-// empty a token bucket. Errors: NOT_FOUND if rondarun is not installed; INTERNAL if the ranks fail.
+// Starts ranks that time allreduces through Ronda's client. Each size and wire format has separate steps, which last
+// long enough to empty the link's token bucket. Errors: NOT_FOUND if rondarun is not installed; INTERNAL if the ranks
+// fail.
 absl::StatusOr<std::vector<WireOnLink>> MeasureLink(const LinkRequest& request);
 
-// The work of a rank that MeasureLink has started, given the words after "advise". Returns its exit code.
+// The main function of a rank that MeasureLink() has started. `words` are the arguments after "advise". Returns its
+// exit code.
 int RunAsLinkRank(const std::vector<std::string>& words);
 
-// Returns the wires of a link that is computed by bench/model's formulas, not measured. `link` joins hosts of
-// `local_size` ranks each.
+// Returns the wire formats of a link whose times are computed by bench/model's formulas instead of measured. `link`
+// joins hosts of `local_size` ranks each.
 std::vector<WireOnLink> LinkFromNumbers(const model::MeasuredLink& link, int local_size);
 
 }  // namespace ronda::bench

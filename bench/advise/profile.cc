@@ -27,7 +27,7 @@ constexpr double kMicrosecond = 1e-6;
 constexpr size_t kFewestSteps = 10;
 constexpr size_t kMostWarmUp = 10;
 
-// An allreduce of a tensor: its times in s on the timeline's clock.
+// The times of one allreduce of a tensor, in seconds on the timeline's clock.
 struct Reduction {
   double submitted = 0;
   double ended = 0;
@@ -40,11 +40,11 @@ struct Tensor {
   std::vector<Reduction> reductions;
 };
 
-// The key is the tensor's row in the timeline.
+// Maps the number of a tensor's row in the timeline to the tensor.
 using Tensors = std::map<int, Tensor>;
 
-// Reads a span. A tensor's row has first the whole operation, with its outcome, and then the operation's parts, of
-// which ALLREDUCE has the bytes. A bucket's span also has the bucket's name.
+// Reads a span of the timeline. In a tensor's row, the first span is the whole operation, with its outcome. The spans
+// of the operation's parts follow. The span ALLREDUCE has the bytes. A bucket's span also has the bucket's name.
 void AddSpan(const Json& span, std::map<int, double>* submitted, Tensors* tensors) {
   const auto args = span.find("args");
   if (args == span.end() || args->contains("bucket")) return;
@@ -71,8 +71,8 @@ Tensors TensorsOf(absl::string_view timeline) {
   return tensors;
 }
 
-// Keeps only the gradients. Returns how many other tensors are reduced in more than half of the steps. Drops tensors
-// that are reduced less often, because they are metrics.
+// Removes all tensors but the gradients. Returns how many of the removed tensors are reduced in more than half of the
+// steps. Tensors that are reduced less often are metrics, and do not count.
 int KeepGradients(Tensors* tensors) {
   size_t most = 0;
   for (const auto& [row, tensor] : *tensors) most = std::max(most, tensor.reductions.size());
@@ -85,7 +85,7 @@ int KeepGradients(Tensors* tensors) {
   return votes;
 }
 
-// The tensor that is submitted first in the first step.
+// Returns the tensor that is submitted first in the first step.
 const Tensor& FirstOf(const Tensors& tensors) {
   const auto first = std::min_element(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return a.second.reductions.front().submitted < b.second.reductions.front().submitted;
@@ -93,7 +93,7 @@ const Tensor& FirstOf(const Tensors& tensors) {
   return first->second;
 }
 
-// The times of all tensors, one number per step.
+// When the tensors were submitted and reduced. Each vector has one number per step.
 struct Steps {
   std::vector<double> begins;  // when the first gradient is submitted
   std::vector<double> last_submitted;

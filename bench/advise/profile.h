@@ -14,7 +14,8 @@ namespace ronda::bench {
 
 // The steps of a training program on one rank, which does not communicate.
 struct Profile {
-  // In the order of their submission. `ready` is a fraction of the whole step, which ends with the last gradient.
+  // The gradients in the order of their submission. `ready` is a fraction of the step's length; the step ends with the
+  // last gradient.
   std::vector<model::Gradient> gradients;
   std::vector<double> steps;  // s of each, ascending, without the time that the rank waited for its own allreduces
   int votes = 0;              // per step, small allreduces that are no gradients, one after the other, such as "stop?"
@@ -23,8 +24,8 @@ struct Profile {
   double mean() const;
   double bytes() const;  // of all gradients
 
-  // Returns the median time of the slowest of `ranks` ranks whose steps vary as these do, independently of each other.
-  // This is the quantile 0.5^(1/ranks).
+  // Returns the median step time of the slowest of `ranks` ranks, if each rank's step times vary like `steps`,
+  // independently of the other ranks. The median of this maximum is the quantile 0.5^(1/ranks) of `steps`.
   double SlowestOf(int ranks) const;
 };
 
@@ -32,7 +33,7 @@ struct Profile {
 // a floating-point dtype that are reduced in more than half of the steps. A step begins after the last gradient of the
 // previous step. The first quarter of the steps, but at most 10, is left out.
 //
-// Errors: INVALID_ARGUMENT that names the missing part, if the timeline has fewer than 10 steps that are used.
+// Errors: INVALID_ARGUMENT if fewer than 10 steps of the timeline can be used; the text says what is missing.
 absl::StatusOr<Profile> ProfileOf(absl::string_view timeline);
 
 }  // namespace ronda::bench

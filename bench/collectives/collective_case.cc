@@ -35,7 +35,7 @@ bool IsSensible(const CollectiveCase& candidate) {
   }
 }
 
-// The placements among `wanted` that `op` has.
+// Returns the placements of `wanted` that `op` supports.
 std::vector<Placement> PlacementsOf(OpType op, const std::vector<Placement>& wanted) {
   if (op == OpType::kBroadcast) return {Placement::kInPlace};
   return op == OpType::kAllreduce ? wanted : std::vector<Placement>{Placement::kOutOfPlace};
@@ -46,7 +46,7 @@ size_t CountOf(const CollectiveCase& shape, size_t bytes) {
   return std::max<size_t>(1, bytes / SizeOf(shape.dtype) / shares);
 }
 
-// `shape` in all sizes.
+// Adds to `cases` a copy of `shape` for each size in `ranges`.
 void AddSizes(const CaseRanges& ranges, CollectiveCase shape, std::vector<CollectiveCase>* cases) {
   if (shape.op == OpType::kBarrier) {
     cases->push_back(shape);
@@ -65,7 +65,7 @@ constexpr size_t kPeriod = 17;   // not a power of two, so that a shift by whole
 constexpr size_t kBlock = 4096;  // elements that are converted at a time
 using Block = std::array<double, kBlock>;
 
-// An element that is no floating-point number: integers wrap, as their sums do.
+// Converts `value` to a Bool or an integer type. Integers wrap, as in a sum that overflows.
 template <class E>
 E ElementOf(double value) {
   if constexpr (std::is_same_v<E, Bool>) {
@@ -104,7 +104,7 @@ void Load(const void* elements, DType dtype, size_t count, Block* values) {
   });
 }
 
-// `value` in a tensor of `dtype`, before floating-point numbers are rounded.
+// Returns `value` as a tensor of `dtype` holds it. Integers wrap; floating-point numbers are not rounded yet.
 double Wrapped(DType dtype, double value) {
   return VisitDType(dtype, [&]<class E>(ElementType<E>) -> double {
     if constexpr (kKindOf<E> == DTypeKind::kFloating) {
@@ -144,8 +144,9 @@ double Expected(const CollectiveCase& shape, int rank, size_t index) {
   }
 }
 
-// The error that rounding may cause, relative to the value, or for formats with a scale per block to the largest value.
-// It is twice (contributions, then the result) half the distance between two numbers of the format.
+// Returns the largest error that rounding may cause. Contributions and the result are each rounded once, by at most
+// half the distance between two numbers of the format. So the error is at most that distance, relative to the value, or
+// to the largest value if the format has one scale per block.
 double Tolerance(const CollectiveCase& shape, double expected) {
   const double largest = SumOfContributions(shape.ranks, kPeriod - 1);
   switch (shape.wire) {

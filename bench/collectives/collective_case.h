@@ -17,7 +17,7 @@ enum class Placement { kInPlace, kOutOfPlace };
 
 constexpr const char* Name(Placement placement) { return placement == Placement::kInPlace ? "in" : "out"; }
 
-// One line of the table of collectives. Reductions are sums; the root is rank 0.
+// One case, which becomes one line of the table of collectives. Reductions are sums; the root is rank 0.
 struct CollectiveCase {
   OpType op = OpType::kAllreduce;
   DType dtype = DType::kFloat32;
@@ -26,14 +26,15 @@ struct CollectiveCase {
   size_t count = 0;  // elements: of an allreduce, reduce or broadcast; of one rank's share of any other operation
   int ranks = 1;
 
-  // Elements of a rank's input and output.
+  // Return the number of elements of a rank's input and output.
   size_t input_count() const;
   size_t output_count() const;
 
-  // Returns the larger count of the two in bytes, which is the message size as collective benchmarks define it.
+  // Returns the message size as collective benchmarks define it: the bytes of the input or of the output, whichever are
+  // more.
   size_t bytes() const;
 
-  // "allreduce.float32.none.in.1024": unique among cases.
+  // Returns a name that no other case has, such as "allreduce.float32.none.in.1024".
   std::string label() const;
 };
 
@@ -51,16 +52,18 @@ struct CaseRanges {
   std::vector<WireFormat> wires = {WireFormat::kNone};
   std::vector<Placement> placements = {Placement::kInPlace};
 
-  // Every operation, dtype, wire format and placement that can be measured, with the sizes of `ranges`.
+  // Returns ranges with every operation, dtype, wire format and placement that can be measured, and the sizes of
+  // `ranges`.
   static CaseRanges Everything(const CaseRanges& ranges);
 };
 
-// All sensible combinations. Only allreduce has both placements. A broadcast is in place. The other operations are not
-// in place. Only reductions have compressed wires: 16-bit and 8-bit ones for float32 and float64, 8-bit ones for 16-bit
-// types. A barrier is one case. A size below one element per rank is raised to one element per rank.
+// Returns all sensible combinations of `ranges`. Allreduce is measured in place and out of place, broadcast only in
+// place, and every other operation only out of place. Only reductions have compressed wire formats: 16-bit and 8-bit
+// formats for float32 and float64, and 8-bit formats for 16-bit types. A barrier is one case. A size below one element
+// per rank is raised to one element per rank.
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
 
-// Memory that begins at a cache line, as frameworks allocate their tensors, and that has already been written to.
+// Memory that begins at a cache line, as the tensors of frameworks do. The constructor has written to all of it.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
@@ -79,11 +82,11 @@ class AlignedBytes {
 // Element `index` of the input of `rank` becomes (rank + 1) * (index % 17).
 void FillInput(const CollectiveCase& shape, int rank, void* input);
 
-// Fills the output with values that no operation produces, so that a missing result is found to be wrong.
+// Fills the output with values that no operation produces. So a missing result counts as wrong.
 void FillOutput(const CollectiveCase& shape, void* output);
 
-// Returns the number of elements of `output` on `rank` that differ from the operation's result; 0 on a rank that
-// receives nothing. Compressed wires may round.
+// Returns how many elements of `output` on `rank` differ from the operation's result. Returns 0 on a rank that receives
+// nothing. With compressed wire formats, rounding errors do not count.
 int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output);
 
 }  // namespace ronda::bench

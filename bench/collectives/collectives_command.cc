@@ -90,7 +90,8 @@ constexpr char kDescription[] =
     "timing every\n"
     "element of a result is checked.";
 
-// The communicator of a backend. A communicator between processes has the name of its layer.
+// Connects this process to the communicator of a backend. The results of kInProcess have its name; the results of other
+// backends have the name of the communicator layer.
 absl::StatusOr<LocalRanks> ConnectBackend(const std::string& backend, const ConnectOptions& options,
                                           const LaunchedRank& launched) {
   if (backend == kInProcess) {
@@ -175,7 +176,7 @@ class CollectivesRun {
     return absl::OkStatus();
   }
 
-  // The implementations that support the case.
+  // Prepares all implementations, and returns those that support the case.
   absl::StatusOr<std::vector<LocalRanks*>> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) {
     std::vector<LocalRanks*> prepared;
     for (LocalRanks& implementation : implementations_) {

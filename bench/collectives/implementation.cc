@@ -24,8 +24,8 @@ void ExitUnlessOk(ronda_status status) {
   if (status != RONDA_OK) ExitIfError(absl::InternalError(ronda_last_error()));
 }
 
-// A case is a tensor of one dimension. An output that Ronda allocates is kept until the next call, as a trainer would
-// do.
+// Submits each case as a tensor of one dimension. Keeps an output that Ronda allocates until the next call, as a
+// training program would.
 class ClientImplementation : public Implementation {
  public:
   explicit ClientImplementation(const CallPattern& pattern) : pattern_(pattern) {}
@@ -208,7 +208,7 @@ constexpr DType kPeerDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat
                                  DType::kInt32,   DType::kInt64,   DType::kUint8};
 static_assert(kPeerOps[RONDA_BENCH_BARRIER] == OpType::kBarrier && kPeerDTypes[RONDA_BENCH_UINT8] == DType::kUint8);
 
-// nullopt if peers have no such value.
+// Returns the position of `value` in `values`, or nullopt if `value` is not there, because peers do not support it.
 template <typename T, size_t kCount>
 std::optional<int> PositionIn(const T (&values)[kCount], T value) {
   const T* const found = std::find(std::begin(values), std::end(values), value);
@@ -216,7 +216,7 @@ std::optional<int> PositionIn(const T (&values)[kCount], T value) {
   return static_cast<int>(found - std::begin(values));
 }
 
-// A peer has no wire formats, so its calls are the same for all of them.
+// A peer cannot choose a wire format, so it makes the same calls for every wire format.
 class PeerImplementation : public Implementation {
  public:
   PeerImplementation(Peer* peer, ProcessGroup* group) : peer_(*peer), group_(*group) {}

@@ -14,15 +14,15 @@
 
 namespace ronda::bench {
 
-// The caller's memory for a case: input_count() and output_count() elements; the pointers are equal if the operation is
-// in place.
+// The caller's memory for a case. `input` has input_count() elements, and `output` has output_count(). The two pointers
+// are equal if the operation is in place.
 struct CaseBuffers {
   void* input = nullptr;
   void* output = nullptr;
 };
 
-// An implementation of collectives, timed interleaved with others: a layer of Ronda, or a peer. Every rank makes the
-// same calls. Thread-compatible.
+// An implementation of collectives: a layer of Ronda, or a peer. The benchmark times several implementations in turns.
+// Every rank makes the same calls. Thread-compatible.
 class Implementation {
  public:
   enum class Kind { kRonda, kPeer };
@@ -32,32 +32,32 @@ class Implementation {
   virtual std::string name() const = 0;
   virtual Kind kind() const = 0;
 
-  // Gets ready for Run() of `shape`, which replaces the previous shape; not timed. False: this implementation does not
-  // support it. The buffers outlive the next Prepare() and this implementation.
+  // Prepares Run() for `shape`, instead of the previous shape. The preparation is not timed. Returns false if this
+  // implementation does not support `shape`. The buffers outlive the next Prepare() and this implementation.
   virtual absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) = 0;
 
-  // The algorithm of the prepared case; empty if the implementation has no choice.
+  // Returns the name of the algorithm that runs the prepared case, or "" if the implementation has only one.
   virtual std::string algorithm() const { return ""; }
 
-  // Runs the prepared case, and returns its result, valid until the next call. An error ends the process.
+  // Runs the prepared case, and returns its result, which stays valid until the next call. An error ends the process.
   virtual const void* Run() = 0;
 };
 
-// Ronda's communicator alone, over its own connection.
+// Connects Ronda's communicator layer, without the layers above it, over a new connection.
 absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const LaunchedRank& launched,
                                                                     const ConnectOptions& options);
 
 // Makes communicators for `ranks` ranks that are threads of this process, one implementation per rank.
 std::vector<std::unique_ptr<Implementation>> MakeInProcessRanks(int ranks);
 
-// The tensors of successive allreduces. They are `names` tensors in turn, and another tensor at every `other_every`-th
-// call (0: never). The other tensor stands for a metric that a program sometimes reduces.
+// The tensors of successive allreduces. The calls reduce `names` tensors in turn. Every `other_every`-th call reduces
+// another tensor (0: no call does). The other tensor stands for a metric that a program sometimes reduces.
 struct CallPattern {
   int names = 1;
   int other_every = 0;
 };
 
-// Ronda through the client's API, which must be initialized.
+// Returns an implementation that calls the client's API. REQUIRES: the client is initialized.
 std::unique_ptr<Implementation> MakeClient(const CallPattern& pattern = {});
 
 // `peer` and `group` outlive the implementation.

@@ -27,7 +27,7 @@
 namespace ronda::bench {
 namespace {
 
-// The resources that this process, with all of its threads, has used.
+// The resources that all threads of this process have used.
 struct Usage {
   double cpu_microseconds = 0;
   double context_switches = 0;
@@ -59,7 +59,7 @@ constexpr char kDescription[] =
     "  ronda-bench latency --peer mpi --names 10 --other-every 100\n"
     "  RONDA_LOCK_AFTER=0 ronda-bench latency --peer mpi     (every call is negotiated)";
 
-// The microseconds of each of `calls` calls on this rank.
+// Makes `calls` calls on this rank. Returns the microseconds of each call.
 std::vector<double> TimeCalls(absl::FunctionRef<void()> call, int calls) {
   std::vector<double> microseconds;
   microseconds.reserve(static_cast<size_t>(calls));
@@ -182,7 +182,7 @@ class LatencyRun {
             {"histogram_count", counts}};
   }
 
-  // The cost of the whole process, so that a peer that polls while it waits would be included.
+  // Measures the CPU time of the whole process, because a peer may have threads that poll while the job is idle.
   void MeasureIdle() {
     if (options_.idle == absl::ZeroDuration()) return;
     rank_.output.Progress(1, "idling");

@@ -19,19 +19,19 @@
 namespace ronda::bench {
 namespace {
 
-// Seconds of a block, on its slowest rank.
+// Returns the seconds that a block takes on its slowest rank.
 double TimeBlock(const Block& block, int iterations, ProcessGroup* group) {
   group->Barrier();
   return group->Max(block(iterations));
 }
 
-// The number of iterations of a block. The first estimate is from few iterations, so that a slow implementation does
-// not run often.
+// Returns the number of iterations for a block. The first estimate uses few iterations, because a slow implementation
+// would need long for many.
 int Calibrate(const Block& block, const InterleavingOptions& options, ProcessGroup* group) {
   constexpr int kFew = 3;
   block(1);
   const int iterations = IterationsFor(TimeBlock(block, kFew, group) / kFew, options);
-  // The first estimate is too high for a fast implementation, which was still warming up.
+  // A fast implementation was still warming up, so its first estimate of the time is too high.
   const int enough = std::min(iterations, 10 * kFew);
   return IterationsFor(TimeBlock(block, enough, group) / enough, options);
 }
@@ -112,7 +112,7 @@ void LocalRanks::ForEach(absl::FunctionRef<void(Member& member)> body) {
   std::vector<std::thread> threads;
   for (Member& member : members_) {
     threads.emplace_back([&member, body] {
-      // A launcher may have bound the process to one core, as if the process were one rank.
+      // A launcher that takes the process for one rank may have bound it to one core.
       Bind(Binding::kNone, member.rank);
       body(member);
     });

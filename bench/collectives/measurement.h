@@ -19,22 +19,24 @@
 
 namespace ronda::bench {
 
-// The ranks of one implementation that live in this process. Usually there is one such rank, which is the calling
-// thread. If ranks are threads, all of them are in the first process and none in the others. Every process makes the
-// same calls. Thread-compatible.
+// The ranks of one implementation that are in this process. Usually there is one such rank, which is the calling
+// thread. If ranks are threads, the first process has all ranks, and the other processes have none. Every process makes
+// the same calls. Thread-compatible.
 class LocalRanks {
  public:
-  // `implementation` is rank `rank`.
+  // `implementation` makes the calls of rank `rank`.
   LocalRanks(std::unique_ptr<Implementation> implementation, int rank);
 
-  // `implementations` are ranks 0 and up; empty in all processes but the first. All of them are named `name`.
+  // `implementations` make the calls of ranks 0, 1, and so on. The list is empty in all processes but the first. The
+  // implementations share the name `name`.
   LocalRanks(std::string name, std::vector<std::unique_ptr<Implementation>> implementations);
 
   const std::string& name() const { return name_; }
   Implementation::Kind kind() const;
   std::string algorithm() const;
 
-  // As Implementation::Prepare. `buffers` belong to the first rank here; the other ranks have their own.
+  // Prepares all ranks here, like Implementation::Prepare. `buffers` are for the first rank here; the other ranks have
+  // their own buffers.
   absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers);
 
   // Sets the inputs and outputs of the ranks here to zeros, so that their sums stay zero.
@@ -55,7 +57,7 @@ class LocalRanks {
     std::vector<AlignedBytes> memory = {};  // of `buffers`, unless they are the caller's
   };
 
-  // Calls `body` for all members at the same time, each on its own thread if there are several.
+  // Calls `body` for all members at the same time. If there are several members, each has its own thread.
   void ForEach(absl::FunctionRef<void(Member& member)> body);
 
   std::string name_;
@@ -77,14 +79,14 @@ struct Timing {
   int iterations = 0;                // in a block
 };
 
-// Returns the number of iterations that take `block_time`: at least 2, so that one of them follows the implementation's
-// own work.
+// Returns the number of iterations that take `block_time`, but at least 2, so that at least one iteration runs right
+// after another iteration of the same implementation.
 int IterationsFor(double seconds_each, const InterleavingOptions& options);
 
 // Runs `iterations` iterations of an implementation, and returns the seconds that they took on this rank.
 using Block = std::function<double(int iterations)>;
 
-// Times implementations interleaved, after a warm-up of each. Each round runs one block of each implementation, between
+// Times implementations in turns, after a warm-up of each. Each round runs one block of each implementation, between
 // barriers. All blocks of an implementation have the same number of iterations. So a change of the machine's speed
 // affects all implementations alike. Returns the same times on every rank.
 std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const InterleavingOptions& options,
@@ -99,15 +101,16 @@ struct CaseOutcome {
   int64_t wrong = 0;  // elements, on all ranks
 };
 
-// Decimal gigabytes per second: the message's bytes divided by the time.
+// Returns the message's bytes divided by the time, in decimal gigabytes per second.
 double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
 
-// A row of results for each outcome of one case. A row of Ronda's has, for each peer, the ratio of the peer's time to
-// Ronda's time. It is the median of the rounds' ratios.
+// Returns a row of results for each outcome of one case. A row of Ronda has, for each peer, the ratio of the peer's
+// time to Ronda's time. This ratio is the median of the ratios of the rounds.
 std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
 
-// Returns a line for each implementation in `rows`, as NCCL's tests print it, with the mean bus bandwidth of all rows
-// of the implementation. Barriers are left out, because they have no bandwidth. "" if no row has a bandwidth.
+// Returns a line for each implementation in `rows`, like the last line of NCCL's tests. It has the mean bus bandwidth
+// of all rows of the implementation. Barriers are left out, because they have no bandwidth. Returns "" if no row has a
+// bandwidth.
 std::string AverageBandwidths(const std::vector<ResultRow>& rows);
 
 // Returns the table of the rows of RowsOf(), with a column for each of the peers.

@@ -22,7 +22,7 @@ constexpr size_t kAlignment = 512;  // of the addresses that cudaMalloc returns
 
 size_t RoundedUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// A pair of events that record the time.
+// Two CUDA events that record when work on a stream begins and ends.
 class Span {
  public:
   explicit Span(Device* device) : device_(device) {}
@@ -136,9 +136,9 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The argument of Read() is the kernel's number of the thread's clock, as the C library computes it for
-// pthread_getcpuclockid(). It is the complement of the thread's id, then the bits for "of a thread, not of a process"
-// (4) and "as the scheduler counts it" (2).
+// The argument of Read() is the kernel's number for the thread's clock, which the C library computes for
+// pthread_getcpuclockid(). The high bits are the complement of the thread's id. The bit of value 4 selects a thread
+// instead of a process. The bit of value 2 selects the scheduler's count.
 absl::Duration CpuTimeOf(pid_t thread) {
   return Read(static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6));
 }

@@ -20,12 +20,12 @@
 
 namespace ronda::bench {
 
-// The GPU of a benchmark, with a stream. Ronda's plugin provides it. In tests the plugin's devices are the CPU, and the
-// figures mean nothing. Thread-compatible.
+// The GPU of a benchmark, with a stream. Ronda's plugin provides it. In tests the plugin uses the CPU as its device, so
+// the measured figures mean nothing. Thread-compatible.
 class Gpu {
  public:
-  // A rank's GPU. Ranks of a host share GPUs if the host has fewer. `rank` is the local rank. Errors: the errors of
-  // LoadCudaPlugin(), CountDevices() and Device::Open().
+  // Opens the GPU of the rank whose local rank is `rank`. If a host has fewer GPUs than ranks, ranks share GPUs.
+  // Errors: the errors of LoadCudaPlugin(), CountDevices() and Device::Open().
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(int rank);
 
   const std::string& name() const { return device_->name(); }
@@ -35,10 +35,11 @@ class Gpu {
   // The stream fills the memory with zeros.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
 
-  // Sleeps until the stream has finished all of its work, with hardly any CPU time.
+  // Waits until the stream has finished all of its work. The thread sleeps, and uses hardly any CPU time.
   absl::Status Finish();
 
-  // The time that the stream takes for the work of `submit`, by the device's own clock. Waits for its end.
+  // Submits work with `submit`, and waits for its end. Returns the time that the work takes on the stream, by the
+  // device's own clock.
   using Submit = std::function<int(const ronda_cuda_plugin& cuda, StreamHandle stream)>;
   absl::StatusOr<absl::Duration> Time(const std::string& label, const Submit& submit);
 
@@ -51,8 +52,8 @@ class Gpu {
   const std::unique_ptr<DeviceStream> stream_;
 };
 
-// A model's gradients, float32, in memory of a GPU, each at an address as an allocator would choose it. The GPU must
-// outlive them.
+// A model's gradients in the memory of a GPU, in float32. Each gradient has an address that an allocator could return.
+// The GPU must outlive them.
 class GpuGradients {
  public:
   static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu);
@@ -75,8 +76,8 @@ class GpuGradients {
 // The threads of this process, ascending.
 std::vector<pid_t> Threads();
 
-// The CPU time of a thread since it began, to the nanosecond. It is up to date even while the thread runs on another
-// core. Zero if the thread has ended.
+// The CPU time of a thread since it began, to the nanosecond. The value is up to date even while the thread runs on
+// another core. Returns zero if the thread has ended.
 absl::Duration CpuTimeOf(pid_t thread);
 
 absl::Duration CpuTimeOfThisThread();
@@ -84,7 +85,7 @@ absl::Duration CpuTimeOfThisThread();
 // Returns the CPU time of all threads of this process, including threads that have ended.
 absl::Duration CpuTimeOfProcess();
 
-// Prints a figure and its aim on a separate line: "packing to float16: 93.1 % of a copy (aim: at least 85 % of a
+// Returns a line with a measured figure and its aim: "packing to float16: 93.1 % of a copy (aim: at least 85 % of a
 // copy)". tools/gpu/run.sh makes its table from these lines. REQUIRES: `subject` has no ": ".
 inline std::string AimLine(const std::string& subject, const std::string& measured, const std::string& aim) {
   return subject + ": " + measured + " (aim: " + aim + ")\n";

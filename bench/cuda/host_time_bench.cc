@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The host's CPU time for an allreduce of a model's gradients in the memory of a GPU, once the steps are locked:
+// This benchmark measures the host's CPU time for allreduces of a model's gradients in GPU memory, in locked steps:
 //
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// The benchmark measures CPU time, not elapsed time. It measures the trainer thread from the first submission until its
-// stream waits for the last tensor, and the background thread. Other threads (the watch of the device, CUDA's, NCCL's)
-// have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
+// The benchmark measures CPU time, not elapsed time. It measures the background thread, and the trainer thread from the
+// first submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of
+// CUDA and NCCL) have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
 //
-// Instruction counts are exact, and times are not. This command counts instructions on a fake GPU, whose copies take
-// far longer than all that is measured, with tensors of one element each:
+// Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. It gives each
+// tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured code:
 //
 //   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
@@ -45,7 +45,7 @@ struct HostTimeOptions {
   std::string only;  // the only way to submit; empty: all ways
 };
 
-// A way to submit the tensors.
+// How a step submits its tensors.
 struct Submission {
   enum Way { kOneByOne, kPrepared, kGrouped } way;
   const char* flag;
@@ -64,7 +64,7 @@ struct HostTime {
   double buckets = 0;  // their number
 };
 
-// The threads that have begun since `before`.
+// Returns the threads that have begun since the list `before` was made.
 std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   const std::vector<pid_t> now = Threads();
   std::vector<pid_t> added;
@@ -72,9 +72,9 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   return added;
 }
 
-// A job, and steps in which all tensors are averaged. They are submitted as a group in one bucket, or one by one in the
-// buckets that a locked schedule makes. One by one, they may have a prepared group or not. Every rank makes the same
-// calls. Throws ronda::Error.
+// Joins a job, and runs steps that average all tensors. A step submits the tensors as one group, which is one bucket,
+// or one by one, and then the locked schedule makes the buckets. Tensors that are submitted one by one may belong to a
+// prepared group. Every rank makes the same calls. Throws ronda::Error.
 class Steps {
  public:
   Steps(Submission::Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)
@@ -99,7 +99,7 @@ class Steps {
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
 
-  // The mean over `steps` steps.
+  // Runs `steps` steps, and returns their mean cost.
   absl::StatusOr<HostTime> Run(int steps) {
     const absl::Duration process = CpuTimeOfProcess();
     const absl::Duration thread = CpuTimeOfThisThread();
@@ -157,7 +157,8 @@ class Steps {
   std::vector<pid_t> coordinator_;  // the threads that the job has started with
 };
 
-// Buckets per step, between two points in time. Errors: INTERNAL if a control message was sent in between.
+// Returns the buckets per step, from two readings of the statistics. Errors: INTERNAL if a control message was sent in
+// between.
 absl::StatusOr<double> BucketsOfLockedSteps(const ronda_statistics& before, const ronda_statistics& after, int steps) {
   if (after.reports_sent != before.reports_sent) {
     return absl::InternalError(absl::StrCat("not a steady state: ", after.reports_sent - before.reports_sent,
@@ -166,7 +167,7 @@ absl::StatusOr<double> BucketsOfLockedSteps(const ronda_statistics& before, cons
   return static_cast<double>(after.buckets_scheduled - before.buckets_scheduled) / steps;
 }
 
-// The median over the blocks, on the rank where it is largest.
+// Returns the median of `part` over the blocks, on the rank whose median is largest.
 double MedianOf(double HostTime::*part, const std::vector<HostTime>& blocks) {
   std::vector<double> values;
   for (const HostTime& block : blocks) values.push_back(block.*part);
@@ -196,7 +197,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
                   .buckets = buckets};
 }
 
-// The preset's tensors, with `elements` elements each if `elements` is not 0.
+// Returns the preset's tensors. If `elements` is not 0, each tensor has `elements` elements.
 absl::StatusOr<ModelShapes> Shapes(const HostTimeOptions& options) {
   RONDA_ASSIGN_OR_RETURN(ModelShapes model, PresetShapes(options.preset));
   if (options.elements == 0) return model;

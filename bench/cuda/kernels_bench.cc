@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The speed at which the CUDA kernels pack and unpack a model's gradients, compared with the device's own copies:
+// This benchmark measures how fast the CUDA kernels pack and unpack a model's gradients, compared with the device's own
+// copies:
 //
 //   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]
 //
-// Every line counts the bytes read and the bytes written, once each, also for copies. A copy moves as many elements as
-// the model has, in float32. Kernels run interleaved, so that all of them have the same clocks; figures are medians
-// over the rounds. "host us" is the CPU time of one call in the calling thread.
+// Every line counts each byte that is read and each byte that is written, for copies too. A copy moves as many elements
+// as the model has, in float32. Kernels run in turns, so a change of the GPU's clock rate affects all of them. Figures
+// are medians over the rounds. "host us" is the CPU time of one call in the calling thread.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -46,7 +47,7 @@ size_t WireBytes(const Wire& wire, size_t count) {
   return wire.blocks == Wire::Blocks::kNone ? count * SizeOf(wire.dtype) : kernels::Fp8Bytes(count);
 }
 
-// A bucket of all gradients, on a wire of this format. The gradients must outlive it.
+// A bucket of all gradients, packed in one wire format. The gradients must outlive the bucket.
 class Bucket {
  public:
   static absl::StatusOr<std::unique_ptr<Bucket>> Create(const GpuGradients& gradients, const Wire& wire, Gpu* gpu) {
@@ -131,7 +132,7 @@ double Rate(const Kernel& kernel) {  // GB/s
   return static_cast<double>(kernel.bytes) / Median(kernel.device_us) / 1e3;
 }
 
-// The first of the kernels is the copy.
+// REQUIRES: the first of `kernels` is the copy, with which the others are compared.
 void PrintTable(const std::string& model, const std::vector<Kernel>& kernels) {
   const Table table({{.title = model, .width = 22, .align = Table::Column::Align::kLeft},
                      {.title = "MB", .width = 8},

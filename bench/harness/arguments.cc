@@ -46,7 +46,7 @@ absl::Status ReadDuration(const std::string& text, absl::Duration* value) {
   return absl::OkStatus();
 }
 
-// A reader of a list of values, which reads each value with `read_one`. If the list has an error, *values does not
+// Returns a reader of a list of values. It reads each value with `read_one`. If the list has an error, *values does not
 // change.
 template <typename T, typename ReadOne>
 Flags::Reader ListOf(std::vector<T>* values, ReadOne read_one) {

@@ -20,8 +20,8 @@
 
 namespace ronda::bench {
 
-// The options of one subcommand, and the text of --help: an OptionTable (programs/options) whose options write to
-// variables. Every option but --help and -h takes a value, as "--name value" or "--name=value". A repeated option
+// The options of one subcommand, and its text for --help. It is an OptionTable (programs/options) whose options write
+// to variables. Every option but --help and -h takes a value, as "--name value" or "--name=value". A repeated option
 // replaces the earlier one. The variables must outlive the Flags, and hold their defaults until an option sets them.
 //
 //   CollectivesOptions options;
@@ -46,11 +46,11 @@ class Flags {
 
   void Add(Flag flag, Reader reader);
 
-  // Errors: INVALID_ARGUMENT that quotes the wrong word and shows the right form. Refuses words that are not options
-  // unless AllowOperands was called.
+  // Errors: INVALID_ARGUMENT that quotes the wrong argument and shows the right form. An argument that is not an option
+  // is an error, unless AllowOperands() was called.
   absl::Status Parse(const std::vector<std::string>& words);
 
-  // Words that are not options go to `operands`; --help calls them `name`.
+  // Lets Parse() append arguments that are not options to `operands`. --help calls such an argument `name`.
   void AllowOperands(std::string name, std::vector<std::string>* operands);
 
   bool help_requested() const { return help_requested_; }
@@ -66,10 +66,11 @@ class Flags {
   bool help_requested_ = false;
 };
 
-// "4", "64KiB", "256M" (K, M and G are powers of 1,024, with or without iB or B). Errors: INVALID_ARGUMENT.
+// Parses a size such as "4", "64KiB" or "256M". K, M and G are powers of 1,024; iB or B may follow them. Errors:
+// INVALID_ARGUMENT.
 absl::StatusOr<size_t> ParseSize(absl::string_view text);
 
-// The words of a comma-separated list. Errors: INVALID_ARGUMENT if one is empty.
+// Returns the parts of a comma-separated list. Errors: INVALID_ARGUMENT if a part is empty.
 absl::StatusOr<std::vector<std::string>> SplitList(absl::string_view text);
 
 struct IntegerRange {
@@ -77,7 +78,7 @@ struct IntegerRange {
   int64_t max = int64_t{1} << 30;
 };
 
-// Readers. Each writes to the given variable.
+// Return Readers, each of which writes to the given variable.
 Flags::Reader Size(size_t* value);
 Flags::Reader SizeList(std::vector<size_t>* values);
 Flags::Reader Integer(int* value, IntegerRange range);
@@ -86,7 +87,7 @@ Flags::Reader Number(double* value);            // finite and not negative
 Flags::Reader Duration(absl::Duration* value);  // "0", "100ms"; not negative
 Flags::Reader DurationList(std::vector<absl::Duration>* values);
 Flags::Reader Text(std::string* value);
-// One of `choices`, or a list of them; "all" stands for the list of all.
+// Choice reads one of `choices`. ChoiceList reads a list of them; "all" stands for the list of all choices.
 Flags::Reader Choice(std::string* value, std::vector<std::string> choices);
 Flags::Reader ChoiceList(std::vector<std::string>* values, std::vector<std::string> choices);
 

@@ -15,7 +15,7 @@ struct Command {
   int (*run)(const std::vector<std::string>& arguments);  // the words after the name; returns the exit code
 };
 
-// All subcommands, each defined in NAME_command.cc.
+// Return the subcommands. Each is defined in NAME_command.cc.
 Command CollectivesCommand();  // operations x sizes x dtypes x wires, by layer, beside peers, every element checked
 Command StepCommand();         // the communication of training steps
 Command LatencyCommand();      // one small allreduce through the whole client, call by call; the cost of an idle job

@@ -32,7 +32,7 @@ const std::vector<std::string>& InterleavedBackends() {
   return *names;
 }
 
-// Values of RONDA_BACKEND that name a backend with messages. Each has separate runs.
+// Returns the values of RONDA_BACKEND other than shared memory. Each of these backends is measured in a separate run.
 const std::vector<std::string>& WholeJobBackends() {
   static const auto* const names = [] {
     auto* const all = new std::vector<std::string>;
@@ -70,8 +70,8 @@ Flags::Reader PeerList(std::vector<std::string>* peers) {
   };
 }
 
-// The launcher that starts all `peers`, or ranks with this backend. Errors: INVALID_ARGUMENT if two peers need
-// different launchers.
+// Returns the launcher that can start all `peers`, or, without peers, ranks with this backend. Errors: INVALID_ARGUMENT
+// if two peers need different launchers.
 absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, const std::string& backend) {
   const PeerInfo* chosen = nullptr;
   for (const PeerInfo* peer : peers) {
@@ -86,7 +86,7 @@ absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, 
   return AlwaysNeeds(backend, Carrier::Needs::kMpi) ? Launcher::kOpenMpi : Launcher::kRondarun;
 }
 
-// Errors: NOT_FOUND for one that is not installed.
+// Errors: NOT_FOUND if a peer is not installed.
 absl::StatusOr<std::vector<const PeerInfo*>> InstalledPeers(const std::vector<std::string>& names) {
   std::vector<const PeerInfo*> peers;
   for (const std::string& name : names) {
@@ -120,7 +120,7 @@ class JobResults {
 
   void SetBusyCores(double before, double after) { results_.SetBusyCores(before, after); }
 
-  // Errors: a row that cannot be read; a file that cannot be written.
+  // Writes the results. Errors: a row could not be read, or a file could not be written.
   absl::Status Write(const Results::Files& files) {
     if (is_any_complete_) status_.Update(results_.Write(files));
     return status_;
@@ -132,7 +132,7 @@ class JobResults {
   absl::Status status_;
 };
 
-// Gives ranks over TCP the port of their rendezvous, which rondarun does by itself.
+// Chooses the rendezvous port for ranks over TCP, unless rondarun is the launcher, which chooses the port itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& o
   return peers;
 }
 
-// Rank 0 measures this while the others wait.
+// Returns the time that a cache line takes between two cores. Rank 0 measures it while the other ranks wait.
 double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output) {
   group->Barrier();
   const double distance = group->is_first() ? CoreDistanceNanoseconds() : 0;
@@ -192,7 +192,7 @@ void PrintHead(const LaunchedRank& launched, const std::vector<std::unique_ptr<P
   for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
 }
 
-// The client's API throws.
+// Runs the body. The client's API throws exceptions, so this function returns them as errors.
 absl::Status RunBody(const Body& body, Rank& rank) {
   try {
     return body(rank);
@@ -201,7 +201,7 @@ absl::Status RunBody(const Body& body, Rank& rank) {
   }
 }
 
-// Sends the results to the process that started the ranks. If that was not ronda-bench, writes the files.
+// Sends the results to the process that started the ranks. If this process is not ronda-bench, writes the files here.
 absl::Status HandOver(const Results& results, const Results::Files& files, Output* output) {
   if (!output->has_reader()) return results.Write(files);
   for (const ResultRow& row : results.rows()) output->Row(EncodeRow(row));

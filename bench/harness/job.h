@@ -37,21 +37,21 @@ void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
 // Adds only --json and --csv.
 void AddFileFlags(Flags* flags, Results::Files* files);
 
-// Backends whose ranks can be in one job at the same time, so that they can be measured interleaved. kShm: ranks are
+// Two backends that one job can have at the same time, so that they can be measured in turns. kShm: ranks are
 // processes. If ronda::init() chooses another backend than shared memory, kShm stands for that backend. kInProcess:
 // ranks are threads of the first process, and the other processes wait.
 inline constexpr char kShm[] = "shm";
 inline constexpr char kInProcess[] = "inprocess";
 
-// Adds the flag --backend, which writes to `backends`. Its value is a list of kShm and kInProcess ("all" means both),
-// or one other value of RONDA_BACKEND, which applies to a whole job. `purpose` begins the option's help: "Backends of
-// the communicator layer".
+// Adds the flag --backend, which writes to `backends`. The flag's value is a list of kShm and kInProcess ("all" means
+// both), or one other value of RONDA_BACKEND, which applies to a whole job. `purpose` begins the option's help:
+// "Backends of the communicator layer".
 void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends);
 
-// Returns the value of RONDA_BACKEND that all ranks of a job need for these backends; "" if they need none.
+// Returns the value that RONDA_BACKEND must have on all ranks of a job with these backends, or "" if none is needed.
 std::string JobBackend(const std::vector<std::string>& backends);
 
-// One rank of a benchmark, as the benchmark's body gets it.
+// One rank of a benchmark. The benchmark's body gets it as its argument.
 struct Rank {
   const LaunchedRank& launched;
   ProcessGroup& group;
@@ -69,17 +69,17 @@ struct JobRequest {
   JobOptions options;
 };
 
-// Runs `body` on every rank of a job. In a process that a launcher has started, this is the launcher's job. Otherwise
-// it starts a job for each number of ranks, one after the other, with the launcher that the peers need. The files hold
-// the results of all jobs. After a failed job no other job is started, and the results so far are written.
+// Runs `body` on every rank of a job. If a launcher has started this process, the job is the launcher's. If not,
+// RunJob() starts one job after the other, one for each number of ranks, with the launcher that the peers need. The
+// files hold the results of all jobs. After a failed job no other job is started, and the results so far are written.
 //
 // The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). A
-// peer that is not installed is an error, and nothing is measured. Prints the distance between the cores before and
-// after. Returns the process' exit code.
+// peer that is not installed is an error, and nothing is measured. Prints the time that a cache line takes between two
+// cores, before and after the benchmark. Returns the process' exit code.
 int RunJob(const JobRequest& request, const Body& body);
 
-// Reads a subcommand's words. Returns true if the subcommand may run. Otherwise it has printed the help or an error,
-// and *exit_code is the process' exit code.
+// Parses a subcommand's arguments. Returns true if the subcommand may run. If it returns false, it has printed the help
+// or an error, and has set *exit_code to the process' exit code.
 bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code);
 
 // Prints "ronda-bench: ERROR" to stderr. Returns the exit code: 2 for INVALID_ARGUMENT, 1 for others.

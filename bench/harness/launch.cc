@@ -31,7 +31,8 @@
 namespace ronda::bench {
 namespace {
 
-// A launcher's variables for the rank, for the number of ranks of the job, and for the number of ranks of its host.
+// The environment variables in which a launcher tells a process its rank, the size of the job, and the number of ranks
+// on its host.
 struct LauncherVariables {
   const char* rank;
   const char* size;
@@ -63,8 +64,8 @@ absl::StatusOr<LaunchedRank::Rendezvous> FindRendezvous(const ReadVariable& vari
   return local_size < size ? Rendezvous::kAsInit : Rendezvous::kInMemory;
 }
 
-// The settings with which Open MPI is fastest for large messages on one host. They select copies through shared memory
-// instead of system calls, and an allocator that keeps its memory.
+// The settings with which Open MPI is fastest for large messages on one host. The settings select copies through shared
+// memory instead of system calls, and an allocator that keeps its memory.
 constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
     {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
     {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
@@ -72,7 +73,7 @@ constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
     {"MALLOC_TOP_PAD_", "268435456"},
 };
 
-// MPICH gains from the same settings of the allocator.
+// The settings with which MPICH is fastest: an allocator that keeps its memory.
 constexpr std::pair<const char*, const char*> kBestMpich[] = {
     {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
     {"MALLOC_TRIM_THRESHOLD_", "1073741824"},
@@ -124,14 +125,15 @@ bool IsExecutable(const std::string& path) {
   return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// A named pipe in its own folder. The destructor removes both.
+// A named pipe in its own folder. The destructor removes the pipe and the folder.
 class NamedPipe {
  public:
   static absl::StatusOr<NamedPipe> Create() {
     NamedPipe pipe;
     RONDA_ASSIGN_OR_RETURN(pipe.folder_, TemporaryFolder::Create());
     if (mkfifo(pipe.path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused(pipe.path());
-    // Also open for writing, so that the pipe does not end before rank 0 has opened it.
+    // This process opens the pipe for writing too. Without a writer, its reads would return the end of the file before
+    // rank 0 has opened the pipe.
     pipe.end_ = UniqueFd(open(pipe.path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
     if (!pipe.end_.valid()) return Refused(pipe.path());
     return pipe;
@@ -154,7 +156,7 @@ class OutputReader {
  public:
   OutputReader(int fd, const MessageSink& sink) : fd_(fd), sink_(sink) {}
 
-  // Passes on all messages that have arrived.
+  // Passes all messages that have arrived to the sink.
   void Drain() {
     std::array<char, 4096> bytes;
     ssize_t count = 0;
@@ -323,7 +325,7 @@ absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& s
   RONDA_ASSIGN_OR_RETURN(const NamedPipe pipe, NamedPipe::Create());
   LaunchCommand with_pipe = command;
   with_pipe.environment.emplace_back(kOutputVariable, pipe.path());
-  // Ctrl+C also reaches the launcher, which ends its ranks. This process only has to outlive the launcher.
+  // Ctrl+C also reaches the launcher, which ends its ranks. So this process ignores Ctrl+C, to outlive the launcher.
   std::signal(SIGINT, SIG_IGN);
   RONDA_ASSIGN_OR_RETURN(const pid_t process, StartLaunch(with_pipe));
   OutputReader reader(pipe.fd(), sink);

@@ -25,14 +25,14 @@ constexpr const char* Name(Launcher launcher) {
   return kNames[static_cast<int>(launcher)];
 }
 
-// This process as a rank of the job that a launcher has started.
+// What a launcher has told this process: its rank, the size of its job, and so on.
 struct LaunchedRank {
   int rank = 0;
   int size = 1;
   Launcher launcher = Launcher::kRondarun;
   std::string job_id;  // valid as Ronda's job id, the same on every rank, and different from other jobs'
-  // How the ranks find each other. kInMemory: in the shared memory of their one host. kAsInit: as ronda::init() does.
-  // It is used if the ranks are on several hosts, or RONDA_BACKEND needs more than shared memory.
+  // How the ranks find each other. kInMemory: through the shared memory of their one host. kAsInit: as in
+  // ronda::init(), if the ranks are on several hosts, or if RONDA_BACKEND needs more than shared memory.
   enum class Rendezvous { kInMemory, kAsInit } rendezvous = Rendezvous::kInMemory;
 };
 
@@ -42,13 +42,13 @@ using ReadVariable = std::function<std::optional<std::string>(const char* name)>
 // Returns a reader of this process' environment.
 ReadVariable ProcessVariables();
 
-// Returns nullopt in a process that no launcher has started. `parent` is the parent process' id: MPI launchers do not
-// name the job, but they are the parents of all ranks of a host. Errors: INVALID_ARGUMENT if the launcher's variables
-// make no sense.
+// Returns nullopt in a process that no launcher has started. `parent` is the parent process' id. It stands for the job,
+// because MPI launchers do not name the job, but are the parents of all ranks of a host. Errors: INVALID_ARGUMENT if
+// the launcher's variables make no sense.
 absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent);
 
-// Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would, if the ranks find each other in
-// memory. Otherwise ronda::init() needs only the launcher's variables.
+// If the ranks find each other in memory, sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun
+// would. If not, ronda::init() needs only the launcher's variables.
 void DescribeJobToRonda(const LaunchedRank& launched);
 
 // Whether a peer has its default settings, or the fastest ones on one host.
@@ -69,10 +69,11 @@ struct LaunchCommand {
   std::string output_file;  // for stdout and stderr of launcher and ranks; "": as this process has them
 };
 
-// The path of a program; empty if it is not installed.
+// Returns the path of a program, or "" if the program is not installed.
 using FindProgram = std::function<std::string(const std::string& name)>;
 
-// Looks beside this executable (as installed, and as Bazel builds it), then in PATH.
+// Returns a function that looks for a program beside this executable, where an installation and Bazel's build have it,
+// and then in PATH.
 FindProgram FindInstalledProgram();
 
 // Errors: NOT_FOUND that names the launcher and how to install it.
@@ -92,11 +93,10 @@ using MessageSink = std::function<void(const OutputMessage& message)>;
 // launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the system refuses a pipe or a process.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
 
-// Like RunLaunch, but prints text, and draws a progress bar on a terminal. `sink` gets only the other messages:
-// results.
+// Like RunLaunch, but prints text, and draws a progress bar on a terminal. `sink` gets only the messages with results.
 absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink);
 
-// The path of this program. "" if the system does not provide it.
+// Returns the path of this program, or "" if the system does not tell it.
 std::string OwnProgram();
 
 }  // namespace ronda::bench

@@ -19,15 +19,15 @@ struct Machine {
 // This machine.
 Machine DescribeMachine();
 
-// How many cores were busy, on average, between two readings of /proc/stat. Time that a virtual machine's host gave to
-// others counts as busy. 0 if the readings are the same, or cannot be read.
+// Returns how many cores were busy, on average, between two readings of /proc/stat. Time that the host of a virtual
+// machine gave to other virtual machines counts as busy. Returns 0 if the readings are equal or invalid.
 double BusyCores(const std::string& before, const std::string& after);
 
-// Returns how many cores the other programs of this machine keep busy. Takes a tenth of a second, in which this process
-// sleeps.
+// Returns how many cores the other programs of this machine keep busy. The measurement takes a tenth of a second, in
+// which this process sleeps.
 double BusyCoresNow();
 
-// In seconds, on the clock that all processes of a machine share.
+// Returns the time in seconds, on the clock that all processes of a machine share.
 double NowSeconds();
 
 // Returns the time in UTC, "2026-11-21T19:30:00Z".
@@ -40,20 +40,20 @@ enum class Binding {
   kCore       // one core per rank: the rank modulo the number of cores
 };
 
-// "launcher", "none", "core", in the order of the enumeration.
+// Returns "launcher", "none" and "core": the names of the values of Binding, in the enumeration's order.
 const std::vector<std::string>& BindingNames();
 
 // Returns the cores that the system grants this process, independent of the calling thread's binding. Some containers
-// grant fewer than the machine has.
+// grant fewer cores than the machine has.
 std::vector<int> GrantedCores();
 
 // Binds the calling thread, and the threads that it starts afterwards.
 void Bind(Binding binding, int rank);
 
-// Returns the time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other. It is
-// half of the fastest round trip, which no other process has disturbed; 0 on a single CPU. On virtual machines it
-// changes by a factor of five within minutes, and every transfer between ranks changes with it. So print it before and
-// after, and compare only measurements that were taken at the same distance.
+// Returns the time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other. The
+// time is half of the fastest round trip, or 0 on a single CPU. On virtual machines the time changes by a factor of
+// five within minutes, and every transfer between ranks changes with it. So print the time before and after a
+// benchmark, and compare only measurements with the same time.
 double CoreDistanceNanoseconds();
 
 }  // namespace ronda::bench

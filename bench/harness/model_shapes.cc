@@ -33,7 +33,7 @@ class LayerList {
     Vector(name + ".bias", out, positions);
   }
 
-  // Scale and shift of a batch or layer normalisation.
+  // Adds the scale and the shift of a batch or layer normalisation.
   void Normalisation(const std::string& name, int64_t width, int64_t positions) {
     Vector(name + ".weight", width, positions);
     Vector(name + ".bias", width, positions);
@@ -43,10 +43,11 @@ class LayerList {
     Add(name, {width}, static_cast<double>(width) * static_cast<double>(positions));
   }
 
-  // A table of which a position reads one row, without a multiplication.
+  // Adds an embedding table. A position reads one row of the table, without a multiplication.
   void Table(const std::string& name, int64_t rows, int64_t width) { Add(name, {rows, width}, 0); }
 
-  // The work of a layer that uses another layer's weights. It comes before the last tensor's gradient.
+  // Adds the work of a layer that uses another layer's weights. The backward pass does this work just before the
+  // gradient of the tensor that was added last.
   void SharedLinear(int64_t out, int64_t in, int64_t positions) {
     parameters_.back().work += static_cast<double>(out) * static_cast<double>(in) * static_cast<double>(positions);
   }
@@ -79,7 +80,8 @@ std::vector<Parameter> LeNet() {
   return layers.Take();
 }
 
-// He et al. 2015 with bottleneck blocks; strides are in the 3x3 convolutions, as is common since then.
+// The ResNet of He et al. 2015 with bottleneck blocks. The 3x3 convolutions have the strides, as in most later
+// programs.
 std::vector<Parameter> ResNet(const std::vector<int>& blocks) {
   LayerList layers;
   const auto convolution = [&layers](const std::string& name, int64_t out, int64_t in, int64_t size, int64_t side) {
@@ -106,7 +108,7 @@ std::vector<Parameter> ResNet(const std::vector<int>& blocks) {
   return layers.Take();
 }
 
-// Simonyan and Zisserman 2014, configuration D.
+// The network of Simonyan and Zisserman 2014, configuration D.
 std::vector<Parameter> Vgg16() {
   const std::vector<std::vector<int64_t>> stages = {
       {64, 64}, {128, 128}, {256, 256, 256}, {512, 512, 512}, {512, 512, 512}};
@@ -129,8 +131,8 @@ std::vector<Parameter> Vgg16() {
   return layers.Take();
 }
 
-// Devlin et al. 2018, uncased, with both heads of its pre-training; sequences of 512 tokens. The word embeddings are
-// also the weights of the language model's head.
+// The uncased model of Devlin et al. 2018, with both heads of its pre-training, for sequences of 512 tokens. The word
+// embeddings are also the weights of the language model's head.
 std::vector<Parameter> BertLarge() {
   constexpr int64_t kWidth = 1024;
   constexpr int64_t kTokens = 512;
@@ -159,7 +161,8 @@ std::vector<Parameter> BertLarge() {
   return layers.Take();
 }
 
-// Radford et al. 2019, the smallest; sequences of 1,024 tokens. The token embeddings are also the head's weights.
+// The smallest model of Radford et al. 2019, for sequences of 1,024 tokens. The token embeddings are also the head's
+// weights.
 std::vector<Parameter> Gpt2Small() {
   constexpr int64_t kWidth = 768;
   constexpr int64_t kTokens = 1024;
@@ -209,7 +212,8 @@ constexpr Preset kPresets[] = {
     {"many-small", "1,000 tensors of 1 KiB", ManySmall},
 };
 
-// A tensor with more elements is a mistake in the file, and the product of the dimensions would overflow.
+// The most elements of a tensor. More elements are a mistake in the file, and the product of the dimensions could
+// overflow.
 constexpr int64_t kMostElements = int64_t{1} << 40;
 
 absl::Status ParseDimension(absl::string_view word, Parameter* parameter) {
@@ -225,7 +229,7 @@ absl::Status ParseDimension(absl::string_view word, Parameter* parameter) {
   return absl::OkStatus();
 }
 
-// Adds nothing for a line without a tensor.
+// Adds the tensor of a line to `model`, and adds nothing if the line has no tensor.
 absl::Status ParseLine(absl::string_view line, std::set<std::string>* names, ModelShapes* model) {
   line = line.substr(0, line.find('#'));
   const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());

@@ -16,8 +16,8 @@ namespace ronda::bench {
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;  // outermost dimension first
-  // The multiply-adds of the backward pass for one sample between the previous gradient and this one, up to a factor
-  // that all tensors share. The time of the pass is spread over the tensors in proportion to it.
+  // How many multiply-adds the backward pass makes for one sample between the previous gradient and this one, up to a
+  // factor that all tensors share. A tensor's part of the pass' time is proportional to its `work`.
   double work = 0;
 
   int64_t count() const {
@@ -40,19 +40,19 @@ struct ModelShapes {
   }
 };
 
-// The names that PresetShapes() knows.
+// Returns the names that PresetShapes() accepts.
 std::vector<std::string> PresetNames();
 
-// The parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the known names.
+// Returns the parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the names of PresetNames().
 absl::StatusOr<ModelShapes> PresetShapes(absl::string_view name);
 
 // Reads a model from text. Each tensor has a line, in forward order, with its name and its dimensions, separated by
 // blanks ("layer1.weight 64 3 7 7"). A name alone is a scalar. Empty lines and comments after a '#' are skipped. A
-// tensor's work is set to its number of elements. `file` is for messages. Errors: INVALID_ARGUMENT that begins with
-// "file:line: ".
+// tensor's work is set to its number of elements. `file` is the name of the file for error messages. Errors:
+// INVALID_ARGUMENT that begins with "file:line: ".
 absl::StatusOr<ModelShapes> ParseShapes(absl::string_view text, absl::string_view file);
 
-// Reads a model from a file, like ParseShapes. Errors: as ParseShapes, and NOT_FOUND.
+// Reads a model from a file, like ParseShapes. Errors: the errors of ParseShapes(), and NOT_FOUND.
 absl::StatusOr<ModelShapes> ReadShapes(const std::string& path);
 
 }  // namespace ronda::bench

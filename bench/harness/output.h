@@ -14,22 +14,23 @@ namespace ronda::bench {
 // The environment variable that names the pipe from rank 0 to the process that started the ranks.
 inline constexpr char kOutputVariable[] = "RONDA_BENCH_OUTPUT";
 
-// The output of a benchmark: only rank 0's, without a launcher's prefixes. If ronda-bench started the ranks, the output
-// goes to the process that the user started, which also draws the progress bar. If another launcher started the ranks,
-// the output goes to stdout, without progress. Thread-compatible.
+// The output of a benchmark. Only rank 0 prints, without the launcher's prefixes. If ronda-bench started the ranks, the
+// output goes to the process that the user started, which also draws the progress bar. If another launcher started the
+// ranks, the output goes to stdout, without progress. Thread-compatible.
 class Output {
  public:
-  // `pipe` is the value of kOutputVariable; empty: stdout. If the pipe cannot be opened, the output goes to stdout.
+  // `pipe` is the value of kOutputVariable. If `pipe` is empty or cannot be opened, the output goes to stdout.
   Output(int rank, const std::string& pipe);
 
   void Print(const std::string& text);
   void Progress(double fraction, const std::string& label);
 
-  // Whether another process reads the pipe. That process then writes the results to files.
+  // Whether another process reads the pipe, and writes the results to files.
   bool has_reader() const { return pipe_.valid(); }
 
-  // A row of results as EncodeRow() writes it, a peer's name and version, and the distances between the cores before
-  // and after the measurements, which come last. REQUIRES: has_reader().
+  // Row() sends a row of results, in the form of EncodeRow(). Peer() sends a peer's name and version. Distances() sends
+  // the results of CoreDistanceNanoseconds() before and after the measurements, and is called last. REQUIRES:
+  // has_reader().
   void Row(const std::string& row);
   void Peer(const std::string& description);
   void Distances(double before, double after);
@@ -41,7 +42,7 @@ class Output {
   UniqueFd pipe_;
 };
 
-// One message through the pipe.
+// One message that is sent through the pipe.
 struct OutputMessage {
   enum class Kind { kText, kProgress, kRow, kPeer, kDistances } kind = Kind::kText;
   std::string text;  // to print, with its newline; or the progress' label; or a row; or a peer
@@ -54,8 +55,8 @@ OutputMessage DecodeLine(const std::string& line);     // without newline; any l
 // Returns the line of a progress bar: "[#####     ]  50 %  64 KiB".
 std::string ProgressLine(double fraction, const std::string& label);
 
-// A bar on the last line of a terminal that shows the progress of a benchmark; nothing if `stream` is no terminal.
-// Thread-compatible.
+// A bar on the last line of a terminal that shows the progress of a benchmark. Prints nothing if `stream` is no
+// terminal. Thread-compatible.
 class ProgressBar {
  public:
   // Does not own `stream`.
@@ -64,7 +65,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // 0 <= fraction <= 1. `label` names the current measurement.
+  // Draws the bar. `label` names the current measurement. REQUIRES: 0 <= fraction <= 1.
   void Show(double fraction, const std::string& label);
 
   // Removes the bar, so that a line can be printed; the next Show() draws it again.

@@ -19,7 +19,7 @@ namespace {
 
 using TableFunction = const ronda_bench_peer* (*)();
 
-// The plugin is here, and the libraries that it needs may not be.
+// Returns the error for a plugin that exists but cannot be loaded, because libraries that it needs may be missing.
 absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
   return absl::NotFoundError(absl::StrCat("--peer ", info.name, ": ", info.title, " cannot be used here (", reason,
                                           "): install Debian's ", info.packages));
@@ -27,7 +27,8 @@ absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
 
 absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
   RONDA_ASSIGN_OR_RETURN(const std::string path, FindPeerFile(info.name, info.library, info.build_package));
-  // Never closed: MPI libraries do not survive that. Global, because Open MPI's components look for its symbols.
+  // The library is never closed, because MPI libraries cannot be unloaded safely. Its symbols are global, because Open
+  // MPI's components look for them.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return NotInstalled(info, dlerror());
   const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));
@@ -89,7 +90,7 @@ void PeerCall::Run() {
 
 absl::StatusOr<std::unique_ptr<Peer>> Peer::Load(const PeerInfo& info, ProcessGroup* group) {
   absl::StatusOr<const ronda_bench_peer*> table = LoadTable(info);
-  // Either all ranks use the peer, or none.
+  // If the peer is missing on one rank, no rank uses it.
   if (group->Sum(table.ok() ? 0 : 1) > 0) return table.ok() ? NotInstalled(info, "on some rank") : table.status();
   absl::StatusOr<std::unique_ptr<TemporaryFolder>> folder = nullptr;
   if (group->is_first()) folder = TemporaryFolder::Create();

@@ -28,15 +28,15 @@ struct PeerInfo {
   std::optional<Launcher> launcher;  // the only one that can start its ranks; nullopt: any launcher can
 };
 
-// All peers, in the order of their columns.
+// Returns all peers, in the order of their columns in tables.
 const std::vector<PeerInfo>& KnownPeers();
 
-// "mpi" is another name of "openmpi". nullptr if there is no such peer.
+// Returns the peer with this name, or nullptr if there is none. "mpi" is another name of "openmpi".
 const PeerInfo* FindPeer(const std::string& name);
 
-// Returns the path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix
-// of `make install` (lib/ronda/). `peer` is a name of --peer. `package` is the Debian package that is needed to build
-// the file.
+// Returns the path of a peer's plugin or program. Bazel builds it in peers/, beside this program; `make install` copies
+// it to lib/ronda/ below the prefix. `peer` is a name of --peer. `package` is the Debian package that is needed to
+// build the file.
 // Errors: NOT_FOUND that says how to build it.
 absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
 
@@ -57,11 +57,11 @@ class PeerCall {
 };
 
 // A peer that all ranks have loaded, and whose job they have joined. Every rank makes the same calls.
-// Thread-compatible. It must outlive its calls, and all ranks must destroy it.
+// Thread-compatible. A Peer must outlive its calls, and all ranks must destroy their Peer.
 class Peer {
  public:
-  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file, and the packages to
-  // install or how to build it.
+  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file, and says which packages
+  // to install or how to build the file.
   static absl::StatusOr<std::unique_ptr<Peer>> Load(const PeerInfo& info, ProcessGroup* group);
   ~Peer();
   Peer(const Peer&) = delete;
@@ -70,10 +70,10 @@ class Peer {
   const PeerInfo& info() const { return info_; }
   std::string description() const { return table_->description(); }
 
-  // Returns the names of the algorithms that support `call`; empty if the peer does not.
+  // Returns the names of the algorithms that support `call`. The list is empty if the peer does not support `call`.
   std::vector<std::string> Algorithms(const ronda_bench_call& call) const;
 
-  // Errors: INTERNAL with the peer's own text.
+  // Prepares `call`. Errors: INTERNAL with the text of the peer's error.
   absl::StatusOr<std::unique_ptr<PeerCall>> Prepare(const ronda_bench_call& call, int algorithm = 0);
 
   // Returns the fastest algorithm for `call`, found by a few trials on all ranks, which overwrite the buffers.
@@ -88,7 +88,7 @@ class Peer {
   const std::unique_ptr<TemporaryFolder> folder_;  // which the ranks share; nullptr: another rank owns it
 };
 
-// OK if the plugin can be loaded. Does not join a job. Errors: as Load.
+// Checks that the peer's plugin can be loaded, without joining a job. Errors: the errors of Load().
 absl::Status CheckInstalled(const PeerInfo& info);
 
 }  // namespace ronda::bench

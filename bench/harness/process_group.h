@@ -22,14 +22,15 @@ struct ConnectOptions {
   int chunks = 0;          // in a rank's ring; 0: the backend's own choice
 };
 
-// Connects this rank to the others by Ronda's communicator alone, without client or background thread. It uses shared
-// memory or, if the ranks do not find each other there, the backend that ronda::init() would choose.
+// Connects this rank to the others through Ronda's communicator, without the client and its background thread. Uses
+// shared memory, or the backend that ronda::init() would choose if the ranks cannot meet in shared memory.
 absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOptions& options);
 
-// Keeps the ranks of a benchmark in step, over its own connections. Every rank makes the same calls.
+// Synchronizes the ranks of a benchmark, over connections that the measured backends do not use. Every rank makes the
+// same calls.
 //
-// An error, such as the death of a peer, ends the process with its text, because nothing is left to measure.
-// Thread-compatible.
+// An error, such as the death of another rank, ends the process with the error's text, because nothing is left to
+// measure. Thread-compatible.
 class ProcessGroup {
  public:
   // Errors: the errors of Connect.
@@ -57,7 +58,7 @@ class ProcessGroup {
   const Transport transport_;
 };
 
-// Ends this process with exit code 1 and `status` on stderr, unless it is OK.
+// If `status` is an error, prints it to stderr and ends this process with exit code 1.
 void ExitIfError(const absl::Status& status);
 
 }  // namespace ronda::bench

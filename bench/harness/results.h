@@ -19,7 +19,7 @@ namespace ronda::bench {
 
 using Value = std::variant<int64_t, double, std::string, std::vector<double>>;
 
-// One measurement: names and values, in the order in which they are written.
+// One measurement, with the names and values of its fields in the order in which they are written.
 using ResultRow = std::vector<std::pair<std::string, Value>>;
 
 // A text table whose rows can be printed one by one. Columns are as wide as their title or their `width`, whichever is
@@ -43,7 +43,7 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // One line, or two if any column has a group.
+  // Returns the table's header: one line, or two lines if any column has a group.
   std::string Header() const;
 
   // REQUIRES: as many cells as columns.
@@ -58,15 +58,15 @@ class Table {
   const std::vector<Column> columns_;
 };
 
-// Returns a number as a cell: with `digits` after the point.
+// Returns a number as the text of a cell, with `digits` digits after the decimal point.
 std::string Fixed(double number, int digits);
 
-// Returns a number with three significant digits: "0.00123", "12.3", "1.23e+06"; between 1,000 and a million all of its
-// digits.
+// Returns a number with three significant digits: "0.00123", "12.3", "1.23e+06". Between 1,000 and a million, returns
+// all digits before the decimal point.
 std::string Short(double number);
 
-// Encodes a row as one line of JSON, for the process that started the ranks and writes the files. Numbers keep every
-// bit. A number that is not finite becomes NaN, because JSON and CSV cannot distinguish such numbers.
+// Encodes a row as one line of JSON, for the process that started the ranks and writes the files. Finite numbers keep
+// every bit. A number that is not finite becomes NaN, because JSON and CSV have no separate infinities.
 std::string EncodeRow(const ResultRow& row);
 
 // Errors: INVALID_ARGUMENT that quotes a line that is not a row.
@@ -89,10 +89,11 @@ class Results {
   void Add(ResultRow row) { rows_.push_back(std::move(row)); }
   // Adds a peer that took part, with its version. Adding the peer again changes nothing.
   void AddPeer(const std::string& description);
-  // CoreDistanceNanoseconds() before and after the measurements.
+  // Sets the results of CoreDistanceNanoseconds() before and after the measurements.
   void SetCoreDistance(double before, double after) { core_distance_ = {before, after}; }
 
-  // Sets BusyCoresNow() before the ranks were started, and after they have ended. It is the load of other programs.
+  // Sets the load of other programs: the results of BusyCoresNow() before the ranks were started and after they have
+  // ended.
   void SetBusyCores(double before, double after) { busy_cores_ = {before, after}; }
 
   const std::vector<ResultRow>& rows() const { return rows_; }
@@ -102,7 +103,7 @@ class Results {
   std::string ToJson(const Machine& machine, const std::string& date) const;
   std::string ToCsv() const;
 
-  // The names of the files that the user wants. An empty name: no file.
+  // The names of the files that the user wants. If a name is empty, no file is written.
   struct Files {
     std::string json;
     std::string csv;

@@ -10,8 +10,8 @@
 
 namespace ronda::bench {
 
-// The value below which `fraction` of `sorted` lies, interpolated between neighbours. REQUIRES: `sorted` ascends and is
-// not empty; 0 <= fraction <= 1.
+// Returns the value below which the fraction `fraction` of `sorted` lies, interpolated between neighbours. REQUIRES:
+// `sorted` ascends and is not empty; 0 <= fraction <= 1.
 double Quantile(const std::vector<double>& sorted, double fraction);
 
 // The distribution of a quantity.
@@ -25,17 +25,18 @@ struct Summary {
   double max = 0;
 };
 
-// All zeros if there are no values.
+// Returns the distribution of `values`; all its fields are 0 if there are no values.
 Summary Summarize(std::vector<double> values);
 
 // REQUIRES: not empty.
 double Median(std::vector<double> values);
 
-// Returns the median of numerator[i] / denominator[i]: compares two implementations that ran interleaved, round by
-// round. REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
+// Returns the median of numerator[i] / denominator[i]: compares two implementations round by round, which ran in turns.
+// REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
-// Counts values in bins that grow with the value: four bins per doubling. Thread-compatible.
+// Counts values in bins. There are four bins per doubling of the value, so bins for larger values are wider.
+// Thread-compatible.
 class Histogram {
  public:
   struct Bin {
@@ -47,7 +48,7 @@ class Histogram {
   // REQUIRES: value > 0.
   void Add(double value);
 
-  // From the first to the last bin that is not empty, ascending, without gaps.
+  // Returns all bins from the first to the last one that is not empty, ascending, with the empty bins between them.
   std::vector<Bin> Bins() const;
 
   // Returns a line for each bin that is not empty. The line has the bin's limits, its count, its share of all values,

@@ -9,12 +9,12 @@
 namespace ronda::bench::model {
 namespace {
 
-// More chunks than this gain nothing in the model.
+// The most chunks that the model tries; more chunks do not make a collective faster.
 constexpr int kMostChunks = 1 << 16;
 
 int HostsOf(const Cluster& cluster, int ranks) { return (ranks + cluster.local_size - 1) / cluster.local_size; }
 
-// The smallest h with 2^h >= n.
+// Returns the smallest h with 2^h >= n.
 int CeilLog2(int n) {
   int levels = 0;
   while ((int64_t{1} << levels) < n) ++levels;
@@ -41,7 +41,8 @@ double RingTime(const Cluster& cluster, int ranks, double bytes) {
   return std::max(latency + steps * bytes / ranks * slowest.gap_per_byte, steps * slowest.gap);
 }
 
-// The least value of time(k) over numbers of chunks k that are powers of two, for a time that falls and then rises.
+// Returns the least time(k) of all numbers of chunks k that are powers of two. REQUIRES: time(k) falls first, and then
+// rises.
 template <typename Time>
 double BestOverChunks(const Time& time) {
   double best = time(1);
@@ -66,7 +67,7 @@ double TreeTime(const Cluster& cluster, int ranks, double bytes) {
   });
 }
 
-// A reduce-scatter, or an allgather, among the ranks of one host.
+// Returns the seconds of a reduce-scatter or an allgather among the ranks of one host.
 double HostPhaseTime(const Cluster& cluster, double bytes) {
   const int local = cluster.local_size;
   return (local - 1) * (MessageLatency(cluster.host) + bytes / local * cluster.host.gap_per_byte);
@@ -87,7 +88,7 @@ double HierarchicalTime(const Cluster& cluster, int ranks, double bytes) {
 }  // namespace
 
 LogGP MeasuredHost() {
-  // The time of a collective does not show L and o separately: all of it is called latency.
+  // The time of a collective does not show L and o separately, so `latency` holds both.
   return {.latency = 0.105e-6, .gap_per_byte = 0.107e-9};
 }
 

@@ -14,12 +14,12 @@ struct LogGP {
   double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
 };
 
-// Returns the time from the call that sends to the call that has received, without the bytes: L + 2o, also called
-// alpha.
+// Returns the time from the sending call to the end of the receiving call for a message without bytes. It is L + 2o,
+// also called alpha.
 inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
 
-// Hosts with `local_size` ranks each; the last one may have fewer. The ranks of a host share one port to the network,
-// which sends and receives at the same time.
+// Hosts with `local_size` ranks each; the last host may have fewer ranks. The ranks of a host share one port to the
+// network, which sends and receives at the same time.
 struct Cluster {
   int local_size = 8;
   LogGP host;     // between ranks of one host; its G includes the addition
@@ -37,8 +37,8 @@ constexpr const char* Name(Algorithm algorithm) {
   return kNames[static_cast<int>(algorithm)];
 }
 
-// Seconds of one allreduce of `bytes`, if all ranks begin at the same time. Formulas, with n bytes, p ranks, h hosts of
-// l ranks and alpha = L + 2o:
+// Returns the seconds of one allreduce of `bytes`, if all ranks begin at the same time. Formulas, with n bytes, p
+// ranks, h hosts of l ranks and alpha = L + 2o:
 //
 //   ring          2 ((p - h) alpha_host + (h - 1) alpha_network) + 2 (p - 1) n/p G, but at least 2 (p - 1) g
 //   tree          with d hops from the leaves to the root and back, whose alphas add up to A, in k chunks:
@@ -48,15 +48,15 @@ constexpr const char* Name(Algorithm algorithm) {
 //                 the best k
 //
 // Ring: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA 2005).
-// The latencies of two kinds of hops are counted as NCCL's tuning model does; g and G are the values of the slowest
-// link. Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
-// (Parallel Computing 2009): an inner node of one tree is a leaf of the other tree, so a port carries 2 n in either
-// direction. The lower levels of the trees are on the host.
+// Hops on a host and hops between hosts have different latencies, which are counted as in NCCL's tuning model; g and G
+// are the values of the slowest link. Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth
+// broadcast, reduction and scan" (Parallel Computing 2009): an inner node of one tree is a leaf of the other tree, so a
+// port carries 2 n in either direction. The lower levels of the trees are on the host.
 //
 // REQUIRES: ranks >= 1, local_size >= 1, bytes >= 0. A single rank needs no time.
 double AllreduceTime(Algorithm algorithm, const Cluster& cluster, int ranks, double bytes);
 
-// The way in which ranks agree on the next tensors to reduce.
+// How the ranks agree on the next tensors to reduce.
 enum class Coordination {
   kNegotiated,  // rank 0 receives every tensor's description from every rank, and answers in full
   kCached,      // the same with ids of the response cache
@@ -68,36 +68,38 @@ constexpr const char* Name(Coordination coordination) {
   return kNames[static_cast<int>(coordination)];
 }
 
-// The cost of an agreement for rank 0. Rank 0 receives a report from every rank, and sends a list to every rank, one
-// after the other. So its time is linear in the number of ranks.
+// What one agreement costs rank 0. Rank 0 receives a report from every rank, and sends a list to every rank, one after
+// the other. So its time is linear in the number of ranks.
 struct CoordinationCosts {
   double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors
   double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not
   double submission_bytes = 0;  // of the report and the list together, per rank and tensor
 };
 
-// Measured by the negotiation's benchmark; docs/scaling_model.md has the figures. REQUIRES: not kLocked.
+// Returns the costs that `ronda-bench negotiation` has measured; docs/scaling_model.md has the figures. REQUIRES: not
+// kLocked.
 CoordinationCosts MeasuredCosts(Coordination coordination);
 
-// Seconds for which rank 0 is busy with one round in which `ranks` ranks agree on `tensors` tensors. A round of a
-// locked schedule, or of a single rank, costs nothing.
+// Returns the seconds for which rank 0 is busy with one round in which `ranks` ranks agree on `tensors` tensors. A
+// round of a locked schedule, or of a single rank, costs nothing.
 double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks, int tensors);
 
-// The additional seconds while the last report and the last list travel.
+// Returns the additional seconds of a round while the last report and the last list travel.
 double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
 
-// Measured: ranks of one host, over shared memory, for messages that do not stay in the caches. The least-squares fit
-// to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling_model.md).
+// Returns the measured cost of messages between ranks of one host, over shared memory, if the messages do not fit into
+// the caches. It is the least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling_model.md).
 LogGP MeasuredHost();
 
-// Assumed: the share of a link's nominal bandwidth that large messages get. Calibrated with a published figure
-// (predictions.h).
+// The assumed fraction of a link's nominal bandwidth that large messages reach. It is calibrated with a published
+// figure (predictions.h).
 inline constexpr double kLinkEfficiency = 0.83;
 
-// Assumed: a network of `gbit` Gbit/s with hardware that moves bytes without the CPU, such as RoCE or InfiniBand.
+// Returns the assumed cost of messages over a network of `gbit` Gbit/s whose hardware moves bytes without the CPU, such
+// as RoCE or InfiniBand.
 LogGP AssumedNetwork(double gbit);
 
-// Assumed: seconds of the forward and backward pass of one rank's batch, on an accelerator of the 2020s.
+// The assumed seconds of the forward and backward pass for one rank's batch, on an accelerator of the 2020s.
 inline constexpr double kResNet50Compute = 0.15;
 inline constexpr double kBertLargeCompute = 0.3;
 

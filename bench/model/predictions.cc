@@ -14,20 +14,21 @@ namespace {
 constexpr int kBatch = 64;
 constexpr int kGpusAHost = 4;
 
-// Calibrated: the variation of a rank's step, with Inception V3 on 16 GPUs, whose gradients are few bytes.
+// The variation of a rank's step time. It is calibrated with Inception V3 on 16 GPUs, because the gradients of this
+// model are small.
 constexpr double kJitter = 0.025;
-// Calibrated with VGG-16 on 512 GPUs: the share of the bandwidth that is left for a ring over more hosts than share a
-// switch. Within a rack the share is kLinkEfficiency, calibrated with VGG-16 on 16 GPUs.
+// The fraction of the bandwidth that a ring gets if its hosts do not share one switch. It is calibrated with VGG-16 on
+// 512 GPUs. Within a rack the fraction is kLinkEfficiency, which is calibrated with VGG-16 on 16 GPUs.
 constexpr double kAcrossRacksEfficiency = 0.715;
 constexpr int kHostsARack = 32;
 
-// From NCCL's own tuning model (src/graph/tuning.cc, rings with the Simple protocol): a hop over PCIe, and one over the
-// network. The bandwidth of PCIe 3.0 with 16 lanes in practice.
+// The latencies of a hop over PCIe and of a hop over the network come from NCCL's tuning model (src/graph/tuning.cc,
+// rings with the Simple protocol). The bandwidth is that of PCIe 3.0 with 16 lanes in practice.
 constexpr double kPcieHop = 5.7e-6;
 constexpr double kNetworkHop = 14e-6;
 constexpr double kPcieBandwidth = 10e9;
 
-// Images a second of a single GPU.
+// Returns how many images per second a single GPU trains.
 double SingleGpuSpeed(const std::string& model) {
   if (model == "inception3") return 134.4;
   return model == "resnet101" ? 119.4 : 130.9;

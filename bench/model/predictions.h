@@ -12,11 +12,11 @@
 
 namespace ronda::bench::model {
 
-// A scaling efficiency that Horovod's authors have published, from TensorFlow's convolutional benchmarks: synthetic
-// images, 64 per GPU; 4 P100 GPUs per host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's README of August
-// 2017, which also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the README and
-// docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep
-// learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
+// A scaling efficiency that Horovod's authors have published. They measured it with TensorFlow's convolutional
+// benchmarks: synthetic images, 64 per GPU; 4 P100 GPUs per host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's
+// README of August 2017, which also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the
+// README and docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy
+// distributed deep learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
 struct PublishedPoint {
   enum class Use {
     kCalibrates,  // a constant of the model was chosen to match it
@@ -29,19 +29,20 @@ struct PublishedPoint {
   Use use = Use::kChecks;
 };
 
-// The bandwidth of a host's port in those experiments.
+// The bandwidth of a host's port in the experiments of PublishedPoint, in Gbit/s.
 inline constexpr int kPublishedGbit = 25;
 
 std::vector<PublishedPoint> PublishedPoints();
 
-// The gradients of one of these models. The gradients of Inception V3 are assumed to be alike and spread evenly over
-// the pass.
+// Returns the gradients of a published experiment's model. For Inception V3 the function assumes gradients of equal
+// size that become ready at equal intervals.
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
-// Horovod at that time: rings over all GPUs, tensors negotiated by name in cycles of 5 ms, up to 64 MiB fused.
+// Returns the training step of Horovod at the time of the experiment. It used rings over all GPUs, negotiated tensors
+// by name in cycles of 5 ms, and fused up to 64 MiB.
 TrainingStepOptions PublishedStep(const PublishedPoint& point);
 
-// The same cluster and model with another runtime.
+// The runtime with which the cluster and the model of a published experiment are simulated.
 enum class Runtime {
   kHorovod,             // PublishedStep
   kLocked,              // locked schedule, planned buckets, rings over all ranks
@@ -60,13 +61,13 @@ constexpr const char* Name(Runtime runtime) {
 
 StepResult SimulatePublished(const PublishedPoint& point, Runtime runtime);
 
-// A measured link between two hosts. The ranks themselves drive it (TCP).
+// A measured link between two hosts. The CPUs of the ranks move the bytes (TCP).
 struct MeasuredLink {
   double gbit = 0;     // Gbit/s in each direction, of large messages that travel in both at once; 0: there is no link
   double latency = 0;  // s of a small message, from the call that sends to the call that has received
 };
 
-// The predictions to make: every model on every link with every number of ranks, each in all variants.
+// Selects the predictions: every model is predicted on every link with every number of ranks, in all variants.
 struct SweepOptions {
   std::vector<std::string> models = {"resnet50", "bert-large"};  // presets of shapes
   std::vector<int> gbit = {25, 100, 400};                        // of a host's port to the network
@@ -77,7 +78,7 @@ struct SweepOptions {
   double host_bandwidth = 0;  // bytes a second between ranks of a host; 0: as measured
 };
 
-// One configuration of a step.
+// One configuration of a training step whose time is predicted.
 struct Variant {
   std::string name;
   std::string group;  // of variants that are compared with each other
@@ -86,11 +87,11 @@ struct Variant {
   Wire wire = Wire::kNone;
 };
 
-// The algorithms, the kinds of coordination, and the wire formats. Each group varies one of them and keeps the rest
-// equal.
+// Returns the configurations to compare. They form three groups, which vary the algorithm, the coordination or the wire
+// format, and keep everything else equal.
 std::vector<Variant> Variants();
 
-// A line of a table, for one number of ranks. It has a result for each of Variants().
+// One line of a table, for one number of ranks. The line has a result for each of Variants().
 struct SweepLine {
   std::string model;
   double gbit = 0;
@@ -98,7 +99,7 @@ struct SweepLine {
   std::vector<StepResult> results;
 };
 
-// The assumed seconds of compute of a model's step.
+// Returns the assumed seconds of computation in a step of `model`.
 double ModelCompute(const std::string& model);
 
 // Errors: INVALID_ARGUMENT if there is no such model.

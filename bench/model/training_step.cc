@@ -11,16 +11,16 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kMiB = 1 << 20;
 constexpr double kLargestMinBucket = 256 * kMiB;
-// Measured on one core, s for each byte of fp32: additions and conversions (docs/scaling_model.md).
+// The seconds that one core needs to add or convert one byte of fp32, as measured (docs/scaling_model.md).
 constexpr double kSumWork = 0.03e-9;
 constexpr double kFp16Work = 0.10e-9;
 constexpr double kFp8Work = 0.18e-9;
-// Over shared memory a 16-bit wire shall cost at most a tenth more than fp32. Encoding and decoding fp8 takes twice as
-// long as converting to fp16 and back.
+// The time of a wire format over shared memory, relative to fp32. Ronda's aim for 16-bit formats is at most a tenth
+// more than fp32. Encoding and decoding fp8 takes twice as long as converting to fp16 and back.
 constexpr double kFp16HostFactor = 1.1;
 constexpr double kFp8HostFactor = 1.2;
 
-// Tensors [begin, end) that travel together, or that the ranks agree on together, starting at a given time.
+// Tensors [begin, end) that the ranks reduce together, or agree on together, from a given time on.
 struct Batch {
   size_t begin = 0;
   size_t end = 0;
@@ -33,7 +33,7 @@ Cluster WithWire(Cluster cluster, const WireCost& cost) {
   return cluster;
 }
 
-// Runs one step. Its arguments must outlive it.
+// Simulates one step. The constructor's arguments must outlive this object.
 class StepSimulation {
  public:
   StepSimulation(const std::vector<Gradient>& gradients, const TrainingStepOptions& options)
@@ -65,7 +65,7 @@ class StepSimulation {
     return bytes;
   }
 
-  // As the coordinator plans the buckets of a schedule (runtime/step).
+  // Plans the buckets by the rules of the coordinator in runtime/step.
   std::vector<Batch> PlanBuckets() const {
     std::vector<Batch> buckets;
     double bytes = 0;
@@ -87,7 +87,8 @@ class StepSimulation {
     return options_.cycle > 0 ? std::ceil(time / options_.cycle) * options_.cycle : time;
   }
 
-  // Agrees on tensors [begin, end), which are ready at `ready`; returns when all ranks know.
+  // Simulates one agreement on tensors [begin, end), which are ready at `ready`. Returns the time at which all ranks
+  // know the result.
   double AgreeOn(size_t begin, size_t end, double ready) {
     const double busy =
         RoundBusyTime(options_.coordination, options_.cluster.network, options_.ranks, static_cast<int>(end - begin));
@@ -96,13 +97,13 @@ class StepSimulation {
     return coordinator_free_ + RoundLatency(options_.coordination, options_.cluster.network, options_.ranks);
   }
 
-  // A round for each planned bucket.
+  // Simulates one round of agreement for each planned bucket.
   std::vector<Batch> Agree(std::vector<Batch> buckets) {
     for (Batch& bucket : buckets) bucket.at = AgreeOn(bucket.begin, bucket.end, NextCycle(bucket.at));
     return buckets;
   }
 
-  // Rounds with all tensors that are ready when rank 0 is free.
+  // Simulates rounds of agreement. A round includes all tensors that are ready when rank 0 is free.
   std::vector<Batch> AgreeOnReadyTensors() {
     std::vector<Batch> rounds;
     for (size_t begin = 0; begin < gradients_.size();) {
@@ -142,7 +143,7 @@ class StepSimulation {
     ++result_.buckets;
   }
 
-  // Adds the delay of the computation by a bucket that is under way for `busy` from `start` on.
+  // Adds the time that the computation loses to a bucket that is communicated for `busy` seconds from `start` on.
   void Delay(double start, double busy) {
     const double left = compute_ + delay_ - start;  // of the computation, without this bucket
     if (left <= 0) return;
@@ -154,7 +155,7 @@ class StepSimulation {
     return AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
   }
 
-  // The ranks' work on a bucket, if the link waits for this work.
+  // Returns the seconds of the ranks' work on a bucket if the link waits for this work, and 0 if not.
   double WorkOf(double bytes) const {
     const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
     return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;

@@ -23,8 +23,8 @@ struct Gradient {
 // proportional to the parameter's `work`.
 std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
 
-// The gradients of a model with a known number of tensors and parameters. All gradients are alike, and spread evenly
-// over the pass.
+// Returns the gradients of a model of which only the number of tensors and parameters is known. All gradients have the
+// same size, and become ready at equal intervals.
 std::vector<Gradient> EvenGradients(int tensors, double parameters);
 
 enum class Wire { kNone, kFp16, kFp8 };
@@ -34,7 +34,8 @@ constexpr const char* Name(Wire wire) {
   return kNames[static_cast<int>(wire)];
 }
 
-// The cost of a format. Ranks of a host convert instead of copying; only links between hosts carry fewer bytes.
+// The cost of a wire format. Only links between hosts carry fewer bytes. Ranks of one host convert each element when
+// they would otherwise copy it.
 struct WireCost {
   double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
   double host_factor = 1;    // time on the host, relative to fp32
@@ -70,10 +71,11 @@ struct TrainingStepOptions {
   double fusion_threshold = 64.0 * (1 << 20);  // bytes of fp32 in a bucket of several tensors
   double min_bucket = 1 << 20;                 // kPlanned: no bucket is closed below it,
   double hold = 100e-6;                        // or while the next tensor is ready within this time, s
-  // s of an allreduce of `bytes` bytes of fp32, as measured; empty: the formulas for `algorithm` and `cluster`.
+  // A function that returns the measured seconds of an allreduce of `bytes` bytes of fp32. If the function is empty,
+  // the simulation uses the formulas for `algorithm` and `cluster`.
   std::function<double(double bytes)> allreduce;
-  // The share of its speed that the computation loses while a bucket is under way. It is 1 if the ranks of a host use
-  // all of its cores and the communication takes a core of each rank.
+  // The fraction of its speed that the computation loses while a bucket is communicated. It is 1 if the ranks of a host
+  // use all of its cores and the communication takes a core of each rank.
   double lost_speed = 0;
 };
 
@@ -87,15 +89,16 @@ struct StepResult {
   double efficiency = 0;  // compute / step: the time of one rank alone, divided by its time among many
 };
 
-// Simulates the step's link and its coordinator. Each of them serves one bucket or round at a time, in order.
+// Simulates the link and the coordinator of a step. The link carries one bucket at a time, and the coordinator one
+// round at a time, in order.
 //
 // The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)). This is the limit for the largest of p
 // normally distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
 StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 // Like SimulateStep, but with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB.
-// The fusion threshold is raised to min_bucket if necessary. This is the result of tuning. REQUIRES: bucketing is
-// kPlanned.
+// The fusion threshold is raised to min_bucket if necessary. These are the settings that tuning would find. REQUIRES:
+// bucketing is kPlanned.
 StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model

@@ -88,7 +88,8 @@ class NegotiationBench {
     return submitted;
   }
 
-  // The run with the median cost on rank 0. If rank 0 does nothing, the median cost on another rank decides.
+  // Makes several runs, and returns the cost of the run with the median cost on rank 0. If rank 0 does nothing, the
+  // median cost on another rank decides.
   template <typename Run>
   NegotiationCost MedianOfRuns(Run run) const {
     std::vector<NegotiationCost> costs;

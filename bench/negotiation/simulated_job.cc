@@ -66,7 +66,8 @@ void SimulatedJob::SubmitAll(const Submissions& submissions) {
   }
 }
 
-// Continues to the end of the step, or until the vote. Here every rank votes the same, and at the same bucket.
+// Carries out the buckets until the end of the step, or until the ranks vote to unlock the schedule. In this simulation
+// all ranks cast the same vote at the same bucket.
 void SimulatedJob::CarryOutBuckets() {
   for (const auto& rank : ranks_) {
     LockedSchedule& schedule = rank->schedule;

@@ -37,11 +37,11 @@ class SimulatedJob {
  public:
   SimulatedJob(int ranks, Locking locking);
 
-  // The requests that `rank` submits in a step, in its order.
+  // The requests that `rank` submits in a step, in the order of submission.
   using Submissions = std::function<std::vector<const TensorRequest*>(RankId rank)>;
 
-  // Takes all ranks through one step, by one list or by the locked schedule. If the schedule does not fit, it is
-  // unlocked first.
+  // Runs one step on all ranks, with one negotiated list of tensors or with the locked schedule. If the locked schedule
+  // does not match the step's tensors, the ranks unlock the schedule first.
   NegotiationCost Step(const Submissions& submissions);
 
   bool locked() const { return ranks_.front()->schedule.locked(); }

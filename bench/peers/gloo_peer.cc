@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gloo as a peer: its TCP transport over the loopback interface, rendezvous by files. It offers every allreduce
-// algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
+// Gloo as a peer of the benchmarks. It uses TCP over the loopback interface, and a rendezvous by files. The peer offers
+// every allreduce algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_bcube.h>
@@ -28,7 +28,7 @@
 
 #include "bench/peers/peer.h"
 
-// An operation with all of its arguments bound.
+// An operation that is ready to run, with its arguments.
 struct ronda_bench_prepared {
   std::function<void()> run;
 };
@@ -39,7 +39,7 @@ namespace {
 using Call = ronda_bench_call;
 using Prepared = ronda_bench_prepared;
 
-// This process' membership. Not destroyed at exit: Finalize() ends it.
+// This process' membership. Finalize() ends the membership; a static destructor does not.
 struct OwnRank {
   std::shared_ptr<gloo::rendezvous::Context> context;
   std::string error;
@@ -66,7 +66,7 @@ constexpr const char* kAllreduceNames[] = {"ring",         "bcube", "ring (class
                                            "bcube (class)"};
 constexpr int kAllreduceCount = 6;
 
-// Hypercubes need a power of two.
+// Returns whether the number of ranks is a power of two, which Gloo's hypercube algorithms need.
 bool HasHypercube() { return (Self().context->size & (Self().context->size - 1)) == 0; }
 
 template <typename T>
@@ -90,7 +90,7 @@ std::function<void()> WithOptions(const Call& call, gloo::AllreduceOptions::Algo
   return [options] { gloo::allreduce(*options); };
 }
 
-// The algorithm classes reduce in place.
+// Returns a function that runs one of Gloo's algorithm classes, which reduce in place.
 template <typename Algorithm, typename T>
 std::function<void()> WithClass(const Call& call) {
   const auto algorithm = std::make_shared<Algorithm>(Self().context, std::vector<T*>{static_cast<T*>(call.output)},

@@ -12,7 +12,7 @@
 namespace ronda::bench {
 
 // Returns the name and version of the MPI that this program is linked with, for example "Open MPI v4.1.4". Leaves out
-// what follows the first comma or the first line.
+// the text after the first comma or the first line.
 inline std::string MpiLibraryVersion() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

@@ -4,8 +4,8 @@
  * not linked with. libronda_bench_NAME.so exports one function, const ronda_bench_peer*
  * ronda_bench_peer_functions(void).
  *
- * One thread of a process uses a peer. All ranks make the same calls in the same order. Functions that return int
- * return 0, or another number for an error, whose text last_error() returns. */
+ * Only one thread of a process calls a peer. All ranks make the same calls in the same order. Functions that return
+ * int return 0, or another number for an error, whose text last_error() returns. */
 #ifndef RONDA_BENCH_PEERS_PEER_H_
 #define RONDA_BENCH_PEERS_PEER_H_
 
@@ -59,20 +59,20 @@ typedef struct ronda_bench_peer {
    */
   int (*init)(int rank, int size, const char* directory);
 
-  /* "Open MPI 4.1.4", after init(). */
+  /* Returns the peer's name and version, such as "Open MPI 4.1.4", after init(). */
   const char* (*description)(void);
 
-  /* The number of algorithms for the call; 0 if the peer does not support it. */
+  /* Returns the number of algorithms for the call, or 0 if the peer does not support the call. */
   int (*algorithm_count)(const ronda_bench_call* call);
   const char* (*algorithm_name)(const ronda_bench_call* call, int algorithm);
 
-  /* Sets up an operation: not timed. The buffers stay the caller's, and must outlive the prepared call.
-   * NULL: an error. */
+  /* Prepares an operation; this is not timed. The caller keeps the buffers, which must outlive the prepared call.
+   * Returns NULL after an error. */
   ronda_bench_prepared* (*prepare)(const ronda_bench_call* call, int algorithm);
   int (*run)(ronda_bench_prepared* prepared);
   void (*release)(ronda_bench_prepared* prepared);
 
-  /* Ends the membership in the job; the last call. */
+  /* Leaves the job. No other function is called afterwards. */
   void (*finalize)(void);
 
   const char* (*last_error)(void);

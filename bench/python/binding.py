@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cost of a call of the low-level binding for the calling thread.
+"""Measures what a call of the low-level Python binding costs the calling thread.
 
     rondarun -np 2 python3 bench/python/binding.py
 
-Prints the CPU time of submissions, polls and so on, in ns, including the loop: the best of many
-steps of 200 tensors. Also prints the latency of blocking allreduces of 4 bytes, in us.
+Prints the CPU time of submissions, polls and so on, in ns, including the loop. The figures are the
+best of many steps of 200 tensors. Also prints the latency of blocking allreduces of 4 bytes, in us.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _FLOAT32 = 6
 
 
 def _arguments(name: str, count: int) -> tuple[Any, ...]:
-    """The arguments of an allreduce in place."""
+    """Returns the arguments of an allreduce in place."""
     numbers = array.array("f", [1.0] * count)
     address = numbers.buffer_info()[0]
     return name, _FLOAT32, (count,), address, address, numbers, 0
 
 
 def _cpu_time(call: Callable[[Any], object], values: Sequence[Any]) -> tuple[float, list[Any]]:
-    """Returns the ns of each call, and the results."""
+    """Returns the mean nanoseconds of a call, and the results of the calls."""
     begin = time.thread_time_ns()
     results = [call(value) for value in values]
     return (time.thread_time_ns() - begin) / len(values), results
 
 
 def measure_calls() -> dict[str, float]:
-    """Returns the least ns of each kind of call."""
+    """Returns the shortest time of each kind of call in nanoseconds."""
     rows = [_arguments(f"gradient.{i}", 4) for i in range(_TENSORS)]
     best: dict[str, float] = {}
 
@@ -57,7 +57,7 @@ def measure_calls() -> dict[str, float]:
 
 
 def measure_latency() -> list[float]:
-    """Returns the us of blocking allreduces, ascending."""
+    """Returns the latencies of blocking allreduces in microseconds, ascending."""
     row = _arguments("x", 1)
     latencies = []
     for _ in range(_CALLS):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The communication of a DDP training step: ResNet-50's gradients without compute, by backend.
+"""Compares backends in a DDP step that has ResNet-50's gradients and no computation.
 
     rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,hook,gloo] [--bucket-view]
 
-All backends run in the same processes, in turns of a few steps. "hook" is Ronda by
-ronda.torch.ddp_hook, which averages by itself, so that DDP need not divide. Two rows without
-communication show the time that no backend can change: "none" is backward alone, which fills the
-gradients with zeros, and "ddp" adds the work of DDP with its buckets.
+All backends run in the same processes, in turns of a few steps. "hook" is Ronda with
+ronda.torch.ddp_hook, which averages, so that DDP does not divide. Two rows without communication
+show the time that no backend can change: "none" is backward alone, which fills the gradients with
+zeros, and "ddp" adds the work of DDP with its buckets.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def leave_bucket(_state: object, bucket: dist.GradBucket) -> Future[torch.Tensor
 
 
 def make_model(name: str, bucket_view: bool) -> nn.Module:
-    """The parameters, alone or in a DDP module. The name selects how the module averages."""
+    """Returns the parameters, alone or in a DDP module. `name` selects how the module averages."""
     if name == "none":
         return Parameters()
     group = None if name in ("ddp", "ronda", "hook") else dist.new_group(backend=name)
@@ -83,7 +83,7 @@ def make_model(name: str, bucket_view: bool) -> nn.Module:
 
 
 def cpu_seconds() -> float:
-    """The CPU time of this process: all threads, and the kernel on their behalf."""
+    """Returns the CPU time of all threads of this process, in user code and in the kernel."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

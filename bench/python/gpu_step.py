@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Steps of ResNet-50 on a GPU: Ronda and NCCL, in the same processes, in turns.
+"""Compares Ronda and NCCL in training steps of ResNet-50 on a GPU.
 
     rondarun -np 2 python3 bench/python/gpu_step.py [--batch 32] [--rounds 6]
 
 "alone" is the step of one process, without communication. "ddp" is torch's DistributedDataParallel
 over each backend, with gradients in its buckets; "optimizer" is ronda.torch.DistributedOptimizer. A
 row has the time of a step, from its first kernel to the end of its last one, and the CPU time of
-all threads of the process. Ranks that share a GPU take turns on it: compare rows, not machines.
+all threads of the process. Ranks that share a GPU slow each other down, so compare rows of one run,
+not machines.
 """
 
 import argparse
@@ -59,25 +60,25 @@ class Trainer:
         self.cpu_milliseconds.append(1e3 * (cpu_seconds() - cpu))
 
     def forget(self, steps: int) -> None:
-        """Leaves the last steps out of the figures."""
+        """Leaves the last `steps` steps out of the figures."""
         del self.milliseconds[-steps:], self.cpu_milliseconds[-steps:]
 
 
 def cpu_seconds() -> float:
-    """The CPU time of this process: all threads, and the kernel on their behalf."""
+    """Returns the CPU time of all threads of this process, in user code and in the kernel."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def buckets_of(before: dict[str, int], after: dict[str, int], steps: int) -> str:
-    """The buckets that Ronda has carried out per step: scheduled, and negotiated."""
+    """Returns how many buckets Ronda has reduced per step: scheduled ones, and negotiated ones."""
     agreed = (after["buckets_agreed"] - before["buckets_agreed"]) / steps
     scheduled = (after["buckets_scheduled"] - before["buckets_scheduled"]) / steps
     return f"{scheduled:.1f} + {agreed:.1f}"
 
 
 def used_gigabytes() -> float:
-    """The memory of the device that all processes together use."""
+    """Returns how much of the device's memory all processes together use."""
     free, total = torch.cuda.mem_get_info()
     return (total - free) / 1e9
 

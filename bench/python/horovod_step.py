@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Horovod-style training step without compute: ResNet-50's gradients, and DDP over gloo.
+"""Compares a Horovod-style step of Ronda with DDP over Gloo, with ResNet-50's gradients and no
+computation.
 
     rondarun -np 2 python3 bench/python/horovod_step.py
 

@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser, turns: int) -> None:
 
 
 def measure(ways: dict[str, Callable[[], Any]], turns: int, calls: int) -> Times:
-    """Returns, for each way, the median of each turn's calls in us, on the slowest rank.
+    """Returns the microseconds of each way: for each turn, the median of its calls on the slowest
+    rank.
 
     Args:
         ways: functions that do their work and wait for its end.
@@ -51,8 +52,8 @@ def _seconds(way: Callable[[], Any]) -> float:
 
 
 class Table:
-    """Prints, on rank 0, the medians of the ways. For each way but the first, which is Ronda's, it
-    prints how many times as long as Ronda it took, and whether Ronda is ahead or behind.
+    """Prints, on rank 0, the medians of the ways. The first way is Ronda's. For each other way,
+    prints its time divided by Ronda's time, and whether Ronda is faster or slower.
     """
 
     _LABEL, _COLUMN = 20, 22
@@ -68,7 +69,7 @@ class Table:
             Path(self._raw).write_text("case,way,turn,us\n")
 
     def add(self, case: str, times: Times) -> None:
-        """Prints a row; before the first one, the names of the ways."""
+        """Prints a row. Before the first row, prints the names of the ways as a header."""
         if not self._has_head:
             self._print("us", [*times, *(f"{each} / Ronda" for each in list(times)[1:])])
             self._has_head = True
@@ -92,6 +93,6 @@ def _verdict(ratio: float) -> str:
 
 
 def say(text: str) -> None:
-    """Prints a line beside the table, on rank 0."""
+    """Prints a line that is not part of the table, on rank 0."""
     if ronda.rank() == 0:
         print(text, file=sys.stderr)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Allreduces of JAX arrays under jit: by Ronda, by JAX's own collectives over Gloo, and by mpi4jax.
+"""Compares allreduces of JAX arrays under jit by Ronda, by JAX's own collectives over Gloo, and by
+mpi4jax.
 
     rondarun -np 2 python3 bench/python/jax_collectives.py            # Ronda and Gloo
     mpirun -np 2 python3 bench/python/jax_collectives.py              # also mpi4jax, if it is there
@@ -8,8 +9,8 @@
 
 All run in the same processes, in turns of a few calls. A call is a compiled program that adds the
 ranks' arrays, and the wait for its result. The table has medians of the slowest rank in
-microseconds, and shows how many times as long as Ronda each other way takes. FILE gets a line
-for each size, way and turn: the median of the turn's calls on the slowest rank.
+microseconds, and the time of each other implementation divided by Ronda's time. FILE gets a line
+for each size, implementation and turn, with the median of the turn's calls on the slowest rank.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def ronda_call(elements: int) -> tuple[Call, Any]:
 
 
 def gloo_call(elements: int) -> tuple[Call, Any]:
-    """Like ronda_call(): a sum over an array of which each process has a row."""
+    """Returns the same as ronda_call() for JAX's collectives: a program that sums an array of which
+    each process has one row.
+    """
     mesh = jax.sharding.Mesh(np.array(jax.devices()), "rank")
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rank"))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -68,7 +71,7 @@ def start_gloo() -> None:
 
 
 def find_ways() -> dict[str, Callable[[int], tuple[Call, Any]]]:
-    """The ways that this job can use."""
+    """Returns the implementations that this job can use, by name."""
     ways = {"Ronda": ronda_call, "Gloo": gloo_call}
     if "OMPI_COMM_WORLD_RANK" not in os.environ:
         interleaved.say("without mpi4jax: start with mpirun, and not with rondarun")

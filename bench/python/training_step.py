@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Steps of real training on the CPU: forward, backward, communication and SGD, in several ways.
+"""Compares several ways to train on the CPU, in steps with forward, backward, communication and
+SGD.
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
@@ -12,7 +13,7 @@ The rows of the output:
     fsdp       torch's fully_shard of each layer and of the whole model, if this torch has it
     optimizer  ronda.torch.DistributedOptimizer
 
-All of them run in the same processes, in turns of a few steps. The digits are noise.
+All of them run in the same processes, in turns of a few steps. The images are random noise.
 """
 
 import argparse

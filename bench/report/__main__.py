@@ -17,7 +17,8 @@ import sys
 try:
     import drawing
 except ImportError as error:
-    # Debian's python3-matplotlib serves Debian's Python, and another one may come first in PATH.
+    # Debian's python3-matplotlib works only with Debian's Python, but PATH may have another Python
+    # first.
     if error.name != "matplotlib":
         raise
     debian = "/usr/bin/python3"
@@ -52,7 +53,7 @@ def _draw(figure: Figure, path: pathlib.Path) -> str:
 
 def report(directory: pathlib.Path, markdown: str, speed: str, default: Setting) -> None:
     """Raises:
-    ReportError, OSError: as read_runs(), with_results() and speed_against_peers().
+    ReportError, OSError: the errors of read_runs(), with_results(), speed_against_peers().
     """
     runs = read_runs(directory)
     drawings = [_draw(figure, directory / f"{figure.id}.svg") for figure in figures_of(runs)]

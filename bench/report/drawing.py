@@ -13,8 +13,8 @@ import matplotlib.figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from runs import format_size
 
-# Legible on light and on dark pages, also for people who are colorblind: six of these are Okabe and
-# Ito's. Lines of the same color differ by their dashes.
+# These colors are legible on light and on dark pages, also for people who are colorblind. The first
+# six are from Okabe and Ito's palette. Lines of the same color differ by their dashes.
 _COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c959f"]
 _DASHES = ["-", (0, (9, 4)), (0, (2, 3)), (0, (9, 3, 2, 3))]
 _GRAY = "#6e7781"
@@ -45,7 +45,9 @@ _LINE = 0.2  # of a legend
 
 
 def short(number: float) -> str:
-    """Three significant digits ("0.00123", "1.23e+06"); from 1,000 to a million all digits."""
+    """Returns a number with three significant digits ("0.00123", "1.23e+06"), but with all digits
+    before the decimal point from 1,000 to a million.
+    """
     return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
@@ -102,7 +104,7 @@ def _draw_bars(chart: figures.StackedBars, axes: matplotlib.axes.Axes) -> None:
 
 
 def svg_of(figure: figures.Figure) -> str:
-    """The figure as an <svg> element: part of an HTML page, or the contents of a file."""
+    """Returns the figure as an <svg> element, for an HTML page or a file."""
     is_chart = isinstance(figure, figures.LineChart)
     names = list(figure.series) if is_chart else figure.parts
     left = 0.8 if is_chart else 2.6  # the names of implementations

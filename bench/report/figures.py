@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of a report: what they show. drawing.py draws them."""
+"""Selects the data that the figures of a report show. drawing.py draws the figures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ Figure = LineChart | StackedBars
 
 
 def _titles(kind: str, name: str, run: Run) -> tuple[str, str]:
-    """Returns the id and the title. Both name the run: do not compare figures of different runs."""
+    """Returns the id and the title. The id and the title name the run, because figures of different
+    runs cannot be compared.
+    """
     title = f"{name} ({run.name})"
     return re.sub(r"[^a-z0-9]+", "-", f"{kind} {title}".lower()).strip("-"), title
 
@@ -115,7 +117,7 @@ def _startups(run: Run) -> Iterator[Figure]:
 
 
 def _speedups(run: Run) -> Iterator[Figure]:
-    """The predictions of `advise`, and the ideal."""
+    """Yields the figure of the predictions of `advise`, with the line of ideal scaling."""
     if not run.rows:
         return
     _, title = _titles("advise", "How many times as fast as one rank", run)
@@ -159,8 +161,8 @@ def figures_of(runs: list[Run]) -> list[Figure]:
 
 
 def _speed_lines(run: Run) -> dict[str, list[Row]]:
-    """Returns the rows by implementation: Ronda's client, or else its communicator, and
-    the peers, with their versions.
+    """Returns the rows by implementation. The implementations are Ronda's client, or else its
+    communicator, and the peers with their versions.
     """
     plain = {"op": "allreduce", "dtype": "float32", "placement": "in", "wire": "none"}
     rows = [row for row in run.rows if plain.items() <= row.items()]
@@ -180,7 +182,8 @@ def _speed_lines(run: Run) -> dict[str, list[Row]]:
 def speed_against_peers(runs: list[Run]) -> Figure:
     """Returns the bus bandwidth of allreduce by size, float32, in place, for Ronda and its peers.
 
-    It is from the first of the runs that have measured the most implementations.
+    The values are from the run that has measured the most implementations; of several such runs,
+    the first.
 
     Raises:
         ReportError: no run measured such an allreduce.

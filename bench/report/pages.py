@@ -67,7 +67,7 @@ def _markdown_table(table: Table) -> str:
 
 
 def markdown_of(runs: list[Run], default: Setting) -> str:
-    """All tables of the runs."""
+    """Returns all tables of the runs."""
     text = "".join(map(_markdown_table, [*sweep_tables(runs, default), table_of_runs(runs)]))
     for run in runs:
         noise = noise_in(run)
@@ -77,10 +77,10 @@ def markdown_of(runs: list[Run], default: Setting) -> str:
 
 
 def with_results(page: str, results: str) -> str:
-    """Returns `page` with `results` between the two lines that mark their place.
+    """Returns `page` with `results` between its two marker lines.
 
     Raises:
-        ReportError: a line is missing.
+        ReportError: a marker line is missing.
     """
     before, begin, rest = page.partition(RESULTS_BEGIN)
     _, end, after = rest.partition(RESULTS_END)

@@ -13,11 +13,13 @@ from typing import Any
 
 
 class ReportError(Exception):
-    """No report can be made. The text names the file and the reason."""
+    """Raised if no report can be made. The text names the file and the reason."""
 
 
 class Row(dict[str, Any]):
-    """A measurement: values by the names of their fields. Null is a number that is not finite."""
+    """A measurement, which maps names of fields to values. None stands for a number that is not
+    finite.
+    """
 
     def number(self, name: str) -> float:
         """The value of a field; NaN if the field has no number."""
@@ -76,7 +78,7 @@ def _is_number(value: object) -> bool:
 
 
 def _run_of(document: dict[str, Any], name: str) -> Run:
-    # Earlier versions did not write these two.
+    # Earlier versions of ronda-bench did not write "peers" and "busy_cores".
     document = {"peers": [], "busy_cores": [0, 0], **document}
     machine = document["machine"]
     for field in _TEXTS:
@@ -116,7 +118,7 @@ def parse_run(text: str, file: str) -> Run:
 
 
 def read_runs(directory: pathlib.Path) -> list[Run]:
-    """The runs of all files *.json in a folder, by name.
+    """Returns the runs in all files *.json of a folder, by name.
 
     Raises:
         ReportError: a file is no result, or there is none.
@@ -132,7 +134,7 @@ def read_runs(directory: pathlib.Path) -> list[Run]:
 
 
 def format_size(count: float) -> str:
-    """Bytes as people write them: "64 KiB"."""
+    """Returns a number of bytes as people write it, such as "64 KiB"."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while count >= 1024 and len(units) > 1:
         count /= 1024
@@ -172,7 +174,7 @@ def case_label(row: Row) -> str:
     )
 
 
-# The settings of a row of `step` by their fields, as people write them.
+# Functions that return the settings of a row of `step` as text, by the names of the fields.
 _SETTINGS: dict[str, Callable[[Row], str]] = {
     "fusion_threshold": lambda row: fusion_text(row.number("fusion_threshold")),
     "wire": lambda row: wire_text(row.text("wire")),
@@ -196,8 +198,8 @@ def implementation_labels(rows: list[Row]) -> list[str]:
 
 
 def grouped(rows: Iterable[Row], title: Callable[[Row], str]) -> dict[str, list[Row]]:
-    """The rows by title, in the order in which the titles first appear. Rows with an empty title
-    are left out.
+    """Returns the rows by title, in the order in which the titles first appear. Rows with an empty
+    title are left out.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:

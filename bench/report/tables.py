@@ -35,14 +35,14 @@ def _cell(number: float, digits: int) -> str:
 
 
 def _readable(number: float) -> str:
-    """A number with about three significant digits, without an exponent."""
+    """Returns a number with about three significant digits, without an exponent."""
     return _cell(number, 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3)
 
 
 # -- Noise --
 
-# Fields with the p10 and p90 of a row's rounds. `latency` has such fields for single calls, which
-# always differ.
+# Names of the fields with the p10 and p90 of a row's rounds. The p10 and p90 of `latency` are not
+# here, because they are of single calls, which always differ.
 _SPREADS = (("p10_us", "p90_us"), ("step_ms_p10", "step_ms_p90"), ("p10_s", "p90_s"))
 
 
@@ -55,11 +55,10 @@ def _spread(row: Row) -> float:
 
 
 def noise_in(run: Run) -> str:
-    """Returns why the figures of a run cannot be trusted; "" if they can.
+    """Returns why the figures of a run cannot be trusted, or "" if they can be trusted.
 
-    They cannot if other programs used cores that the ranks needed, if the distance of the cores
-    changed by half during the run, or if the rounds (or steps) of most rows differ by a factor of
-    two.
+    A run cannot be trusted if other programs used cores that the ranks needed, if the distance of
+    the cores changed by half, or if the rounds (or steps) of most rows differ by a factor of two.
     """
     most_ranks = max((row.number("ranks") for row in run.rows if "ranks" in row), default=0)
     busy = max(run.busy_cores)
@@ -69,7 +68,7 @@ def noise_in(run: Run) -> str:
             "run; run it again"
         )
     before, after = run.core_distance_ns
-    # The distance changes by a factor of five.
+    # On virtual machines this distance can change by a factor of five.
     if min(before, after) > 0 and max(before, after) > 1.5 * min(before, after):
         return (
             f"spoilt: the distance of the cores has changed from {before:.0f} to {after:.0f} ns; "
@@ -165,7 +164,8 @@ def sweep_tables(runs: list[Run], default: Setting) -> list[Table]:
         if run.command != "step":
             continue
         noise = ", spoilt by noise" if noise_in(run) else ""
-        # Rows without a wire format belong to a peer, or to the computation alone.
+        # Rows without a wire format are rows of a peer, or of the computation without
+        # communication.
         own = [row for row in run.rows if row.text("wire")]
         for label, rows in grouped(own, case_label).items():
             table = _sweep_table(f"{label} ({run.name}{noise})", rows, default)
@@ -216,7 +216,7 @@ def _step_tables(run: Run) -> list[Table]:
         header = ["implementation", "step, ms", "p10 - p90", "exposed, ms", "efficiency"]
         header += ["wire, MB", "control messages a step", "times faster than the fastest peer"]
         table = tables.setdefault(case_label(row), Table(case_label(row), header))
-        # If a peer has several forms, the fastest one counts.
+        # If a peer was measured in several forms, the fastest form counts.
         ratios = [row.number(field) for field in row if field.startswith("ratio_")]
         table.rows.append(
             [
@@ -298,6 +298,6 @@ _TABLES_BY_COMMAND = {
 
 
 def tables_of(run: Run) -> list[Table]:
-    """The results of one run; [] for another command."""
+    """Returns the tables of one run; [] if its command has no tables."""
     make = _TABLES_BY_COMMAND.get(run.command)
     return make(run) if make else []

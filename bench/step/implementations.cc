@@ -23,10 +23,10 @@ ronda_bench_call InPlaceSum(float* data, size_t count) {
   return {.op = RONDA_BENCH_ALLREDUCE, .dtype = RONDA_BENCH_FLOAT32, .input = data, .output = data, .count = count};
 }
 
-// A peer's allreduce of each gradient separately, as soon as it is ready: a loop of blocking calls. Thread-compatible.
+// Reduces each gradient separately by a blocking call of the peer, as soon as the gradient is ready. Thread-compatible.
 class PeerLoop : public GradientExchange {
  public:
-  // Every rank calls this. `gradients` and `peer` must outlive the exchange. Errors: the peer's.
+  // Every rank calls Create(). `gradients` and `peer` must outlive the exchange. Errors: the peer's.
   static absl::StatusOr<std::unique_ptr<PeerLoop>> Create(Peer* peer, ProcessGroup* group, Gradients* gradients) {
     std::map<size_t, int> fastest;  // by count: tensors of one size share the result of the trials
     std::vector<std::unique_ptr<PeerCall>> calls;
@@ -50,8 +50,8 @@ class PeerLoop : public GradientExchange {
   const std::vector<std::unique_ptr<PeerCall>> calls_;  // of each gradient
 };
 
-// A peer's allreduce of all gradients at once, when the last one is ready: copied into one buffer, and back.
-// Thread-compatible.
+// Reduces all gradients by one call of the peer, when the last gradient is ready. Copies the gradients into one buffer,
+// and the results back. Thread-compatible.
 class PeerFlat : public GradientExchange {
  public:
   // As PeerLoop::Create.
@@ -86,8 +86,8 @@ class PeerFlat : public GradientExchange {
   std::unique_ptr<PeerCall> call_;
 };
 
-// Averages gradients as ronda::DistributedOptimizer does: announces each when it is ready, then waits for all. The
-// calling thread is a rank that has joined its job. Throws ronda::Error. Thread-compatible.
+// Averages gradients as ronda::DistributedOptimizer does: announces each gradient when it is ready, then waits for all
+// results. The calling thread is a rank that has joined its job. Throws ronda::Error. Thread-compatible.
 class RondaExchange : public GradientExchange {
  public:
   // `gradients` are of `model`, and must outlive the exchange.
@@ -99,7 +99,7 @@ class RondaExchange : public GradientExchange {
     reducer_.try_step_with([] {}).throw_if_error();
   }
 
-  // The reports that the rank has sent, and the lists that it has received.
+  // Returns the number of reports that the rank has sent, plus the number of lists that it has received.
   int64_t control_messages() override {
     const ronda_statistics so_far = statistics();
     return static_cast<int64_t>(so_far.reports_sent + so_far.lists_received);
@@ -118,7 +118,7 @@ class RondaExchange : public GradientExchange {
   GradientReducer reducer_;
 };
 
-// The options of a job with `setting`.
+// Returns the options of a job with `setting`.
 Options OptionsOf(const Setting& setting) {
   Options options;
   options.cycle_time = Options::Seconds(absl::ToDoubleSeconds(setting.cycle_time));
@@ -126,7 +126,7 @@ Options OptionsOf(const Setting& setting) {
   return options;
 }
 
-// Sets the environment of a job with `setting`, in addition to its options. The destructor restores it.
+// Sets the environment of a job with `setting`, in addition to its options. The destructor restores the environment.
 // Thread-compatible; no other thread may use the environment meanwhile.
 class SettingEnvironment {
  public:
@@ -186,7 +186,7 @@ class PeerImplementation : public StepImplementation {
   const StepContext context_;
 };
 
-// Runs a block as the calling thread's rank, which has joined its job.
+// Runs a block on the rank of the calling thread, which has joined its job.
 BlockResult RunAsRank(const StepContext& context, const Setting& setting, Checking checking, Gradients* gradients) {
   RondaExchange exchange(context.model, *gradients, setting.wire);
   const StepLoop::Check check = {
@@ -194,7 +194,7 @@ BlockResult RunAsRank(const StepContext& context, const Setting& setting, Checki
   return context.loop.Run(&exchange, gradients, checking == Checking::kOn ? &check : nullptr);
 }
 
-// The ranks are the job's processes.
+// Measures Ronda in a job whose ranks are the processes of the benchmark.
 class ProcessImplementation : public StepImplementation {
  public:
   ProcessImplementation(const Setting& setting, const StepContext& context) : setting_(setting), context_(context) {}
@@ -215,7 +215,7 @@ class ProcessImplementation : public StepImplementation {
   const StepContext context_;
 };
 
-// The ranks are threads of the first process; the other processes wait.
+// Measures Ronda in a job whose ranks are threads of the first process; the other processes wait.
 class ThreadImplementation : public StepImplementation {
  public:
   ThreadImplementation(const Setting& setting, const StepContext& context) : setting_(setting), context_(context) {

@@ -16,7 +16,7 @@
 
 namespace ronda::bench {
 
-// The parts that all implementations of one measurement share. They must outlive the implementations.
+// The objects that all implementations of one measurement share. The objects must outlive the implementations.
 struct StepContext {
   const ModelShapes& model;
   const StepLoop& loop;
@@ -26,7 +26,7 @@ struct StepContext {
 
 enum class Checking { kOff, kOn };
 
-// An implementation of the steps, timed interleaved with the others. Every rank makes the same calls.
+// An implementation of the steps. The benchmark times all implementations in turns. Every rank makes the same calls.
 // Thread-compatible.
 class StepImplementation {
  public:
@@ -35,23 +35,24 @@ class StepImplementation {
   StepImplementation(const StepImplementation&) = delete;
   StepImplementation& operator=(const StepImplementation&) = delete;
 
-  // For tables: "ronda", "openmpi per tensor", "compute only".
+  // Returns the name for tables, such as "ronda", "openmpi per tensor" or "compute only".
   virtual std::string name() const = 0;
 
-  // Ronda's setting; nullptr for a peer.
+  // Returns Ronda's setting, or nullptr for a peer.
   virtual const Setting* setting() const { return nullptr; }
 
   // Runs a block of steps on this rank; the setup is not timed. Throws ronda::Error.
   virtual BlockResult RunBlock(Checking checking) = 0;
 };
 
-// Only computes, without communication.
+// Returns an implementation that only computes, without communication.
 std::unique_ptr<StepImplementation> ComputeOnly(const StepContext& context);
 
-// Joins a Ronda job with `setting` for each block, so that no state of other settings is left.
+// Returns an implementation that joins a new Ronda job with `setting` for each block. So a block is free of the state
+// of other settings.
 std::unique_ptr<StepImplementation> RondaWith(const Setting& setting, const StepContext& context);
 
-// Returns both forms of a peer, which are a loop over the tensors, and a flat buffer. Errors: the peer's.
+// Returns two implementations that use a peer: a loop over the tensors, and one flat buffer. Errors: the peer's.
 absl::StatusOr<std::vector<std::unique_ptr<StepImplementation>>> FormsOf(Peer* peer, const StepContext& context);
 
 }  // namespace ronda::bench

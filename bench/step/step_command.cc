@@ -70,7 +70,7 @@ class StepRun {
     return absl::OkStatus();
   }
 
-  // Runs blocks of the implementations, interleaved. Returns their figures in the same order.
+  // Runs blocks of the implementations in turns. Returns the figures in the order of `implementations`.
   std::vector<Measured> Measure(const StepCase& step_case, const Implementations& implementations) {
     std::vector<Measured> measured;
     for (const auto& implementation : implementations) {

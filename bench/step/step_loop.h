@@ -21,11 +21,11 @@ struct ReadyGradient {
   absl::Duration after;  // since the backward pass began
 };
 
-// Returns the backward pass of `model`, which takes `compute`. The last parameter comes first. The time is spread over
-// the parameters in proportion to their work (evenly if none has any).
+// Returns the backward pass of `model`, which takes `compute`. The last parameter comes first. The time of a parameter
+// is proportional to its work. If no parameter has work, all get the same time.
 std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration compute);
 
-// The way in which the time of a backward pass is spent.
+// What the calling thread does during the time of a backward pass.
 enum class ComputeKind {
   kSpin,   // the thread keeps its core busy until the time has passed, like a trainer that drives an accelerator
   kSleep,  // the thread sleeps
@@ -40,10 +40,10 @@ constexpr const char* Name(ComputeKind kind) {
 // Spends the time of one backward pass, in the thread that constructs it. Thread-compatible.
 class Computation {
  public:
-  // The backward pass begins.
+  // Begins the backward pass.
   explicit Computation(ComputeKind kind);
 
-  // Returns when `duration` of it has passed.
+  // Returns when `duration` of the backward pass has passed.
   void Until(absl::Duration duration) const;
 
  private:
@@ -51,7 +51,7 @@ class Computation {
   const absl::Duration start_;  // on the clock that belongs to the kind
 };
 
-// One rank's gradients, fp32. Each has its own memory that begins at a cache line, as frameworks allocate them.
+// One rank's gradients, fp32. Each gradient has its own memory, which begins at a cache line, as in frameworks.
 // Thread-compatible.
 class Gradients {
  public:
@@ -61,7 +61,7 @@ class Gradients {
   float* data(size_t parameter) const { return static_cast<float*>(buffers_[parameter].data()); }
   int64_t count(size_t parameter) const { return counts_[parameter]; }
 
-  // Fills the gradients with values that averages never change and that sums do not make infinite soon.
+  // Fills the gradients with values that stay the same in averages, and stay finite in many sums.
   void FillForTiming();
 
   // Fills the gradients with small integers that depend on the rank and the index.
@@ -85,14 +85,14 @@ class GradientExchange {
   // Receives a gradient that is complete on this rank.
   virtual void Ready(size_t parameter) = 0;
 
-  // Called when all gradients are complete. Returns when this rank has all results.
+  // The step calls this when all gradients are complete. Returns when this rank has all results.
   virtual void Finish() = 0;
 
   // Returns the number of control messages that this rank has sent or received so far.
   virtual int64_t control_messages() { return 0; }
 };
 
-// Exchanges nothing: measures the time of a step that only computes.
+// Exchanges nothing, to measure the time of a step that only computes.
 class NoExchange : public GradientExchange {
  public:
   void Ready(size_t) override {}
@@ -120,7 +120,7 @@ class StepLoop {
 
   int steps() const { return options_.steps; }
 
-  // Runs a further step after the timed ones, and checks its results.
+  // What is needed to check a further step, which runs after the timed steps: its ranks and expected results.
   struct Check {
     int rank = 0;
     int ranks = 1;
@@ -128,7 +128,7 @@ class StepLoop {
     WireFormat wire = WireFormat::kNone;
   };
 
-  // `check`: nullptr for no check. `exchange` must be an exchange of `gradients`.
+  // Runs a block of steps. If `check` is nullptr, nothing is checked. `exchange` must be an exchange of `gradients`.
   BlockResult Run(GradientExchange* exchange, Gradients* gradients, const Check* check) const;
 
  private:

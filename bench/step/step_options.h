@@ -31,7 +31,7 @@ struct Setting {
   ScheduleLocking locking = ScheduleLocking::kOn;
 };
 
-// "ronda fusion=64 MiB wire=fp16 cycle=0 shm lock=on"
+// Returns a setting as text, such as "ronda fusion=64 MiB wire=fp16 cycle=0 shm lock=on".
 std::string Name(const Setting& setting);
 
 // The values to try for each dimension; a sweep measures every combination.
@@ -43,11 +43,12 @@ struct Sweep {
   std::vector<ScheduleLocking> lockings = {ScheduleLocking::kOn};
 };
 
-// Returns the settings in the order of nested loops over the dimensions as they are listed above, the last one
-// innermost.
+// Returns all combinations, in the order of nested loops over the dimensions of Sweep. The last dimension is the
+// innermost loop.
 std::vector<Setting> AllSettings(const Sweep& sweep);
 
-// Returns the size of one step's gradients in the wire's format. This is one rank's contribution to the sums.
+// Returns the size of one step's gradients in the wire's format. These are the bytes that one rank contributes to the
+// sums.
 int64_t WireBytes(const ModelShapes& model, WireFormat wire);
 
 // The options of ronda-bench step.
@@ -63,10 +64,10 @@ struct StepOptions {
   int warm_up = 8;
 };
 
-// The flags of ronda-bench step. They write to `options`, which must outlive them.
+// Returns the flags of `ronda-bench step`. The flags write to `options`, which must outlive them.
 Flags StepFlags(StepOptions* options);
 
-// The models that the options name. Errors: the errors of PresetShapes() and ReadShapes().
+// Returns the models that the options name. Errors: the errors of PresetShapes() and ReadShapes().
 absl::StatusOr<std::vector<ModelShapes>> ModelsOf(const StepOptions& options);
 
 }  // namespace ronda::bench

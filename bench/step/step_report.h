@@ -29,13 +29,14 @@ struct StepFigures {
   std::optional<double> efficiency;  // the step that only computes divided by this one; nullopt if nothing is computed
 };
 
-// `compute_only` are the steps of the same job without communication, interleaved with the steps of the implementation;
-// `computes`: whether they computed anything. REQUIRES: neither is empty, and no round is.
+// Returns the figures of `steps`. `compute_only` are steps of the same job without communication, in turns with
+// `steps`. `computes` says whether the steps compute anything. REQUIRES: `steps`, `compute_only` and all their rounds
+// are not empty.
 enum class Computes { kNothing, kSomething };
 StepFigures FiguresOf(const Rounds& steps, const Rounds& compute_only, Computes computes);
 
-// Returns the time of `other` divided by the time of `own`, which is above 1 if `own` is faster. Uses the medians of
-// rounds. REQUIRES: as FiguresOf; the time of `own` is not 0.
+// Returns the time of `other` divided by the time of `own`, which is above 1 if `own` is faster. Compares the medians
+// of the rounds. REQUIRES: `other`, `own` and all their rounds are not empty; the time of `own` is not 0.
 double RatioOf(const Rounds& other, const Rounds& own);
 
 // The blocks of one implementation, on the slowest rank.
@@ -55,7 +56,7 @@ struct StepCase {
   int ranks = 1;
 };
 
-// A table of the implementations, below a line with the case. The first of `measured` only computes.
+// Returns a table of the implementations, below a line with the case. The first of `measured` only computes.
 std::string StepTable(const StepCase& step_case, const std::vector<Measured>& measured);
 
 // Returns the figures of StepTable as rows of a result document:

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes a container image of a Debian system and Ronda's wheel: image.py BASE.tar WHEEL FOLDER.
+"""Makes a container image of a Debian system and Ronda's wheel. Usage: image.py BASE.tar WHEEL
+FOLDER.
 
 BASE.tar is the file system of a Debian with python3, as mmdebstrap makes it. No container engine is
 needed. The image is FOLDER/ronda-VERSION.image.tar: an archive of OCI's image layout that also has
@@ -19,7 +20,7 @@ import sys
 import tarfile
 import zipfile
 
-# Where Debian's python3 finds packages that its own tools have not installed.
+# The folder where Debian's python3 looks for packages that are not from Debian.
 _PACKAGES = "usr/local/lib/python3.11/dist-packages"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _SCRIPT = """\
@@ -33,8 +34,8 @@ sys.exit({function}())
 
 
 class _Tar:
-    """A tar archive in memory whose bytes depend only on its files. All files are root's, of
-    2020.
+    """A tar archive in memory whose bytes depend only on its files. All files belong to root and
+    have a date in 2020.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,8 @@ def wheel_layer(wheel: pathlib.Path) -> bytes:
     tar = _Tar()
     with zipfile.ZipFile(wheel) as archive:
         for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
-            # Files under NAME.data/data/ belong to the prefix; all others to the packages.
+            # Files under NAME.data/data/ go below the prefix; all other files go into the folder of
+            # packages.
             name, data_files = re.subn(r"^[^/]+\.data/data/", "usr/local/", entry.filename)
             if not data_files:
                 name = f"{_PACKAGES}/{name}"
@@ -92,7 +94,7 @@ class _Blobs:
         self._tar = tar
 
     def add(self, data: bytes, kind: str) -> dict[str, object]:
-        """Returns the descriptor that other blobs refer to this one by."""
+        """Adds a blob, and returns the descriptor with which other blobs refer to it."""
         digest = hashlib.sha256(data).hexdigest()
         self._tar.add(f"blobs/sha256/{digest}", data)
         return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
@@ -103,7 +105,9 @@ def _path(descriptor: dict[str, object]) -> str:
 
 
 def make(layers: list[bytes], name: str) -> bytes:
-    """An image of these layers, each an uncompressed tar archive, the lowest first."""
+    """Returns an image of these layers. Each layer is an uncompressed tar archive; the lowest is
+    first.
+    """
     tar = _Tar()
     blobs = _Blobs(tar)
     packed = [blobs.add(gzip.compress(layer, 6, mtime=0), _LAYER) for layer in layers]

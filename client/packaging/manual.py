@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes manual pages and bash completions of what programs answer to --help.
+"""Makes manual pages and bash completions from what programs print for --help.
 
 manual.py VERSION FOLDER PROGRAM... writes FOLDER/man1/NAME.1 and FOLDER/completions/NAME for each.
 """
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Names under which a program is installed, too.
+# Other names under which a program is also installed.
 _OTHER_NAMES = {"rondarun": ["horovodrun"]}
 
 
@@ -26,35 +26,39 @@ class Entry(NamedTuple):
     text: str
 
     def names(self) -> list[str]:
-        """The names of an option: "-np, --num-proc N" has two."""
+        """Returns the names of an option, such as both names in "-np, --num-proc N"."""
         return re.findall(r"(?:^|, )(-[\w-]+)", self.term)
 
     def choices(self) -> list[str]:
-        """The choices of a value such as none|core|numa. Words in capitals are placeholders."""
+        """Returns the choices of a value such as none|core|numa. Words in capitals are
+        placeholders.
+        """
         value = self.term.rpartition(" ")[2]
         return [word for word in value.split("|") if not word.isupper()] if "|" in value else []
 
 
 class Block(NamedTuple):
-    """Lines without a blank one between them."""
+    """A block of lines, without a blank line between them."""
 
     title: str  # without its colon; empty: none
     lines: list[str]
 
     def options(self) -> list[Entry]:
-        """The options of the block. The explanation of each option is indented below it."""
+        """Returns the options of the block. The explanation of each option is indented below it."""
         text = "\n".join(self.lines)
         found = re.findall(r"^  (-.*)\n((?: {8}.*\n?)+)", text, re.M)
         return [Entry(term, re.sub(r"^ {8}", "", help_, flags=re.M)) for term, help_ in found]
 
     def commands(self) -> list[Entry]:
-        """The commands of the block. The explanation of each command follows it on the line."""
+        """Returns the commands of the block. The explanation of each command follows it on the
+        line.
+        """
         found = (re.fullmatch(r"  ([a-z]+(?: [a-z]+)?)  +(\S.*)", line) for line in self.lines)
         return [Entry(each[1], each[2]) for each in found if each]
 
 
 class Help:
-    """The output of a program, or of one of its commands, for --help."""
+    """What a program, or one of its commands, prints for --help."""
 
     def __init__(self, text: str) -> None:
         usage, _, self._rest = text.partition("\n")
@@ -62,7 +66,7 @@ class Help:
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks, in their order."""
+        """The blocks of the text, in order."""
         blocks = []
         for part in re.split(r"\n{2,}", self._rest.strip("\n")):
             lines = part.split("\n")
@@ -73,18 +77,18 @@ class Help:
 
     @property
     def summary(self) -> str:
-        """Its first sentence, as the line NAME of a manual page has it."""
+        """The first sentence of the description, in the form of the line NAME of a manual page."""
         sentence = re.split(r"[.:]\s", " ".join(self.blocks[0].lines) + " ")[0]
         return sentence[0].lower() + sentence[1:]
 
     @property
     def options(self) -> list[Entry]:
-        """Those of all blocks."""
+        """The options of all blocks."""
         return [option for block in self.blocks for option in block.options()]
 
     @property
     def commands(self) -> list[Entry]:
-        """Those of all blocks."""
+        """The commands of all blocks."""
         return [command for block in self.blocks for command in block.commands()]
 
 
@@ -107,7 +111,9 @@ def _entries(entries: Iterable[Entry]) -> str:
 
 
 def _body(help_: Help, heading: str) -> str:
-    """The page below its synopsis; `heading` is the request that begins a block with a title."""
+    """Returns the part of the page below the synopsis. `heading` is the troff request that begins a
+    block with a title.
+    """
     text = ""
     for block in help_.blocks:
         if block.title:
@@ -148,7 +154,7 @@ def _completion(name: str, help_: Help, parts: dict[str, Help]) -> str:
         f'        -*:{command}) words="{_names(part.options)}" ;;'
         for command, part in parts.items()
     ]
-    # rondactl names its options where it explains its commands.
+    # rondactl names options in the explanations of its commands.
     own = [
         _names(help_.options),
         *re.findall(r"--[a-z-]+", " ".join(each.text for each in help_.commands)),

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the wheel of the Python package: bazel run //client/packaging:wheel -- FOLDER.
+"""Makes the wheel of the Python package. Usage: bazel run //client/packaging:wheel -- FOLDER.
 
-Shared libraries that manylinux does not promise are in the wheel. Their names are unique, so that
-they do not clash with other libraries in a process. The libraries of MPI and of NVIDIA's driver are
-the user's.
+The wheel contains the shared libraries that manylinux does not promise, under unique names, so that
+they do not clash with other libraries in a process. It does not contain the libraries of MPI and of
+NVIDIA's driver, which the user installs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 _TAG = "cp310-abi3-manylinux_2_34_x86_64"
 
-# The libraries that every machine of the wheel's tag has.
+# The libraries that every machine has on which pip may install a wheel with this tag.
 _PROMISED = re.compile(
     r"(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|libz|ld-linux-x86-64)\.so\.\d+"
 )
@@ -106,14 +106,16 @@ def _elf_files(package: pathlib.Path) -> list[pathlib.Path]:
 
 
 class _Bundle:
-    """Libraries that are copied into a folder, each once."""
+    """Copies libraries into a folder, each library once."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
         self._names: dict[str, str] = {}  # in the folder, by soname
 
     def complete(self, file: pathlib.Path, places: dict[str, pathlib.Path]) -> None:
-        """Makes the file, and the libraries that it needs, find the copies."""
+        """Copies the libraries that `file` needs, and changes `file` and the copies so that the
+        loader finds the copies.
+        """
         own = {each.name for each in self._folder.iterdir()}
         for name in _needed(file):
             if name in own or _PROMISED.fullmatch(name) or _OF_THE_USER.fullmatch(name):
@@ -146,7 +148,7 @@ def _bundle(package: pathlib.Path) -> None:
 
 
 def _license_texts() -> dict[str, bytes]:
-    """The license of Ronda, and those of the projects in NOTICE, by file name."""
+    """Returns the license of Ronda, and the licenses of the projects in NOTICE, by file name."""
     texts = {name: pathlib.Path(name).read_bytes() for name in ("LICENSE", "NOTICE")}
     table = texts["NOTICE"].decode().partition("\nProject ")[2].splitlines()[1:]
     for package in sorted({line.split()[-1] for line in table} - {"-"}):
@@ -212,7 +214,8 @@ def main(arguments: Iterable[str]) -> int:
         print("usage: bazel run //client/packaging:wheel -- FOLDER", file=sys.stderr)
         return 2
     version = _version(pathlib.Path("client/packaging/ronda.pc"))
-    # Bazel starts this script in another folder, but a relative path is relative to the caller's.
+    # Bazel starts this script in another folder, but a relative path means a path in the caller's
+    # folder.
     output = pathlib.Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), target)
     output.mkdir(parents=True, exist_ok=True)
     wheel = output / f"ronda-{version}-{_TAG}.whl"
@@ -223,7 +226,7 @@ def main(arguments: Iterable[str]) -> int:
             each.chmod(each.stat().st_mode | 0o200)
         _bundle(folder / "ronda")
         info = f"ronda-{version}.dist-info"
-        # pip puts them under share/ of the environment.
+        # pip installs these files under share/ of the environment.
         share = folder / f"ronda-{version}.data" / "data" / "share"
         shutil.copytree("client/packaging/man1", share / "man" / "man1")
         shutil.copytree("client/packaging/completions", share / "bash-completion" / "completions")

@@ -11,9 +11,9 @@
 //   group.hpp            the allreduces of a step that repeats
 //
 // Every rank of the process set (by default of the job) submits the same tensors with the same arguments, in any order.
-// Submissions with the same tensor name belong together. Functions named *_async return at once, and the buffers belong
-// to the operation until its handle is complete. The other functions wait. Roots and other ranks are numbered as in the
-// job.
+// The ranks' submissions are matched by the tensor's name. Functions named *_async return at once, and the buffers
+// belong to the operation until its handle is complete. The other functions wait. Roots and other ranks are numbered as
+// in the job.
 //
 // Errors of a submission, thrown or returned at once:
 //   RONDA_ERROR_NOT_INITIALIZED, RONDA_ERROR_INVALID_ARGUMENT, RONDA_ERROR_DUPLICATE_NAME (the name is in flight), or

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic training: ranks die, join and leave, and the others go on with the state in their memory (docs/elastic.md).
+// Elastic training, in which ranks die, join and leave, and the other ranks continue with the state in their memory
+// (docs/elastic.md).
 //
 //   #include <ronda/elastic.hpp>
 //
@@ -19,7 +20,8 @@
 //   });
 //   ronda::shutdown();
 //
-// Run it as `rondarun -np 4 --min-np 2 ./trainer`. Without an elastic launcher it trains as any job does.
+// Start the program as `rondarun -np 4 --min-np 2 ./trainer`. Without an elastic launcher the program trains as a job
+// with fixed members.
 #ifndef RONDA_CLIENT_RONDA_ELASTIC_HPP_
 #define RONDA_CLIENT_RONDA_ELASTIC_HPP_
 
@@ -47,7 +49,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace elastic {
 
-// The epoch in which the body of run() is called.
+// Describes the epoch in which run() calls the body.
 struct Membership {
   int rank = 0;
   int size = 1;
@@ -67,11 +69,11 @@ struct Batch {
   std::int64_t epoch = 0;             // of the dataset
 };
 
-// Distributes global batches of a fixed number of samples to the ranks, however many they are. The order of an epoch
-// follows only from the seed and the epoch's number. An epoch has every sample once, so its last batch may be smaller.
-// If a batch cannot be divided evenly, the first ranks take one sample more.
+// Distributes global batches of a fixed number of samples to any number of ranks. The order of the samples in an epoch
+// depends only on the seed and the epoch's number. Each epoch has every sample once, so the last batch of an epoch may
+// be smaller. If a batch cannot be divided evenly, the first ranks take one sample more.
 //
-// As a part of the State, the Sampler is reset with the State. So the samples of a step that was not completed are
+// If the Sampler is a part of the State, it is reset with the State. So the samples of an incomplete step are
 // distributed again.
 //
 // Thread-compatible.
@@ -92,11 +94,11 @@ class Sampler {
     }
   }
 
-  // Returns this rank's share of the next global batch. After the end of an epoch it goes on with the next epoch.
+  // Returns this rank's share of the next global batch. After the end of an epoch the next call begins the next epoch.
   // Throws Error (RONDA_ERROR_NOT_INITIALIZED).
   Batch next() { return next(ronda::rank(), ronda::size()); }
 
-  // The share of rank `rank` of `ranks`.
+  // Returns the share of rank `rank` among `ranks` ranks.
   Batch next(int rank, int ranks) {
     if (ordered_epoch_ != cursor_.epoch) {
       const auto kind = options_.shuffle ? detail::EpochOrder::shuffled : detail::EpochOrder::ascending;
@@ -117,7 +119,8 @@ class Sampler {
   // The epoch of the next batch.
   std::int64_t epoch() const noexcept { return cursor_.epoch; }
 
-  // How far all ranks together have come. A program may set it before run(), from a checkpoint.
+  // The position in the dataset that all ranks together have reached. A program may set the position before run(), from
+  // a checkpoint.
   Cursor& cursor() noexcept { return cursor_; }
 
  private:
@@ -136,36 +139,36 @@ struct RunOptions {
 
   Options init;  // of the job in each epoch, without a place and an epoch
 
-  // Called before the body in each epoch except this process's first, when the state is there. Sets what depends on the
-  // number of ranks.
+  // run() calls this function before the body in each epoch except this process's first, when the rank has the state.
+  // The function adapts the program to the new number of ranks.
   std::function<void(const Membership&)> on_reset;
 
-  // After this number of steps each rank copies its state in its own memory, again and again. The ranks return to that
-  // copy if the state of every rank is incomplete. 0 means never. The option is not for tensors in a GPU's memory.
+  // Each rank copies its state in its own memory every `snapshot_every` steps. The ranks return to this copy if the
+  // state of every rank is incomplete. 0 means that they make no copies. Tensors in a GPU's memory cannot be copied.
   std::int64_t snapshot_every = 0;
 
-  // The longest wait for a place in the next epoch. Unset: as long as the launcher runs.
+  // The longest time for which a process waits until the launcher gives it a rank in the next epoch. If it is not set,
+  // the process waits as long as the launcher runs.
   std::optional<Seconds> place_timeout;
 };
 
 enum class End {
   finished,  // the body has returned on all ranks, which are still in the job
-  left,  // this process is in no job any more: SIGTERM or the launcher has asked it to end, or a planned change of the
-         // members has left it without a place
+  left,      // SIGTERM, the launcher or a planned change of the members has made this process leave the job
 };
 
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options = {});
 
-// The state that all ranks share. Between two steps it is bitwise equal on all of them. It consists of tensors, which
-// only the optimizer's step() changes, and of small plain values, which the body may change at any time. A step copies
-// only the plain values.
+// The state that all ranks share. Between two steps the state is bitwise equal on all ranks. The state consists of
+// tensors, which only the optimizer's step() changes, and of small plain values, which the body may change at any time.
+// A step copies only the plain values.
 //
-// A state is complete after step_done(), which counts the step. It is incomplete from DistributedOptimizer::step(), or
-// begin_update(), to step_done(). No operation should run in that time, because its failure would leave the state of
-// every rank incomplete.
+// A state is incomplete from DistributedOptimizer::step(), or begin_update(), to step_done(), which counts the step. No
+// operation should run while the state is incomplete, because its failure would leave the state of every rank
+// incomplete.
 //
-// The steps are counted per process, so a process trains one state, in one run().
+// Ronda has one step counter per process, so a process can train only one state, in one run().
 //
 // Thread-compatible. The tensors and values must outlive the State.
 class State {
@@ -184,12 +187,12 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // The caller changes tensors from now on. DistributedOptimizer::step() calls it itself.
+  // Call this function before you change the tensors. DistributedOptimizer::step() calls begin_update() itself.
   void begin_update() noexcept { ronda_elastic_begin_update(); }
 
-  // The step is complete, on all ranks. If the members change, the call does not return: it leaves the body of run() by
-  // an exception, which is not a std::exception, and which the body must let pass.
-  // Throws the Error of an operation; RONDA_ERROR_MEMBERSHIP if the launcher has ended.
+  // Call this function on all ranks when the step is complete. If the members change, the call does not return, but
+  // leaves the body of run() by an exception. The body must not catch this exception, which is not a std::exception.
+  // Throws Error: the errors of an operation, or RONDA_ERROR_MEMBERSHIP if the launcher has ended.
   void step_done() {
     save_values(&values_now_);
     ronda_elastic_end_update();
@@ -200,7 +203,7 @@ class State {
     if (change != RONDA_ELASTIC_GO_ON) throw EpochEnds{change};
   }
 
-  // Steps that the state has seen.
+  // Returns the number of completed steps in the state.
   std::int64_t step() const noexcept { return std::max<std::int64_t>(step_, 0); }
 
  private:
@@ -278,8 +281,8 @@ class State {
     }
   }
 
-  // Leaves the epoch, because of `failure` if it is set, and meets the others in the next epoch. Tries again if they
-  // fail to meet. Returns false if the change was planned and this process has no place any more.
+  // Leaves the epoch, because of `failure` if it is set, and joins the next epoch. Tries again if joining fails.
+  // Returns false if the change was planned and the launcher has removed this process from the job.
   static bool reform(const std::optional<Error>& failure, const RunOptions& options) {
     const detail::OptionsView init = detail::to_c(options.init);
     ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
@@ -297,13 +300,13 @@ class State {
       const bool has_no_place = status.code() == RONDA_ERROR_MEMBERSHIP;
       if (has_no_place && reason.empty()) return false;
       if (!failure || has_no_place) status.throw_if_error();
-      // In a job that is not elastic the failure passes through.
+      // In a job that is not elastic, throw the failure to the caller of run().
       const ronda_status code = status.code() == RONDA_ERROR_INVALID_ARGUMENT ? failure->code() : status.code();
       throw Error(code, std::string(failure->what()) + "; this process cannot go on: " + status.message());
     }
   }
 
-  // The ranks have met. Gives all ranks the newest state that any of them has.
+  // Called when the ranks have joined the epoch. Gives all ranks the newest state that any of them has.
   void synchronize() {
     ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
     detail::to_status(ronda_elastic_sync(snapshot_.step, &source)).throw_if_error();
@@ -319,9 +322,9 @@ class State {
     if (snapshot_every_ > 0) take_snapshot();
   }
 
-  // A rank that has a state, even an older one, keeps it until it has all of the new state, because the source may die
-  // meanwhile. But a GPU's memory is seldom large enough for both states. So there the new state overwrites the old
-  // state, and a rank whose source dies meanwhile has no complete state.
+  // A rank keeps its old state until it has received the whole new state, because the source may die during the
+  // transfer. But a GPU's memory is seldom large enough for both states. So on a GPU the new state overwrites the old
+  // state, and a rank whose source dies during the transfer has no complete state.
   void take_over(const ronda_elastic_source& source) {
     const bool is_on_host = std::all_of(tensors_.begin(), tensors_.end(),
                                         [](const Tensor& tensor) { return tensor.memory == RONDA_MEMORY_HOST; });
@@ -349,17 +352,17 @@ class State {
   Snapshot snapshot_;
 };
 
-// Calls `body`, with a Membership, once in every epoch of the job, until `body` returns; by then all ranks have
-// returned from it. Initializes Ronda if that has not been done. Before each call all ranks get the newest state that
-// any of them has, so the body begins with the step after state.step(). The body itself makes what belongs to an epoch,
-// such as a DistributedOptimizer and process sets.
+// Calls `body`, with a Membership, once in every epoch of the job, until `body` returns. Waits until `body` has
+// returned on all ranks. Calls init() if the program has not called it. Before each call all ranks get the newest state
+// that any of them has, so the body begins with the step after state.step(). The body must itself create a
+// DistributedOptimizer and process sets, because they belong to one epoch.
 //
-// If a rank dies in the body, or a deadline fails the job, the remaining ranks meet again. They repeat at most the
-// current step.
+// If a rank dies in the body, or a deadline fails the job, the remaining ranks start a new epoch, and repeat at most
+// the current step.
 //
-// Throws every exception that leaves the body, except failures of the job from which run() recovers;
-// RONDA_ERROR_MEMBERSHIP if this process has no place any more. In a job that is not elastic it throws every failure of
-// the job.
+// Throws every exception that leaves the body, except failures of the job from which run() recovers. Throws
+// RONDA_ERROR_MEMBERSHIP if the launcher has removed this process from the job. In a job that is not elastic, run()
+// throws every failure of the job.
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options) {
   state.set_snapshot_every(options.snapshot_every);
@@ -372,7 +375,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
       const Membership membership{ronda::rank(), ronda::size(), state.step(), resets};
       if (resets > 0 && options.on_reset) options.on_reset(membership);
       body(membership);
-      // No rank goes on alone while others still have to repeat the last step.
+      // Without this barrier, a rank could end while other ranks still have to repeat the last step.
       barrier();
       return End::finished;
     } catch (const Error& error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations that move tensors between ranks as they are.
+// Operations that move tensors between ranks without computing with them.
 #ifndef RONDA_CLIENT_RONDA_EXCHANGES_HPP_
 #define RONDA_CLIENT_RONDA_EXCHANGES_HPP_
 
@@ -65,7 +65,7 @@ Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const 
   return to_handle(code, handle);
 }
 
-// Calls the C function `submit` for an operation by rows.
+// Calls the C function `submit` for an operation whose result consists of rows.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
                                       const Dims& shape) {
@@ -86,7 +86,7 @@ Status set_input(const Tensor& input, const CallOptions& call, const Into& into,
   return check_dtype<T>(input);
 }
 
-// Submits an operation on `input`. Fills in the rest of `args` from `input`.
+// Fills in the rest of `args` from `input`, and submits the operation.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
                                      const CallOptions& call, const Into& into) {
@@ -95,7 +95,7 @@ Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_h
   return submit_output<T>(submit, args, input.shape);
 }
 
-// Submits a group of allgathers. `kinds` describe their results.
+// Submits a group of allgathers. `kinds` describes the results of the allgathers.
 template <class T>
 Result<std::vector<OutputHandle<T>>> submit_group(const std::string& group,
                                                   const std::vector<ronda_allgather_args>& args,
@@ -123,8 +123,8 @@ inline void broadcast(const Tensor& tensor, int root, const CallOptions& call = 
   try_broadcast(tensor, root, call).throw_if_error();
 }
 
-// Concatenates the ranks' tensors along their first dimension, which may differ between them; the dtype and all other
-// dimensions are the same on every rank. `data` has the elements of `shape`, of at least one dimension.
+// Concatenates the ranks' tensors along their first dimension, which may differ between ranks; the dtype and all other
+// dimensions are the same on every rank. `data` points at the elements. `shape` has at least one dimension.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const std::string& name, const T* data, const Dims& shape,
                                             const CallOptions& call = {}) {
@@ -139,8 +139,8 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// As the form above, for a tensor that may be in a GPU's memory. The result is then also in the GPU's memory. With
-// `into`, it goes straight to the caller's memory. The other operations also have this form.
+// An allgather of a Tensor, which may be in a GPU's memory. The result is in the same kind of memory. With `into`,
+// Ronda writes the result to the caller's memory. The other operations have this overload, too.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
@@ -150,7 +150,7 @@ template <class T>
 OutputHandle<T> allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   return try_allgather_async<T>(input, call, into).value();
 }
-// Returns the concatenation itself; allgather_async() also tells how many rows each rank gave.
+// Waits, and returns only the concatenation. allgather_async() also tells how many rows come from each rank.
 template <class T>
 Result<std::vector<T>> try_allgather(const std::string& name, const T* data, const Dims& shape,
                                      const CallOptions& call = {}) {
@@ -161,7 +161,7 @@ std::vector<T> allgather(const std::string& name, const T* data, const Dims& sha
   return try_allgather(name, data, shape, call).value();
 }
 
-// One of the tensors of grouped_allgather_async().
+// A tensor for grouped_allgather_async().
 template <class T>
 struct GatherInput {
   std::string name;
@@ -169,8 +169,8 @@ struct GatherInput {
   Dims shape;
 };
 
-// Several allgathers that run together. If one cannot run, none does, and each handle has the error of the allgather
-// that failed. `group` names them, the same on every rank.
+// Starts several allgathers that run together. If one of them cannot run, none of them runs, and each handle has the
+// error of the allgather that failed. `group` is a name for the allgathers, the same on every rank.
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<GatherInput<T>>& inputs,
@@ -191,8 +191,8 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
                                                      const CallOptions& call = {}) {
   return try_grouped_allgather_async(group, inputs, call).value();
 }
-// As the form above, for tensors that may be in a GPU's memory. Their results may go straight to the caller's memory:
-// into[i] is for inputs[i].
+// A group of allgathers of Tensors, which may be in a GPU's memory. If `into` is given, Ronda writes the result for
+// inputs[i] to into[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<Tensor>& inputs,
@@ -214,7 +214,7 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group, c
   return try_grouped_allgather_async<T>(group, inputs, call, into).value();
 }
 
-// As allgather, but only rank `root` gets the result; the others get nothing.
+// As allgather, but only rank `root` gets the result; the other ranks get an empty result.
 template <class T>
 Result<OutputHandle<T>> try_gather_async(const std::string& name, const T* data, const Dims& shape, int root,
                                          const CallOptions& call = {}) {
@@ -252,9 +252,9 @@ std::vector<T> gather(const std::string& name, const T* data, const Dims& shape,
   return try_gather(name, data, shape, root, call).value();
 }
 
-// Distributes the rows of rank `root`'s tensor: `splits` of them to each rank of the process set. If `splits` is empty,
-// the rows are divided as evenly as possible, and the first ranks get one more. The other ranks pass the same dtype and
-// dimensions; their `data`, `splits` and first dimension are ignored.
+// Distributes the rows of rank `root`'s tensor to the ranks of the process set. `splits` has the number of rows for
+// each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one more. The
+// other ranks pass the same dtype and dimensions; their `data`, `splits` and first dimension are ignored.
 template <class T>
 Result<OutputHandle<T>> try_scatter_async(const std::string& name, const T* data, const Dims& shape, int root,
                                           const Dims& splits = {}, const CallOptions& call = {}) {
@@ -297,9 +297,9 @@ std::vector<T> scatter(const std::string& name, const T* data, const Dims& shape
   return try_scatter(name, data, shape, root, splits, call).value();
 }
 
-// Sends `splits` rows of this rank's tensor to each rank of the process set, and receives their rows in the order of
-// ranks. If `splits` is empty, each rank gets equally many rows, so the number of ranks must divide the first
-// dimension. The first dimension may differ between ranks.
+// Sends `splits` rows of this rank's tensor to each rank of the process set, and receives the rows that the ranks send
+// to it, in the order of ranks. If `splits` is empty, each rank gets equally many rows, so the number of ranks must
+// divide the first dimension. The first dimension may differ between ranks.
 template <class T>
 Result<OutputHandle<T>> try_alltoall_async(const std::string& name, const T* data, const Dims& shape,
                                            const Dims& splits = {}, const CallOptions& call = {}) {
@@ -331,7 +331,7 @@ OutputHandle<T> alltoall_async(const Tensor& input, const Dims& splits = {}, con
   return try_alltoall_async<T>(input, splits, call, into).value();
 }
 
-// The rows that this rank received, and how many of them came from each rank.
+// The rows that this rank has received, and the number of rows from each rank.
 template <class T>
 struct AlltoallResult {
   std::vector<T> values;
@@ -352,9 +352,9 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
   return try_alltoall(name, data, shape, splits, call).value();
 }
 
-// Sends `tensor` to rank `to`. The n-th send from a rank to another with a tag meets the n-th receive there. Both ranks
-// must pass the same dtype and shape. Up to 64 sends from a rank to another with a tag may be in flight. The tensor's
-// name is ignored.
+// Sends `tensor` to rank `to`. The n-th send with a tag to a rank is received by that rank's n-th receive with the tag
+// from this rank. Both ranks must pass the same dtype and shape. Up to 64 sends from a rank to another with a tag may
+// be in flight. The tensor's name is ignored.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   return detail::submit(ronda_send_async, detail::send_args(tensor, to, tag, call));
 }

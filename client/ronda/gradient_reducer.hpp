@@ -35,31 +35,32 @@ struct DistributedOptimizerOptions {
   // Adds the rounding errors of compression to this rank's gradients of the next step.
   bool error_feedback = false;
 
-  // With Op::Average: gradients are divided by this factor before they are summed, and by size() / factor afterwards. A
-  // factor above 1 makes sums in 16 bits overflow later; a factor below 1 makes small gradients vanish later. Finite,
-  // not 0.
+  // With Op::Average, gradients are divided by this factor before they are summed, and by size() / factor afterwards. A
+  // factor above 1 keeps sums in 16 bits from overflowing; a factor below 1 keeps small gradients from becoming zero.
+  // The factor must be finite and not 0.
   double gradient_predivide_factor = 1;
 
-  // If a reduced gradient, on any rank, has an element that is infinite or not a number, all ranks skip the step: the
-  // optimizer is not called. See overflowed(). To check this, the host also waits for gradients in a GPU's memory.
+  // If a reduced gradient, on any rank, has an element that is infinite or not a number, all ranks skip the step, and
+  // do not call the optimizer. See overflowed(). With this option the host waits for gradients in a GPU's memory,
+  // because it checks the result.
   bool skip_on_overflow = false;
 
-  // Gradients of a group are reduced together, when all are ready. `group_count` is the number of groups to form from
-  // neighbours in the constructor's list. `groups` lists groups by name; a gradient in none of them is reduced by
-  // itself.
+  // The gradients of a group are reduced together, when all of them are ready. `group_count` is the number of groups;
+  // each group consists of consecutive gradients of the constructor's list. `groups` instead lists the gradients' names
+  // for each group; a gradient in no group is reduced by itself.
   int group_count = 0;
   std::vector<std::vector<std::string>> groups = {};
 
-  // The ranks that reduce the gradients, and how long they wait for a rank.
+  // The ranks that reduce the gradients, and the time for which they wait for a rank.
   CallOptions call = {};
 
-  // How often backward runs, and adds to the gradients, before step(). Gradients travel once, after the last pass, as
-  // the sum over the passes. For their mean, set prescale to 1.0 / backward_passes_per_step.
+  // The number of backward passes, which add to the gradients, before each step(). The sum over the passes is reduced
+  // once, after the last pass. For their mean, set prescale to 1.0 / backward_passes_per_step.
   int backward_passes_per_step = 1;
 };
 
 // The part of a DistributedOptimizer (optimizer.hpp) that does not depend on the optimizer: it reduces the gradients of
-// a step. It makes a prepared group at the first gradient that is complete, and makes it again after an error and in
+// a step. It prepares a group when the first gradient is complete, and prepares the group again after an error and in
 // the next job. Thread-compatible.
 class GradientReducer {
  public:
@@ -75,12 +76,12 @@ class GradientReducer {
     make_tensor_groups();
   }
 
-  // index_ refers to the names in gradients_.
+  // This object cannot be copied, because index_ refers to the names in gradients_.
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Backward has added to the gradient for the last time in this pass. In the last pass its allreduce, in place, may
-  // start, and the call returns at once.
+  // Announces that backward has added to the gradient for the last time in this pass. In the last pass of a step, the
+  // call also lets the gradient's allreduce start, in place. The call does not wait.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradient is unknown, has no data, or has been announced in every pass
   // of this step; the errors of a submission, which synchronize() returns again.
   Status try_gradient_ready(std::string_view name) {
@@ -92,7 +93,7 @@ class GradientReducer {
   }
   void gradient_ready(std::string_view name) { try_gradient_ready(name).throw_if_error(); }
 
-  // As above, with the position in the constructor's `gradients`.
+  // Announces the gradient at position `index` in the constructor's `gradients`.
   Status try_gradient_ready(std::size_t index) {
     if (index >= gradients_.size()) {
       return refusal({"there is no gradient ", std::to_string(index), " among ", std::to_string(gradients_.size())});
@@ -104,7 +105,8 @@ class GradientReducer {
   }
   void gradient_ready(std::size_t index) { try_gradient_ready(index).throw_if_error(); }
 
-  // As try_gradient_ready(), for a gradient that has moved to `data`, where it is reduced in place from now on.
+  // As try_gradient_ready(), for a gradient whose new address is `data`. From now on the gradient is reduced in place
+  // at this address.
   Status try_gradient_ready_at(std::size_t index, void* data) {
     if (index < gradients_.size() && is_open(index)) gradients_[index].data = data;
     return try_gradient_ready(index);
@@ -112,11 +114,12 @@ class GradientReducer {
   void gradient_ready_at(std::size_t index, void* data) { try_gradient_ready_at(index, data).throw_if_error(); }
 
   // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). For gradients in
-  // a GPU's memory their streams wait. Submits the gradients that have not been announced in every pass, so that all
-  // ranks communicate the same tensors. A gradient that was announced in some passes is submitted as it is, and a
-  // gradient that was announced in none is submitted as zeros. The second call in a step does nothing.
-  // Errors: the error of the first gradient whose submission or operation failed. That failure may belong to the
-  // previous step, if it happened on the device after step() had returned.
+  // a GPU's memory, their streams wait instead of this thread. Submits the gradients that have not been announced in
+  // every pass, so that all ranks communicate the same tensors. A gradient that was announced in some passes is
+  // submitted as it is, and a gradient that was announced in none is submitted as zeros. The second call in a step does
+  // nothing.
+  // Errors: the error of the first gradient whose submission or operation failed. If the device failed after the
+  // previous step() had returned, the call returns this failure.
   Status try_synchronize() {
     if (synchronized_) return {};
     overflowed_ = nullptr;
@@ -133,8 +136,8 @@ class GradientReducer {
   }
   void synchronize() { try_synchronize().throw_if_error(); }
 
-  // Synchronizes, unless that has been done in this step. Then calls `apply`, unless synchronizing failed or the step
-  // is skipped, and begins the next step. Errors: as synchronize(). Exceptions of `apply` pass through.
+  // Calls synchronize(), unless the program has called it in this step. Then calls `apply`, unless synchronize() failed
+  // or the step is skipped, and begins the next step. Errors: as synchronize(). Exceptions of `apply` pass through.
   template <class Apply>
   Status try_step_with(const Apply& apply) {
     Status status = try_synchronize();
@@ -149,22 +152,22 @@ class GradientReducer {
     return status;
   }
 
-  // The host waits until the gradients of the last synchronize() or step() are reduced, also those in a GPU's memory.
-  // Errors: the error of the first gradient whose reduction failed there.
+  // Makes the host wait until the gradients of the last synchronize() or step() are reduced, also gradients in a GPU's
+  // memory. Errors: the error of the first gradient whose reduction failed on the device.
   Status try_finish() const { return group_.finish(); }
   void finish() const { try_finish().throw_if_error(); }
 
-  // With skip_on_overflow: whether the gradients of the last synchronize() or step(), on any rank, had an element that
-  // is infinite or not a number. The answer is the same on every rank. If it is true, lower the loss scale.
-  // overflowed_gradient() is the name of the first such gradient, or an empty name. skipped_steps() is the number of
-  // steps that were skipped for that reason.
+  // With skip_on_overflow, overflowed() returns whether the gradients of the last synchronize() or step(), on any rank,
+  // had an element that is infinite or not a number. The answer is the same on every rank. If overflowed() is true,
+  // lower the loss scale. overflowed_gradient() is the name of the first such gradient, or an empty name.
+  // skipped_steps() is the number of steps that were skipped for that reason.
   bool overflowed() const noexcept { return overflowed_ != nullptr; }
   std::string_view overflowed_gradient() const noexcept {
     return overflowed_ != nullptr ? std::string_view(overflowed_->name) : std::string_view();
   }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
-  // Whether the gradients are reduced, and step() has not been called yet.
+  // Returns whether synchronize() has reduced the gradients of this step, and step() has not been called yet.
   bool synchronized() const noexcept { return synchronized_; }
 
   const std::vector<Tensor>& gradients() const noexcept { return gradients_; }
@@ -175,7 +178,7 @@ class GradientReducer {
     void* data = nullptr;  // where the group expects it
   };
 
-  // The text in parts. (Of sums of strings, GCC 12 warns in inlined code where nothing is wrong.)
+  // Joins the parts of the error text. (For concatenations with `+`, GCC 12 prints wrong warnings in inlined code.)
   static Status refusal(std::initializer_list<std::string_view> parts) {
     std::string text = "DistributedOptimizer: ";
     for (const std::string_view part : parts) text.append(part);
@@ -184,7 +187,7 @@ class GradientReducer {
 
   static Error invalid(std::string_view what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, refusal({what}).message()); }
 
-  // Whether the gradient may be announced.
+  // Returns whether the gradient may be announced.
   bool is_open(std::size_t index) const noexcept {
     return !synchronized_ && states_[index].passes < options_.backward_passes_per_step;
   }
@@ -252,8 +255,8 @@ class GradientReducer {
     }
   }
 
-  // To be called before a step's first announcement. Makes the group, unless the last step's group belongs to the
-  // current job.
+  // Called before a step's first announcement. Prepares the group, unless the last step's group belongs to the current
+  // job.
   Status prepare() {
     if (prepared_) return {};
     prepared_ = group_.is_current();
@@ -273,7 +276,7 @@ class GradientReducer {
     return {};
   }
 
-  // Tells the group that the gradient of this step is complete.
+  // Tells the prepared group that the gradient is complete in this step.
   Status announce(std::size_t index) {
     Status status = prepare();
     if (!status.ok()) return status;
@@ -299,7 +302,7 @@ class GradientReducer {
     return status;
   }
 
-  // In all dtypes zero is all bits zero.
+  // Sets all bytes to zero, because in every dtype the number 0 has only zero bits.
   static Status set_to_zero(const Tensor& gradient) {
     if (gradient.data == nullptr) return {};  // its announcement will fail
     if (gradient.memory == RONDA_MEMORY_CUDA) {

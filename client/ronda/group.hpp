@@ -29,7 +29,7 @@ inline namespace abi1 {
 //     gradients.synchronize();
 //   }
 //
-// The destructor waits for submitted tensors. ready() is thread-safe; the rest is thread-compatible.
+// The destructor waits for submitted tensors. ready() is thread-safe; the other functions are thread-compatible.
 class PreparedGroup {
  public:
   PreparedGroup() = default;                                             // without members
@@ -44,10 +44,10 @@ class PreparedGroup {
   }
   ~PreparedGroup() { release(); }
 
-  // The next step submits each tensor by itself. From then on tensors that were announced one after the other are
-  // neighbours. Call it between steps.
+  // The next step submits each tensor by itself. In later steps, tensors that were announced one after the other are
+  // submitted together. Call this function between steps.
   void learn_order() { detail::to_status(ronda_group_learn_order(group_)).throw_if_error(); }
-  // Tensors that run together or not at all, by their positions in the list. See ronda_group_combine().
+  // Makes tensors run together or not at all; `members` has their positions in the list. See ronda_group_combine().
   Status try_combine(const std::string& name, const std::vector<std::size_t>& members) {
     return detail::to_status(ronda_group_combine(group_, members.data(), members.size(), name.c_str()));
   }
@@ -55,19 +55,22 @@ class PreparedGroup {
     try_combine(name, members).throw_if_error();
   }
 
-  // Whether the group was prepared for the current job of this thread's rank. False without members.
+  // Returns whether the group was prepared for the current job of this thread's rank, or false if the group has no
+  // members.
   bool is_current() const {
     int current = 0;
     if (group_ != nullptr) detail::to_status(ronda_group_is_current(group_, &current)).throw_if_error();
     return current != 0;
   }
 
-  // Tensor `index` is complete, and belongs to the library until the end of the step.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has already been announced in this step; the errors of a submission.
+  // Announces that tensor `index` is complete. The tensor belongs to the library until the end of the step.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the tensor has already been announced in this step; the errors of a
+  // submission.
   Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
   void ready(std::size_t index) { try_ready(index).throw_if_error(); }
 
-  // As try_ready(), for a tensor that has moved to `data`, where it is reduced in place from now on.
+  // As try_ready(), for a tensor whose new address is `data`. From now on the tensor is reduced in place at this
+  // address.
   Status try_ready_at(std::size_t index, void* data) {
     return detail::to_status(ronda_group_ready_at(group_, index, data));
   }
@@ -80,8 +83,8 @@ class PreparedGroup {
   void ready_on(std::size_t index, void* data, void* stream) { try_ready_on(index, data, stream).throw_if_error(); }
 
   // Waits until all tensors are reduced, and begins the next step.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT, without any change, if a tensor was not announced; else the first tensor's
-  // error.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if a tensor was not announced, in which case the step does not end; else the
+  // error of the first tensor that failed.
   Status wait() { return detail::to_status(ronda_group_wait(group_)); }
   void synchronize() { wait().throw_if_error(); }
 
@@ -90,19 +93,19 @@ class PreparedGroup {
   void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
 
   // As wait_on(), but each tensor's own stream waits; this thread waits for tensors in host memory. If the device fails
-  // later, the next call returns the error, or finish() does, which waits for the device.
+  // later, finish() or the next call of this function returns the error. finish() waits for the device.
   Status wait_on_own_streams() { return detail::to_status(ronda_group_wait_on_own_streams(group_)); }
   Status finish() const { return group_ == nullptr ? Status() : detail::to_status(ronda_group_finish(group_)); }
 
-  // With `detect_overflow`: whether a result of the step that wait() has ended, on any rank, has an element that is
-  // infinite or not a number.
+  // With `detect_overflow`, returns whether a result, on any rank, has an element that is infinite or not a number. The
+  // results are those of the step that the last wait() has ended.
   bool found_inf() const {
     int found = 0;
     detail::to_status(ronda_group_found_inf(group_, &found)).throw_if_error();
     return found != 0;
   }
 
-  // The position of the first such tensor.
+  // Returns the position of the first tensor whose result has an element that is infinite or not a number.
   std::optional<std::size_t> overflowed() const {
     std::int64_t index = -1;
     detail::to_status(ronda_group_overflowed(group_, &index)).throw_if_error();

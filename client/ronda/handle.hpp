@@ -18,19 +18,19 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Called with the status of the operation that has completed.
+// A function that is called when an operation has completed, with the status of the operation.
 using Callback = std::function<void(const Status& status)>;
 
 namespace detail {
 
-// The function that the C ABI calls. It takes ownership of `context`, a Callback.
+// The C ABI calls this function when an operation has completed. The function takes ownership of `context`, a Callback.
 inline void run_callback(void* context, ronda_status code, const char* message) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(context));
   (*callback)(code == RONDA_OK ? Status() : Status(code, message));
 }
 
-// Makes the C ABI run `callback`: `post` passes it on, and returns the call's status. If `post` returns nothing, there
-// is no operation to wait for, and `callback` runs here.
+// Makes the C ABI run `callback`. `post` passes `callback` to a C function and returns the function's status. If `post`
+// returns nothing, there is no operation, and `callback` runs at once in this thread.
 template <class Post>
 Status post_callback(Callback callback, const Post& post) {
   auto context = std::make_unique<Callback>(std::move(callback));
@@ -46,9 +46,10 @@ Status post_callback(Callback callback, const Post& post) {
 
 }  // namespace detail
 
-// An operation in flight. Its destructor waits for the operation, so that the buffers stay valid, and drops its status.
-// To get the status, call wait() or synchronize() first. The destructor also waits if an exception destroys the handle.
-// If the other ranks wait for this rank meanwhile, the stall deadline ends that wait.
+// An operation in flight. The destructor waits for the operation, so that the buffers stay valid, and drops the
+// operation's status. To get the status, call wait() or synchronize() first. The destructor also waits if an exception
+// destroys the handle. If the operation cannot end, for instance because another rank waits for this rank, the stall
+// deadline ends it.
 //
 // Thread-compatible; different handles may be used in different threads.
 class Handle {
@@ -65,7 +66,7 @@ class Handle {
   }
   ~Handle() { release(); }
 
-  // Whether the operation has ended, with success or failure. Does not wait.
+  // Returns whether the operation has ended, with success or failure. Does not wait.
   bool poll() const {
     int done = 1;
     if (id_ != 0) detail::to_status(ronda_poll(id_, &done)).throw_if_error();
@@ -77,18 +78,18 @@ class Handle {
   // As wait(), but throws the error.
   void synchronize() const { wait().throw_if_error(); }
 
-  // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread: work that the stream
-  // is given from now on finds the result. Returns once the device has the operation's work; see
-  // ronda_synchronize_on_stream(). Afterwards the destructor does not wait. For operations on host memory wait_on()
-  // waits as wait() does.
+  // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread. Work that the stream
+  // is given from now on can use the result. Returns once the device has been given the operation's work; see
+  // ronda_synchronize_on_stream(). After wait_on() the destructor does not wait. For operations on host memory
+  // wait_on() waits as wait() does.
   Status wait_on(void* stream) const {
     return id_ == 0 ? Status() : detail::to_status(ronda_synchronize_on_stream(id_, stream));
   }
   // As wait_on(), but throws the error.
   void synchronize_on(void* stream) const { wait_on(stream).throw_if_error(); }
 
-  // As wait_on() without blocking: `callback` is called as by on_completion(), once `stream` waits for the operation.
-  // Give the stream its next work in the callback or later.
+  // As wait_on() without blocking. Once `stream` waits for the operation, `callback` is called, on the thread that also
+  // runs the callbacks of on_completion(). Give the stream its next work in the callback or later.
   Status try_wait_on_async(void* stream, Callback callback) const {
     return detail::post_callback(std::move(callback), [&](void* context) {
       return id_ == 0 ? std::nullopt
@@ -99,8 +100,8 @@ class Handle {
     try_wait_on_async(stream, std::move(callback)).throw_if_error();
   }
 
-  // Gives the handle back while work that `stream` has been given so far may still use a result that the library owns;
-  // see ronda_release_on_stream(). After an error the handle is as it was.
+  // Releases the handle of an operation whose result the library has allocated. The work that `stream` has been given
+  // so far may still use this result; see ronda_release_on_stream(). After an error the handle is unchanged.
   Status try_release_on(void* stream) {
     if (id_ == 0) return {};
     Status status = detail::to_status(ronda_release_on_stream(id_, stream));
@@ -110,8 +111,8 @@ class Handle {
   void release_on(void* stream) { try_release_on(stream).throw_if_error(); }
 
   // Waits, and throws the operation's error if it failed. Otherwise returns whether the result, on any rank, has an
-  // element that is infinite or not a number. The answer is the same on every rank. It is false for operations without
-  // `detect_overflow`, because their results are not searched.
+  // element that is infinite or not a number. All ranks get the same answer. For operations without `detect_overflow`
+  // it is false, because Ronda does not search the result.
   bool found_inf() const {
     synchronize();
     int found = 0;
@@ -120,8 +121,8 @@ class Handle {
   }
 
   // Calls `callback` once when the operation has ended, or at once if it already has. The callback runs on a thread of
-  // Ronda that does nothing else. It may submit operations; if it waits, later callbacks are delayed. If it throws, the
-  // job fails on every rank with the exception's text.
+  // Ronda that only runs callbacks. The callback may submit operations; if the callback waits, later callbacks are
+  // delayed. If the callback throws, the job fails on every rank with the exception's text.
   Status try_on_completion(Callback callback) const {
     return detail::post_callback(std::move(callback), [&](void* context) {
       return id_ == 0 ? std::nullopt : std::optional(ronda_on_completion(id_, detail::run_callback, context));
@@ -139,7 +140,7 @@ class Handle {
   ronda_handle id_ = 0;
 };
 
-// With Horovod's names.
+// These functions have the names of Horovod's functions.
 inline bool poll(const Handle& handle) { return handle.poll(); }
 inline void synchronize(const Handle& handle) { handle.synchronize(); }
 
@@ -149,11 +150,12 @@ template <class T>
 class OutputHandle {
  public:
   OutputHandle() = default;
-  // Takes ownership of `handle`. `row`: the number of elements of a row. `memory`: where the operation's buffers are.
+  // Takes ownership of `handle`. `row` is the number of elements of a row, and `memory` says where the operation's
+  // buffers are.
   OutputHandle(ronda_handle handle, std::size_t row, ronda_memory memory = RONDA_MEMORY_HOST)
       : handle_(handle), row_(row), memory_(memory) {}
 
-  // As in Handle.
+  // The following functions do the same as in Handle.
   bool poll() const { return handle_.poll(); }
   Status wait() const { return handle_.wait(); }
   void synchronize() const { handle_.synchronize(); }
@@ -172,16 +174,17 @@ class OutputHandle {
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // The following functions wait, unless a stream waits for the operation. They throw the operation's error if it
-  // failed, and otherwise return:
+  // The following functions first wait for the operation, unless a stream waits for it. The functions throw the
+  // operation's error if it failed, and otherwise return:
   // the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT);
   std::vector<T> result() {
     check_memory().throw_if_error();
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the elements without a copy, count() of them, valid as long as this handle or the caller's memory. Elements in a
-  // GPU's memory are there for work on the stream of wait_on(); that work must be done before this handle is destroyed;
+  // the address of the elements, of which there are count(); it is valid as long as this handle, or as the memory that
+  // the caller has passed for the result. Elements in a GPU's memory can be used by work on the stream of wait_on();
+  // this work must be done before this handle is destroyed;
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // the number of rows, that is, the first dimension;
@@ -189,7 +192,7 @@ class OutputHandle {
   // for a gather or alltoall, how many of the rows came from each rank of the process set, in the order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return fetch(), rows_per_rank_; }
 
-  // Whether result() can return the elements.
+  // Returns an error if result() cannot return the elements.
   Status check_memory() const {
     if (memory_ == RONDA_MEMORY_HOST) return {};
     return detail::invalid_argument("the result is in a GPU's memory: copy it from data()");
@@ -202,7 +205,7 @@ class OutputHandle {
     const std::int64_t* rows = nullptr;
     int members = 0;
     const auto ask = [&] { return ronda_output(handle_.id(), &data, &rows_, &rows, &members); };
-    // The library checks whether the operation has ended, or a stream waits for it.
+    // If the operation has not ended, and no stream waits for it, ronda_output() returns an error.
     if (ask() != RONDA_OK) {
       synchronize();
       detail::to_status(ask()).throw_if_error();
@@ -222,8 +225,9 @@ class OutputHandle {
   std::vector<std::int64_t> rows_per_rank_;
 };
 
-// Functions for several operations, whose handles are Handles or OutputHandles. poll_all() returns whether all have
-// ended. The others wait until all have ended, and return or throw the first error.
+// The following functions take the Handles or OutputHandles of several operations. poll_all() returns whether all
+// operations have ended. wait_for_all() and synchronize_all() wait until all operations have ended, and return or throw
+// the first error.
 template <class SomeHandle>
 bool poll_all(const std::vector<SomeHandle>& handles) {
   for (const SomeHandle& handle : handles) {
@@ -247,7 +251,7 @@ void synchronize_all(const std::vector<SomeHandle>& handles) {
 
 namespace detail {
 
-// The handle that a C function has written if it returned RONDA_OK.
+// Returns the handle that a C function has written, or the function's error.
 inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
   if (code != RONDA_OK) return to_status(code);
   return Handle(handle);
@@ -268,21 +272,21 @@ Result<std::vector<T>> result_of(Result<OutputHandle<T>> submitted) {
   return submitted.value().result();
 }
 
-// Elements of a row: a unit of the first dimension.
+// Returns the number of elements in a row, which is a unit of the first dimension.
 inline std::size_t row_of(const std::vector<std::int64_t>& shape) {
   std::size_t row = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) row *= static_cast<std::size_t>(shape[i]);
   return row;
 }
 
-// Owners of the handles that a C function has written.
+// Returns Handles that own the handles that a C function has written.
 inline std::vector<Handle> take_over(const std::vector<ronda_handle>& handles) {
   std::vector<Handle> owners;
   for (const ronda_handle handle : handles) owners.emplace_back(handle);
   return owners;
 }
 
-// The facts about an operation that its OutputHandle needs.
+// The arguments of an OutputHandle's constructor that describe the operation's result.
 struct OutputKind {
   std::size_t row = 0;
   ronda_memory memory = RONDA_MEMORY_HOST;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Joining a job, shutting it down, and this process's position in it.
+// Functions that join a job, shut it down, and return this process's rank in it.
 #ifndef RONDA_CLIENT_RONDA_JOB_HPP_
 #define RONDA_CLIENT_RONDA_JOB_HPP_
 
@@ -34,7 +34,8 @@ struct Options {
   // 1, 2, ... in this order.
   std::vector<std::vector<int>> process_sets;
 
-  // This process's place in the job, if the program knows it. It overrides the variables of any launcher.
+  // This process's rank and the job's size, if the program knows them. These numbers override the variables of any
+  // launcher.
   struct Place {
     int rank = 0;
     int size = 1;
@@ -43,20 +44,21 @@ struct Options {
   };
   std::optional<Place> place;
 
-  // Where rank 0 listens. With a place, a process needs no environment variable. An empty address, port 0 and an empty
-  // secret stand for the environment's values; the default address is 127.0.0.1.
+  // The address and port where rank 0 listens. A process that sets them and `place` needs no environment variable. If
+  // the address, the port or the secret is empty or 0, Ronda uses the environment's value; the default address is
+  // 127.0.0.1.
   std::string master_address;
   int master_port = 0;
   std::string secret;  // the same on every rank; needed if the address is not a loopback address
 
-  // The epoch of the job, 0 to 999999999; 0 stands for the environment's value. Ranks that leave a job and meet again
-  // use a higher epoch, the same on every rank (docs/elastic.md).
+  // The epoch of the job, 0 to 999999999; 0 stands for the environment's value. When ranks leave a job and form it
+  // again, they use a higher epoch, the same on every rank (docs/elastic.md).
   std::int64_t epoch = 0;
 };
 
 namespace detail {
 
-// In the C ABI zero means "unset", and a negative number means "off".
+// Returns the option's value for the C ABI, where zero means "unset" and a negative number means "off".
 template <class Number>
 Number override_of(const std::optional<Number>& value) {
   if (!value) return 0;
@@ -68,7 +70,8 @@ inline std::optional<double> in_seconds(const std::optional<Options::Seconds>& d
   return duration->count();
 }
 
-// The C ABI's options, and the memory that they point at. Valid as long as the Options.
+// The options in the form of the C ABI, and the arrays that they point at. They also point into the Options, which must
+// outlive them.
 struct OptionsView {
   ronda_options c = RONDA_OPTIONS_INIT;
   std::vector<ronda_rank_list> process_sets;
@@ -86,7 +89,7 @@ inline OptionsView to_c(const Options& options) {
   for (const std::vector<int>& ranks : options.process_sets) {
     view.process_sets.push_back({ranks.data(), static_cast<int>(ranks.size())});
   }
-  // The elements keep their addresses when the view is moved.
+  // The pointer stays valid, because the vector's elements keep their addresses when the view is moved.
   c.process_sets = view.process_sets.data();
   c.process_set_count = static_cast<int>(view.process_sets.size());
   if (options.place) {
@@ -102,7 +105,7 @@ inline OptionsView to_c(const Options& options) {
   return view;
 }
 
-// Returns the C ABI's answer, but throws if it is the -1 of a process without a job.
+// Returns `number`, the result of a C function. Throws if it is negative, because the process is then in no job.
 inline int require_initialized(int number) {
   if (number < 0) throw Error(RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda::init() first");
   return number;
@@ -110,8 +113,8 @@ inline int require_initialized(int number) {
 
 }  // namespace detail
 
-// Joins the job that the environment describes: the job that rondarun started, or that torchrun-style variables
-// describe, or else a job of this process alone. Blocks until every rank has joined.
+// Joins the job that the environment describes. This is the job that rondarun has started, or that torchrun-style
+// variables describe, or else a job of this process alone. Blocks until every rank has joined.
 // Errors: RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable);
 // RONDA_ERROR_DEADLINE (start_timeout has passed); RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
 inline Status try_init(const Options& options = {}) {
@@ -126,27 +129,26 @@ inline void init(const Options& options = {}) { try_init(options).throw_if_error
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
-// Fails the job at once, for all of its ranks, without waiting for any; ronda.h has the details.
-// Its name is not abort(), which would hide C's abort() in namespaces within this one.
+// Fails the job at once, for all of its ranks, and does not wait for them; ronda.h has the details. A function abort()
+// would hide C's abort() in namespaces within `ronda`, so the name is abort_job().
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
 inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
 inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }
 
-// This process's part in a job, as an object. The constructor joins the job as init() does, and the destructor leaves
-// it, on every way out of the block:
+// An object that joins a job in its constructor, as init() does, and leaves the job in its destructor:
 //
 //   int main() {
 //     const ronda::Job job;
 //     ...
 //   }
 //
-// The destructor throws nothing. At a normal end of the block it calls shutdown(), and drops the failure of a job that
-// has failed: call shutdown() before the end to have that failure thrown. If an exception leaves the block, the
-// destructor fails the job for all ranks (abort_job), because they may wait for operations that this rank will not
-// submit. It does nothing if the program has called shutdown() itself.
+// The destructor does not throw. At a normal end of the block it calls shutdown() and ignores an error of the job; to
+// get this error, call shutdown() before the end of the block. If an exception leaves the block, the destructor fails
+// the job for all ranks (abort_job), because they may wait for operations that this rank will not submit. If the
+// program has called shutdown() itself, the destructor does nothing.
 //
 // C++ runs no destructor in two cases: if the program calls exit(), and (with GCC) if nothing catches the exception.
-// Then the process ends without shutdown(), and the other ranks report that.
+// In these cases the process ends without shutdown(), and the other ranks report a failure.
 class Job {
  public:
   // Errors: the errors of init().
@@ -164,26 +166,27 @@ class Job {
   const int exceptions_ = std::uncaught_exceptions();  // that were under way already when the block began
 };
 
-// Returns OK while the job runs, and afterwards the failure with which its operations end. Asks no other rank.
+// Returns OK while the job runs, and after a failure the error of the job's operations. Does not communicate.
 inline Status job_status() { return detail::to_status(ronda_job_status()); }
 
 inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
 
-// This rank's number, 0 <= rank() < size(), and the job's number of ranks.
-// Errors, here and below: RONDA_ERROR_NOT_INITIALIZED.
+// rank() is this rank's number, 0 <= rank() < size(), and size() is the job's number of ranks. Errors of these and the
+// following functions: RONDA_ERROR_NOT_INITIALIZED.
 inline int rank() { return detail::require_initialized(ronda_rank()); }
 inline int size() { return detail::require_initialized(ronda_size()); }
 
-// This rank's number among the ranks on its host, and their number.
+// local_rank() is this rank's number among the ranks on its host, and local_size() is the number of ranks on this host.
 inline int local_rank() { return detail::require_initialized(ronda_local_rank()); }
 inline int local_size() { return detail::require_initialized(ronda_local_size()); }
 
-// This rank's number among the ranks of all hosts that have its local rank, and their number.
+// cross_rank() is this rank's number among the ranks, on all hosts, that have the same local rank as this rank.
+// cross_size() is the number of these ranks.
 inline int cross_rank() { return detail::require_initialized(ronda_cross_rank()); }
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
-// Returns whether SIGTERM has asked some rank to end. Every rank calls the function once per step, and all ranks get
-// the answer in the same step. The call does not wait for the other ranks. ronda.h has the details.
+// Returns whether some rank has received SIGTERM. Every rank calls the function once per step, and the result becomes
+// true on all ranks in the same step. The call does not wait for the other ranks. ronda.h has the details.
 //
 //   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
 //   save_checkpoint();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Objects of any number of bytes, and tensors with few rows.
+// Operations on objects of any number of bytes, and on tensors of which only few rows are not zero.
 #ifndef RONDA_CLIENT_RONDA_OBJECTS_HPP_
 #define RONDA_CLIENT_RONDA_OBJECTS_HPP_
 
@@ -40,7 +40,7 @@ inline Result<OutputHandle<char>> submit_object(SubmitObject submit, const std::
   return OutputHandle<char>(handle, 1);
 }
 
-// The object that the received bytes represent.
+// Returns the object that the received bytes represent.
 template <class T>
 T object_of(std::string_view bytes) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -73,7 +73,7 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// The bytes of rank `root`, however many, on every rank. The arguments of the other ranks are ignored.
+// Gives every rank the bytes of rank `root`, of any number. The arguments of the other ranks are ignored.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);
@@ -83,7 +83,7 @@ inline OutputHandle<char> broadcast_object_async(const std::string& name, std::s
   return try_broadcast_object_async(name, bytes, root, call).value();
 }
 
-// The object of rank `root`: a std::string of any length, or a T that memcpy may copy.
+// Returns the object of rank `root`: a std::string of any length, or a T that memcpy may copy.
 template <class T>
 Result<T> try_broadcast_object(const std::string& name, const T& object, int root, const CallOptions& call = {}) {
   Result<OutputHandle<char>> handle = try_broadcast_object_async(name, detail::bytes_of(object), root, call);
@@ -99,7 +99,7 @@ T broadcast_object(const std::string& name, const T& object, int root, const Cal
   return try_broadcast_object(name, object, root, call).value();
 }
 
-// The bytes of all ranks, concatenated; the handle's rows_per_rank() tells how many come from each rank.
+// Concatenates the bytes of all ranks. The handle's rows_per_rank() tells how many bytes come from each rank.
 inline Result<OutputHandle<char>> try_allgather_object_async(const std::string& name, std::string_view bytes,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_allgather_object_async, name, bytes, 0, call);
@@ -109,7 +109,8 @@ inline OutputHandle<char> allgather_object_async(const std::string& name, std::s
   return try_allgather_object_async(name, bytes, call).value();
 }
 
-// The objects of all ranks of the process set, in their order. Ranks that have joined contribute none.
+// Returns the objects of all ranks of the process set, in the order of ranks. Ranks that have joined contribute no
+// object.
 template <class T>
 Result<std::vector<T>> try_allgather_object(const std::string& name, const T& object, const CallOptions& call = {}) {
   Result<OutputHandle<char>> handle = try_allgather_object_async(name, detail::bytes_of(object), call);
@@ -133,7 +134,7 @@ std::vector<T> allgather_object(const std::string& name, const T& object, const 
   return try_allgather_object(name, object, call).value();
 }
 
-// The rows of a tensor that are not zero. An index may occur more than once: the rows add up.
+// The rows of a tensor that are not zero. If an index occurs more than once, its rows are added.
 template <class T>
 struct SparseRows {
   std::vector<std::int64_t> indices;  // of the rows in the dense tensor
@@ -160,9 +161,9 @@ Result<SparseHandles<T>> submit_sparse(const ronda_sparse_allreduce_args& args, 
 
 }  // namespace detail
 
-// The sum or average over all ranks of tensors of which each rank passes only the rows that are not zero. `values` has
-// the rows, and `indices` has the position of each row. Both may be in a GPU's memory, and the results are then there.
-// Averages need values in host memory.
+// Reduces tensors over all ranks to their sum or average. Each rank passes only the rows of its tensor that are not
+// zero. `values` has these rows, and `indices` has the position of each row. If `values` and `indices` are in a GPU's
+// memory, the results are in the GPU's memory, too. Averages need values in host memory.
 template <class T>
 Result<SparseHandles<T>> try_sparse_allreduce_async(const Tensor& values, const std::int64_t* indices,
                                                     Op op = Op::Average, const CallOptions& call = {}) {
@@ -183,7 +184,7 @@ SparseHandles<T> sparse_allreduce_async(const Tensor& values, const std::int64_t
 }
 
 // Reduces sparse tensors over all ranks to their sum or average. Each rank passes only the rows of its tensor that are
-// not zero. The result is the rows of all ranks, in the order of ranks. An average divides by the same number as in an
+// not zero. The result has the rows of all ranks, in the order of ranks. An average divides by the same number as in an
 // allreduce. `row_shape` is the shape of one row; {} if rows are single elements.
 template <class T>
 Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,

@@ -18,21 +18,21 @@ extern "C" {
 
 /* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer.
  *
- * Operations on tensors without a name (NULL) match by their order, as in MPI. In a process set, the n-th such
- * operation of a rank meets the n-th such operation of each other rank, at whatever time. A step that repeats is as
- * fast as a step with names, if it has at most 1,024 such operations. If ranks differ in the n-th operation, it fails
- * with RONDA_ERROR_MISMATCH, and the text gives n and what two of the ranks have called.
+ * Ranks may submit tensors without a name (NULL). Such operations are matched by their order, as in MPI: in a process
+ * set, the n-th such operation of a rank belongs to the n-th such operation of each other rank. A step that repeats
+ * needs no more time than with names, if it has at most 1,024 operations without names. If ranks differ in the n-th
+ * operation, it fails with RONDA_ERROR_MISMATCH, and the text gives n and the calls of two of the ranks.
  *
- * An operation is counted when it is submitted. A call whose arguments are refused is not counted, unless the program
- * counts it with ronda_refuse(). If a call failed with RONDA_ERROR_DEADLINE, because a rank was late, the next call
- * repeats the failed call and takes its number. Counting starts at the beginning, and again when all ranks of the set
- * have joined.
+ * An operation without a name is counted when it is submitted. A call whose arguments are refused is not counted,
+ * unless the program counts it with ronda_refuse(). If a call failed with RONDA_ERROR_DEADLINE because a rank was late,
+ * the next call repeats the failed call and gets the same number. The counter of a process set starts again after all
+ * ranks of the set have joined.
  *
- * Calls that several threads of a rank make in the same process set at the same time have no order. So either one
- * thread makes them, or each thread has its own process set. Two equal operations that follow each other may run one
- * after the other instead of together. Sends and receives have their own order. Groups, sparse tensors and error
- * feedback need names. If the set has an open lane, the lane's calls are counted apart from the others, and lanes.h
- * says how they fail.
+ * If several threads of a rank submit operations without names at the same time, the operations have no defined order.
+ * So only one thread should submit them, or each thread should use its own process set. Two equal operations that
+ * follow each other may run one after the other instead of together. Sends and receives are matched by their tags (see
+ * ronda_send_args). Groups, sparse tensors and error feedback need names. If the set has an open lane, the lane's calls
+ * are counted separately; lanes.h says how they fail.
  */
 typedef struct ronda_tensor {
   const char* name; /* NULL, or UTF-8 that does not begin with "ronda/"; unique among the tensors in flight; the same on
@@ -44,8 +44,8 @@ typedef struct ronda_tensor {
 #define RONDA_TENSOR_INIT \
   { NULL, RONDA_FLOAT32, 0, NULL }
 
-/* The fields that the arguments of all operations share. This struct cannot grow any more, because some argument
- * structs have fields after it. */
+/* The options that all operations have. No field can be added to this struct, because some argument structs have fields
+ * after it. */
 typedef struct ronda_call_options {
   ronda_process_set process_set; /* the ranks that take part */
   double warning_s;              /* as stall_warning_s, for this operation; 0: as the job; negative: never */
@@ -62,16 +62,16 @@ typedef int64_t ronda_handle; /* > 0 */
 /* -- Outputs in the caller's memory --
  *
  * The result of reducescatter, allgather, gather, scatter and alltoall may have another size than the input. Without an
- * `output` Ronda allocates the result, which belongs to the handle. If `output` is given, the rows go straight there,
- * in the memory that call.memory names, and they stay when the handle is given back. In both cases ronda_output()
- * returns where the result is and how many rows it has. `output` must not overlap the input. A rank may give an
- * `output` even if other ranks do not.
+ * `output` Ronda allocates the result, which belongs to the handle. If `output` is given, Ronda writes the rows
+ * directly to `output`, which is in the kind of memory that call.memory names. These rows stay after the handle is
+ * released. With or without an `output`, ronda_output() returns the address of the result and the number of its rows.
+ * `output` must not overlap the input. Each rank decides for itself whether it gives an `output`.
  *
  * If the result has more than `output_bytes` bytes, the operation runs, and then fails on this rank with
- * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. The rank writes nothing to `output`. The other ranks
- * have their results. */
+ * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. Ronda then writes nothing to this rank's `output`, but
+ * the other ranks get their results. */
 
-/* Reduces over all ranks; every rank gets the result. */
+/* Allreduce: combines the tensors of all ranks, and gives every rank the result. */
 typedef struct ronda_allreduce_args {
   size_t struct_size;
   ronda_tensor tensor; /* the same shape on every rank */
@@ -91,7 +91,7 @@ typedef struct ronda_allreduce_args {
         RONDA_CALL_OPTIONS_INIT                                                                                     \
   }
 
-/* As allreduce, but only `root` gets the result. */
+/* Reduce: as an allreduce, but only `root` gets the result. */
 typedef struct ronda_reduce_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -112,8 +112,9 @@ typedef struct ronda_reduce_args {
         RONDA_CALL_OPTIONS_INIT                                                                                     \
   }
 
-/* As allreduce, but each member gets only some rows of the result. With n rows and m members each member gets n / m
- * rows, and the first n % m members get one more. ndim >= 1. Ronda owns the output: see ronda_output(). */
+/* Reducescatter: as an allreduce, but each member of the process set gets only some rows of the result. With n rows and
+ * m members each member gets n / m rows, and the first n % m members get one more. ndim >= 1. Ronda allocates the
+ * output: see ronda_output(). */
 typedef struct ronda_reducescatter_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -144,7 +145,7 @@ typedef struct ronda_broadcast_args {
 #define RONDA_BROADCAST_ARGS_INIT \
   { sizeof(ronda_broadcast_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* Concatenates along the first dimension, which may differ between ranks. ndim >= 1. */
+/* Allgather: concatenates the ranks' tensors along their first dimension, which may differ between ranks. ndim >= 1. */
 typedef struct ronda_allgather_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -156,7 +157,7 @@ typedef struct ronda_allgather_args {
 #define RONDA_ALLGATHER_ARGS_INIT \
   { sizeof(ronda_allgather_args), RONDA_TENSOR_INIT, NULL, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
-/* As allgather, but only `root` gets the result. */
+/* Gather: as an allgather, but only `root` gets the result. */
 typedef struct ronda_gather_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -169,8 +170,8 @@ typedef struct ronda_gather_args {
 #define RONDA_GATHER_ARGS_INIT \
   { sizeof(ronda_gather_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
-/* Distributes the rows of root's tensor to the members. ndim >= 1. The other ranks pass the same dtype and dimensions;
- * their first dimension is ignored. */
+/* Scatter: distributes the rows of root's tensor to the members of the process set. ndim >= 1. The other ranks pass the
+ * same dtype and dimensions; their first dimension is ignored. */
 typedef struct ronda_scatter_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -185,8 +186,8 @@ typedef struct ronda_scatter_args {
 #define RONDA_SCATTER_ARGS_INIT \
   { sizeof(ronda_scatter_args), RONDA_TENSOR_INIT, NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
-/* Sends rows of the first dimension to every member, and receives the members' rows in the order of the members. ndim
- * >= 1. The first dimension may differ between ranks. */
+/* Alltoall: sends rows of this rank's tensor to every member, and receives the members' rows in the order of the
+ * members. ndim >= 1. The first dimension may differ between ranks. */
 typedef struct ronda_alltoall_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -200,13 +201,13 @@ typedef struct ronda_alltoall_args {
 #define RONDA_ALLTOALL_ARGS_INIT \
   { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
-/* Sends a tensor from one rank to another. The n-th send from rank a to rank b with a tag meets rank b's n-th receive
- * from rank a with that tag. Up to 64 sends from a to b with a tag may be in flight. tensor.name is ignored.
+/* Sends a tensor from one rank to another. The n-th send from rank a to rank b with a tag is received by rank b's n-th
+ * receive from rank a with that tag. Up to 64 sends from a to b with a tag may be in flight. tensor.name is ignored.
  *
  * A receive from RONDA_ANY_SOURCE takes the first message with its tag that arrives from any rank of the process set
- * and that no earlier receive takes. From then on Ronda treats it as a receive from the message's rank, which
- * ronda_source() returns. Until this receive has ended, later receives with the tag, from a given rank or from any
- * rank, also take their messages in the order of the calls. */
+ * and that no earlier receive takes. After that Ronda treats this receive as a receive from the rank that sent the
+ * message; ronda_source() returns this rank. Until this receive has ended, all later receives with the tag get their
+ * messages in the order of the calls. */
 typedef struct ronda_send_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -231,7 +232,8 @@ typedef struct ronda_recv_args {
 #define RONDA_RECV_ARGS_INIT \
   { sizeof(ronda_recv_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* Bytes in host memory, as many as each rank likes. Ronda owns the output: see ronda_output(); a row is a byte. */
+/* Broadcasts or gathers bytes in host memory, whose number may differ between ranks. Ronda allocates the output;
+ * ronda_output() returns it, and counts bytes as rows. */
 typedef struct ronda_object_args {
   size_t struct_size;
   const char* name; /* as in ronda_tensor; NULL: matched by order, as tensors without a name */
@@ -243,9 +245,9 @@ typedef struct ronda_object_args {
 #define RONDA_OBJECT_ARGS_INIT \
   { sizeof(ronda_object_args), NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* A sum or average of tensors that are zero except for a few rows. Every rank gets the rows of all ranks, and their
- * indices. Several ranks may pass the same index; a caller that needs the dense tensor adds those rows. An average
- * divides by the same number as in an allreduce. Ronda owns the outputs. */
+/* Adds or averages tensors that are zero except for a few rows. Every rank gets the rows of all ranks, and the indices
+ * of these rows. If several ranks pass the same index, the caller must add the rows with this index to get the dense
+ * tensor. An average divides by the same number as in an allreduce. Ronda allocates the outputs. */
 typedef struct ronda_sparse_allreduce_args {
   size_t struct_size;
   ronda_tensor tensor;    /* of the values: the first dimension is the number of this rank's rows */
@@ -272,12 +274,13 @@ ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle)
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle);
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle);
 
-/* As the *_async functions, but these functions wait. They return RONDA_OK, or the error of the submission or of the
- * operation. They are faster for small tensors, because the calling thread carries out the operation itself, without a
- * handle. */
+/* These functions do the same as the *_async functions, but wait for the end of the operation. They return RONDA_OK, or
+ * the error of the submission or of the operation. They are faster for small tensors, because the calling thread
+ * carries out the operation itself, without a handle. */
 ronda_status ronda_allreduce(const ronda_allreduce_args* args);
-/* Waits for at most `timeout_s` seconds (negative: without end). If the operation has not ended by then, the call
- * returns RONDA_OK, and `*handle` is its handle, in flight. Otherwise `*handle` becomes 0. */
+/* As ronda_allreduce(), but waits for at most `timeout_s` seconds (negative: without limit). If the operation has not
+ * ended by then, the call returns RONDA_OK, and `*handle` becomes the handle of the operation. If the operation has
+ * ended, `*handle` becomes 0. */
 ronda_status ronda_allreduce_for(const ronda_allreduce_args* args, double timeout_s, ronda_handle* handle);
 ronda_status ronda_reduce(const ronda_reduce_args* args);
 ronda_status ronda_broadcast(const ronda_broadcast_args* args);
@@ -288,9 +291,9 @@ ronda_status ronda_recv(const ronda_recv_args* args);
 ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* args, ronda_handle* indices,
                                           ronda_handle* values);
 
-/* `count` operations, `args[0]` to `args[count - 1]`, that run together. If one of them fails, none is carried out, and
- * each has the error of the first that failed. `group` names them, the same on every rank. Writes `count` handles, or
- * none if the call fails. */
+/* Submits `count` operations, `args[0]` to `args[count - 1]`, that run together. If one of them fails, none of them is
+ * carried out, and each handle has the error of the first operation that failed. `group` is a name for the operations,
+ * and must be the same on every rank. Writes `count` handles, or none if the call fails. */
 ronda_status ronda_grouped_allreduce_async(const ronda_allreduce_args* args, size_t count, const char* group,
                                            ronda_handle* handles);
 ronda_status ronda_grouped_allgather_async(const ronda_allgather_args* args, size_t count, const char* group,
@@ -301,49 +304,50 @@ ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* a
 /* As ronda_grouped_allreduce_async(), but the call waits. */
 ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group);
 
-/* Says that this rank cannot take part in an operation, for instance because it has found its own arguments wrong. The
- * operation is the one on the tensor `name`. If `name` is NULL, it is the rank's next operation without a name in the
- * process set. Ronda treats the operation as called by this rank. Once all other ranks have called the operation, it
- * fails on them with RONDA_ERROR_MISMATCH. The text names this rank (the first, if several ranks refuse) and has the
- * first 1,024 bytes of `message`. Then the name is free again. The call waits for no rank. This rank learns nothing
- * more about the operation, unless the job ends. A call of an open lane is refused with ronda_lane_refuse() instead. */
+/* Says that this rank cannot take part in an operation, for instance because it has found its own arguments wrong. If
+ * `name` is not NULL, the function refuses the operation on the tensor `name`. If `name` is NULL, the function refuses
+ * this rank's next operation without a name in the process set, and counts it. Once all other ranks have called the
+ * operation, it fails on these ranks with RONDA_ERROR_MISMATCH. The error text names this rank (the first, if several
+ * ranks refuse) and has the first 1,024 bytes of `message`. After that the name may be used again. ronda_refuse() does
+ * not wait for other ranks. This rank gets no report of the operation's end, unless the job fails. A call of an open
+ * lane is refused with ronda_lane_refuse() instead. */
 ronda_status ronda_refuse(ronda_process_set process_set, const char* name, const char* message);
 
-/* As ronda_refuse(), for the next message from rank `from` to rank `to` with this tag. One of these two ranks calls
- * this function. */
+/* As ronda_refuse(), for the next message from rank `from` to rank `to` with this tag. Either of these two ranks may
+ * call this function. */
 ronda_status ronda_refuse_message(ronda_process_set process_set, int from, int to, int tag, const char* message);
 
 /* Blocks until every rank of the set has called the function. */
 ronda_status ronda_barrier(ronda_process_set process_set);
 
 /* As ronda_barrier() without blocking: the operation is complete when every rank of the set has submitted it. A rank's
- * n-th barrier of a set, in either form, meets the n-th of the other ranks. Up to 64 barriers of a set may be in
- * flight. */
+ * n-th barrier in a set, blocking or not, ends when every other rank has submitted its n-th barrier. Up to 64 barriers
+ * of a set may be in flight. */
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle);
 
 /* As ronda_barrier(), for at most `timeout_s` seconds (0 for the job's deadline, negative for no limit).
- * RONDA_ERROR_DEADLINE then names every rank that is missing. */
+ * If time runs out, the text of RONDA_ERROR_DEADLINE names every rank that has not called the function. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
-/* ronda_barrier_async() with the deadline of ronda_monitored_barrier(). If a rank does not want to wait, it passes a
- * millisecond. The error then names the ranks that have not submitted the barrier yet. */
+/* ronda_barrier_async() with the deadline of ronda_monitored_barrier(). A rank that does not want to wait passes 0.001.
+ * The error then names the ranks that have not submitted the barrier yet. */
 ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle);
 
-/* ronda_remove_process_set() without blocking: the set is gone once every rank that must call it has called either
- * form. A program that does not need to know this moment gives the handle back. So each rank may end several sets in
- * its own order, and late. Ronda does not warn of a late rank, and ronda_shutdown() does not wait for a late rank. In
- * that case the handle has an error. */
+/* ronda_remove_process_set() without blocking: the set is removed once every rank that must call the function has
+ * called it, blocking or not. A program that does not need to know when the set is removed releases the handle at once.
+ * So each rank may remove several sets at any time and in any order. Ronda does not warn of a late rank, and
+ * ronda_shutdown() does not wait for a late rank, but ends the handle with an error. */
 ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle);
 
 /* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.
- * Only the stream waits, not the calling thread. The function is for a rank that has nothing to add to a tensor, and so
- * submits zeros. */
+ * The calling thread does not wait for this work. A rank that has nothing to add to a tensor can call this function and
+ * submit the zeros. */
 ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);
 
 /* Says that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks go on
  * without this rank, as far as they can. Operations that need this rank (for instance as their root) fail on the other
- * ranks with RONDA_ERROR_MISMATCH. Blocks until every rank has joined. Then all ranks take part again. `*last_rank`,
- * unless it is NULL, becomes the last rank that joined.
+ * ranks with RONDA_ERROR_MISMATCH. Blocks until every rank has joined. After that all ranks take part in operations
+ * again. `*last_rank`, unless it is NULL, becomes the last rank that has joined.
  */
 ronda_status ronda_join(ronda_process_set process_set, ronda_absent absent, int* last_rank);
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle);
@@ -357,25 +361,25 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 ronda_status ronda_synchronize(ronda_handle handle);
 
 /* As ronda_synchronize(), for at most `timeout_s` seconds (negative: without end). *done becomes 1 if the operation has
- * completed; else 0, and the call returns RONDA_OK. A program that has to check something while it waits, for instance
- * signals, waits in slices; each slice costs about one wake-up. */
+ * completed; else 0, and the call returns RONDA_OK. A program that has to check for signals while it waits can call
+ * this function in a loop; each call costs about one wake-up of the thread. */
 ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* done);
 
 /* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory. Work that the stream is given from now on comes
- * after the operation, and may use the buffers again. The calling thread does not wait for the device's work. It waits
- * until all ranks have submitted the tensor and this rank's device has been given the operation's work. In a locked
- * schedule it does not wait for the other ranks. (If the tensor was submitted behind a result that the device does not
- * have yet, the device gets the tensor's work after that result.)
+ * after the operation, and may use the buffers again. The calling thread does not wait for the device's work. The
+ * thread waits until all ranks have submitted the tensor, and until Ronda has given the operation's work to this rank's
+ * device. In a locked schedule the thread does not wait for the other ranks. (If the stream computes the tensor from
+ * the result of another operation, the thread also waits until the device has that operation's work.)
  *
- * The call returns errors that are known by then. Later errors fail the job; ronda_synchronize() and the next
- * submission return them. The stream does not go on then, because the result would be wrong, and the process has to end
- * (RONDA_FAILURE_GRACE). After RONDA_OK the handle may be given back without a wait. While it is kept, ronda_poll()
- * says whether the device has done the operation, and ronda_synchronize() how it ended. RONDA_ERROR_INVALID_ARGUMENT if
- * the stream is being captured into a graph.
+ * The call returns errors that have occurred before it returns. Later errors fail the job; ronda_synchronize() and the
+ * next submission return them. After a later error the stream does not go on, because the result would be wrong, and
+ * the process has to end (RONDA_FAILURE_GRACE). After RONDA_OK the handle may be released without a wait. Until the
+ * release, ronda_poll() says whether the device has done the operation, and ronda_synchronize() returns the operation's
+ * status. Returns RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph.
  *
- * For operations on host memory the call waits as ronda_synchronize() does. In an elastic job the call waits in this
- * way for all operations, because the stream's next work must not change parameters if a rank has died. Such work is
- * for instance an optimizer's step. */
+ * For operations on host memory the call waits as ronda_synchronize() does. In an elastic job the call waits for all
+ * operations as ronda_synchronize() does. Otherwise the stream's next work, for instance an optimizer's step, could
+ * change parameters although a rank has died. */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
 /* As ronda_synchronize_on_stream(), but the calling thread waits for at most `timeout_s` seconds (negative: without
@@ -385,57 +389,61 @@ ronda_status ronda_synchronize_on_stream_for(ronda_handle handle, void* stream, 
 
 /* As ronda_synchronize_on_stream() without blocking the host: `callback` is called once `stream` waits for the
  * operation, with RONDA_OK, or with the error that ronda_synchronize_on_stream() would have returned. Give the stream
- * its next work in the callback or later, and keep the stream until then. The callback runs as the callbacks of
- * ronda_on_completion() do. */
+ * its next work in the callback or later, and keep the stream until then. The callback runs on the same thread as
+ * callbacks of ronda_on_completion(). */
 typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
 ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream, ronda_callback callback,
                                                void* context);
 
-/* The result of a completed operation, by rows (units of the first dimension). `*data` holds `*rows` rows. It equals
- * `output` if the caller has passed an `output`. If `rows_per_member` is not NULL, `*rows_per_member` and `*members`
- * become an array and its length. For allgather (of tensors or objects), gather (on root) and alltoall the array says
- * how many of the rows came from each member of the process set; for other operations it is empty. All of this is valid
- * until ronda_release().
+/* Returns the result of a completed operation, by rows (units of the first dimension). `*data` becomes the address of
+ * the result, which has `*rows` rows. `*data` equals `output` if the caller has passed an `output`. If
+ * `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its length. For allgather (of
+ * tensors or objects), gather (on root) and alltoall the array says how many of the rows came from each member of the
+ * process set; for other operations the array is empty. The addresses are valid until ronda_release().
  *
  * An operation on GPU memory need not have completed. If ronda_synchronize_on_stream() has returned RONDA_OK for a
- * stream, later work on that stream finds the result at `*data`. The stream must live until ronda_release(), because
- * Ronda uses the memory again once the device has done the work that the stream has been given until then. Work of
- * other streams has to be done before ronda_release(), but not before ronda_release_on_stream(). */
+ * stream, later work on that stream finds the result at `*data`. The stream must live until ronda_release(). Ronda
+ * reuses the memory after the device has done the work that the stream was given before ronda_release(). If other
+ * streams use the result, their work must be done before ronda_release(). The work may still run at a
+ * ronda_release_on_stream() for the stream that does it. */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 
 /* *found becomes 1 if the result of a completed reduction, on any rank, has an element that is infinite or not a
- * number, else 0. The answer is the same on every rank. It is 0 for operations without detect_overflow, because their
- * results are not searched. */
+ * number, else 0. All ranks get the same value. Without detect_overflow *found becomes 0, because Ronda does not search
+ * the result. */
 ronda_status ronda_found_inf(ronda_handle handle, int* found);
 
-/* Writes the rank that sent the tensor. The handle is that of a ronda_send_async() or ronda_recv_async() which has
- * completed, or which is on GPU memory and has a stream that waits for it. */
+/* Writes the rank that sent the tensor. The handle must belong to a ronda_send_async() or ronda_recv_async() that has
+ * completed. On GPU memory it is enough that a stream waits for the operation. */
 ronda_status ronda_source(ronda_handle handle, int* rank);
 
-/* Writes the number by which an average of the gathered rows divides. It is the number of ranks that took part, plus
- * the ranks that have joined and are counted as zeros. The handle is that of an allgather, or of the indices or the
- * values of a sparse allreduce. The operation has completed, or it is on GPU memory and a stream waits for it. */
+/* Writes the divisor for an average of the gathered rows. The divisor is the number of ranks that took part, plus the
+ * ranks that have joined and are counted as zeros. The handle must belong to an allgather, or to the indices or the
+ * values of a sparse allreduce. The operation must have completed, or be on GPU memory and have a stream that waits for
+ * it. */
 ronda_status ronda_averaged_over(ronda_handle handle, int* ranks);
 
-/* The last rank that joined, for a completed ronda_join_async(). */
+/* Writes the last rank that joined. The handle must belong to a completed ronda_join_async(). */
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 
 /* Calls `callback` once when the operation has completed, or at once if it has already. The callback gets the
- * operation's status and, after an error, its text. It runs on a thread of Ronda that does nothing else, and acts for
- * the same rank as the calling thread. It may submit operations. If it waits, later callbacks are delayed. */
+ * operation's status and, after an error, its text. The callback runs on a thread of Ronda that only runs callbacks,
+ * and acts for the same rank as the calling thread. The callback may submit operations. If the callback waits, later
+ * callbacks are delayed. */
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 
-/* Gives the handle back. First waits for the operation if it is in flight and no stream waits for it. */
+/* Gives the handle back to Ronda. If the operation is in flight and no stream waits for it, the call first waits for
+ * the operation. */
 ronda_status ronda_release(ronda_handle handle);
 
-/* As ronda_release(), if work that `stream` (a cudaStream_t) has been given so far still uses an output that Ronda
- * owns, in a GPU's memory. Ronda uses that memory again once the device has done this work. No thread waits for it.
- * After an error the handle is still valid. RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a
- * graph. */
+/* As ronda_release(), for an output that Ronda has allocated in a GPU's memory and that `stream` (a cudaStream_t) still
+ * uses. Ronda uses this memory again once the device has done the work that the stream has been given so far. No thread
+ * waits for this work. After an error the handle is still valid. Returns RONDA_ERROR_INVALID_ARGUMENT if the stream is
+ * being captured into a graph. */
 ronda_status ronda_release_on_stream(ronda_handle handle, void* stream);
 
-/* The following functions are for all handles of a step, `handles[0]` to `handles[count - 1]`.
+/* The following functions take `count` handles in the array `handles`, for instance all handles of a step.
  *
  * *done becomes 1 if all operations have completed, with success or failure, else 0. */
 ronda_status ronda_poll_all(const ronda_handle* handles, size_t count, int* done);
@@ -444,8 +452,8 @@ ronda_status ronda_poll_all(const ronda_handle* handles, size_t count, int* done
  * an unknown handle is also an error. The handles stay valid. */
 ronda_status ronda_synchronize_all(const ronda_handle* handles, size_t count);
 
-/* Calls ronda_release() for each handle. An unknown handle is an error, but the other handles are given back all the
- * same. */
+/* Calls ronda_release() for each handle. If a handle is unknown, the call returns an error, but still releases the
+ * other handles. */
 ronda_status ronda_release_all(const ronda_handle* handles, size_t count);
 
 #ifdef __cplusplus

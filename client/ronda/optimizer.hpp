@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Data-parallel training: the same parameters on every rank to begin with, and averaged gradients in every step.
+// Functions for data-parallel training, which give every rank the same parameters at the beginning, and average the
+// gradients in every step.
 #ifndef RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 
@@ -17,9 +18,10 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Copies `parameters` from rank `root` to all ranks. Starts all copies at once and then waits, also for parameters in a
-// GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
-// Errors: as broadcast(), of the first tensor that failed. When it returns, no operation is in flight.
+// Copies `parameters` from rank `root` to all ranks. Starts all broadcasts and then waits for them, also for parameters
+// in a GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
+// Errors: the errors of broadcast(), for the first tensor that failed. When the function returns, no operation is in
+// flight.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
   Status first_error;
   std::vector<Handle> handles;
@@ -40,8 +42,8 @@ inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root
 }
 
 // Copies an optimizer's state from rank `root` to all ranks. `Optimizer` has a member state() that returns a
-// std::vector<ronda::Tensor> of the state on which step() depends: momentum buffers, step counters, the learning rate,
-// ...
+// std::vector<ronda::Tensor> of the state on which step() depends, for example momentum buffers, step counters and the
+// learning rate.
 // Errors: as broadcast_parameters().
 template <class Optimizer>
 Status try_broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions& call = {}) {
@@ -52,8 +54,8 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
   try_broadcast_optimizer_state(optimizer, root, call).throw_if_error();
 }
 
-// Wraps a trainer's optimizer, which has a member step() that applies the gradients. It communicates each gradient as
-// soon as backward has produced it, while backward goes on with the others.
+// Wraps a trainer's optimizer, which has a member step() that applies the gradients. The wrapper reduces each gradient
+// as soon as backward has produced it, while backward computes the other gradients.
 //
 //   ronda::DistributedOptimizer optimizer(sgd, {ronda::tensor("w.grad", w_grad), ronda::tensor("b.grad", b_grad)});
 //   for (...) {
@@ -64,25 +66,26 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 //     optimizer.step();
 //   }
 //
-// Gradients in a GPU's memory (cuda_tensor()) are announced as soon as their stream has been given the work that
-// computes them. No thread waits for that work: the stream waits for the reduced gradients. As soon as the device has
-// been given the work of all reductions, step() calls the optimizer, which gives its own work to the same stream. The
-// next synchronize() or step() reports later errors on the device. finish() waits for the device and reports them, too.
-// After such an error the stream does not go on, so no update is made with a wrong gradient, and the process has to end
-// (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for the device before it calls the optimizer.
+// A gradient in a GPU's memory (cuda_tensor()) may be announced as soon as its stream has been given the work that
+// computes it. No thread waits for this work, because the stream itself waits for the reduced gradient. As soon as the
+// device has been given the work of all reductions, step() calls the optimizer, which gives its own work to the same
+// stream. If the device fails later, the next synchronize() or step() reports the error; finish() waits for the device
+// and also reports it. After an error on the device the stream does not go on, so no update is made with a wrong
+// gradient, and the process has to end (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for the device
+// before it calls the optimizer.
 //
-// Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
-// gradient_ready() to synchronize() or step(). After that it holds the reduction over all ranks.
+// Every rank has gradients of the same names, shapes and dtypes. A gradient belongs to the library from its last
+// gradient_ready() to synchronize() or step(). After that the gradient is reduced over all ranks.
 //
-// After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins:
-// compute them again, or stop.
+// After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins.
+// Compute the gradients again, or stop.
 //
-// The gradients are a prepared group (groups.h), which learns their order: the first step submits each gradient by
-// itself. From then on gradients that become ready one after the other are submitted together. In host memory these are
-// up to 32 gradients with up to 1 MiB in all, on a GPU up to 256 gradients with up to 25 MiB.
+// The gradients are a prepared group (groups.h), which learns their order. The first step submits each gradient by
+// itself. In later steps, gradients that become ready one after the other are submitted together. In host memory up to
+// 32 gradients with up to 1 MiB in all are submitted together, on a GPU up to 256 gradients with up to 25 MiB.
 //
-// Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. Its destructor
-// waits for what is in flight.
+// Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. The destructor
+// waits for operations in flight.
 template <class Optimizer>
 class DistributedOptimizer : public GradientReducer {
  public:
@@ -91,9 +94,9 @@ class DistributedOptimizer : public GradientReducer {
                        const DistributedOptimizerOptions& options = {})
       : GradientReducer(std::move(gradients), options), optimizer_(optimizer) {}
 
-  // Synchronizes, unless that has been done in this step. Then calls the optimizer's step(), unless synchronizing
-  // failed or the step is skipped. In an elastic job the state is incomplete from here to elastic::State::step_done().
-  // Errors: as synchronize(). Exceptions of the optimizer pass through.
+  // Calls synchronize(), unless the program has called it in this step. Then calls the optimizer's step(), unless
+  // synchronize() failed or the step is skipped. In an elastic job the state is incomplete from here to
+  // elastic::State::step_done(). Errors: as synchronize(). Exceptions of the optimizer pass through.
   Status try_step() {
     return try_step_with([this] { optimizer_.step(); });
   }

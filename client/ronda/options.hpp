@@ -17,7 +17,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// The ranks among which an operation runs, and how long it may wait for a rank.
+// The ranks that take part in an operation, and the longest time for which the operation waits for a rank.
 //
 //   ronda::broadcast(view, 0, {set});
 struct CallOptions {
@@ -40,7 +40,7 @@ enum class Op {
   Adasum = RONDA_ADASUM,  // a sum that adapts to how far the ranks agree; allreduce of floating-point numbers
 };
 
-// The format in which floating-point elements travel between ranks. Sums are computed in fp32 and rounded once. The
+// The format in which floating-point elements are sent between ranks. Sums are computed in fp32 and rounded once. The
 // 8-bit formats carry a scale for each block of elements, and also apply to the 16-bit types.
 enum class Compression {
   none = RONDA_COMPRESSION_NONE,
@@ -64,9 +64,10 @@ struct ReduceOptions {
 };
 using AllreduceOptions = ReduceOptions;
 
-// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. It is in the same kind
-// of memory as the tensor, and must not overlap it. If the result has more than `bytes` bytes, the operation ends with
-// RONDA_ERROR_INVALID_ARGUMENT on this rank and writes nothing; the other ranks have their results.
+// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. This memory is of the
+// same kind (host or GPU) as the tensor, and must not overlap the tensor. If the result has more than `bytes` bytes,
+// the operation writes nothing on this rank and ends with RONDA_ERROR_INVALID_ARGUMENT; the other ranks get their
+// results.
 //
 //   ronda::allgather_async<float>(ronda::tensor("w", shard), {}, ronda::into(weights));
 struct Into {
@@ -84,17 +85,17 @@ Into into(std::vector<T>& values) {
 
 namespace detail {
 
-// In the C ABI zero means "unset", and a negative number means "never".
+// Returns the time limit for the C ABI, where zero means "unset" and a negative number means "never".
 inline double limit_of(const std::optional<CallOptions::Seconds>& limit) {
   if (!limit) return 0;
   return limit->count() == 0 ? -1 : limit->count();
 }
 
-// For buffers in host memory.
+// Returns the C ABI's options for an operation on buffers in host memory.
 inline ronda_call_options to_c(const CallOptions& call) {
   return {call.process_set.id(), limit_of(call.warning), limit_of(call.deadline), RONDA_MEMORY_HOST, nullptr};
 }
-// For the buffers of `tensor`.
+// Returns the C ABI's options for an operation on the buffers of `tensor`.
 inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   ronda_call_options options = to_c(call);
   options.memory = tensor.memory;
@@ -102,7 +103,7 @@ inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   return options;
 }
 
-// Checks the memory for the results of a group's `tensors`: one entry per tensor, or none at all.
+// Checks that `into` is empty, or has one entry for each of the group's `tensors` tensors.
 inline Status check_into(const std::string& group, std::size_t tensors, const std::vector<Into>& into) {
   if (into.empty() || into.size() == tensors) return {};
   return invalid_argument("group '" + group + "' has " + std::to_string(tensors) + " tensors, but places for " +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations that reduce: a tensor, or a group of tensors that is reduced as a whole or not at all.
+// Operations that reduce a tensor, or a group of tensors. A group is reduced as a whole or not at all.
 #ifndef RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
 #define RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
 
@@ -25,7 +25,7 @@ inline Status check_scales(const std::string& name, const ReduceOptions& options
   return invalid_argument("tensor '" + name + "': a scale is 0, which would erase the tensor");
 }
 
-// The fields that the arguments of all reductions have. Valid as long as `input`.
+// Sets the fields that the arguments of all reductions have. `*args` points into `input`, which must outlive it.
 template <class Args>
 void set_reduction(const Tensor& input, const ReduceOptions& options, const CallOptions& call, Args* args) {
   args->tensor = to_c(input);
@@ -65,7 +65,7 @@ inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const Re
   return args;
 }
 
-// The arguments of a group of allreduces in place. Valid as long as `tensors`.
+// Sets the arguments of a group of allreduces in place. `*args` points into `tensors`, which must outlive it.
 inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions& options, const CallOptions& call,
                         std::vector<ronda_allreduce_args>* args) {
   args->reserve(tensors.size());
@@ -77,7 +77,7 @@ inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions&
   return {};
 }
 
-// The facts that an OutputHandle<T> of the tensor's reduction needs.
+// The arguments of the constructor of OutputHandle<T>, for the tensor's reduction.
 template <class T>
 Status check_output(const Tensor& tensor, const ReduceOptions& options) {
   Status status = check_dtype<T>(tensor);
@@ -87,8 +87,8 @@ Status check_output(const Tensor& tensor, const ReduceOptions& options) {
 }  // namespace detail
 
 // Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank. `output` is
-// `input.data`, or does not overlap it. (T is any type, also void. With a plain void* parameter, `{}` would mean a null
-// output, where the caller means the default options of the in-place form.)
+// `input.data`, or does not overlap it. (T may be any type, also void. With a plain void* parameter, `{}` would mean a
+// null output, where the caller means the default options of the in-place form.)
 template <class T>
 Result<Handle> try_allreduce_async(const Tensor& input, T* output, const ReduceOptions& options = {},
                                    const CallOptions& call = {}) {
@@ -130,8 +130,8 @@ inline void allreduce(const Tensor& in_place, const ReduceOptions& options = {},
   try_allreduce(in_place, options, call).throw_if_error();
 }
 
-// Reduces the tensors in place. If one of them cannot be reduced, none is, and each handle has the error of the tensor
-// that failed. `group` names them, the same on every rank.
+// Reduces the tensors in place. If one of the tensors cannot be reduced, none of them is reduced, and each handle has
+// the error of the tensor that failed. `group` is a name for the tensors, the same on every rank.
 inline Result<std::vector<Handle>> try_grouped_allreduce_async(const std::string& group,
                                                                const std::vector<Tensor>& in_place,
                                                                const ReduceOptions& options = {},
@@ -160,8 +160,8 @@ inline void grouped_allreduce(const std::string& group, const std::vector<Tensor
   try_grouped_allreduce(group, in_place, options, call).throw_if_error();
 }
 
-// Reduces `input` over all ranks into `output` on rank `root`, where it is `input.data` or does not overlap it. On
-// other ranks `output` is ignored.
+// Reduces `input` over all ranks into `output` on rank `root`. On the root, `output` must be `input.data`, or must not
+// overlap it. On other ranks `output` is ignored.
 inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
@@ -188,8 +188,8 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
 }
 
 // Reduces `input` over all ranks and distributes the rows of the result. With n rows and m ranks each rank gets n / m
-// rows, and the first n % m ranks get one more. T is the type of the tensor's elements. The rows may go straight to the
-// caller's memory.
+// rows, and the first n % m ranks get one more. T is the type of the tensor's elements. With `into`, Ronda writes the
+// rows to the caller's memory.
 template <class T>
 Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
                                                 const CallOptions& call = {}, const Into& into = {}) {
@@ -216,8 +216,8 @@ std::vector<T> reducescatter(const Tensor& input, const ReduceOptions& options =
   return try_reducescatter<T>(input, options, call).value();
 }
 
-// As reducescatter for several tensors. Either all of them are reduced, or none, as in grouped_allreduce(). into[i] is
-// for inputs[i].
+// As reducescatter for several tensors. Either all tensors or no tensors are reduced, as in grouped_allreduce(). If
+// `into` is given, Ronda writes the result for inputs[i] to into[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::string& group,
                                                                      const std::vector<Tensor>& inputs,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that are processes of one program: a job without a launcher.
+// Runs a job without a launcher: a program starts the ranks as child processes.
 #ifndef RONDA_CLIENT_RONDA_SPAWN_HPP_
 #define RONDA_CLIENT_RONDA_SPAWN_HPP_
 
@@ -28,14 +28,14 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// The process of a rank, as seen by the process that has spawned it.
+// What the parent process knows about the process of a rank.
 struct SpawnedRank {
   pid_t pid = -1;
   int errors = -1;     // the end of a pipe that carries the text of the rank's error; -1: the rank has ended
   std::string packed;  // received so far: the code of an Error in one byte, then its text
 };
 
-// The processes of a job, and the job's first failure.
+// The processes of a spawned job, and the job's first failure.
 class SpawnedJob {
  public:
   ~SpawnedJob() {
@@ -45,7 +45,8 @@ class SpawnedJob {
     }
   }
 
-  // Starts the next rank, which calls `run` and then ends. `run` returns the packed error, or an empty string.
+  // Starts the process of the next rank, which calls `run` and then ends. `run` returns the packed error, or an empty
+  // string.
   Status start(const std::function<std::string()>& run) {
     int ends[2];
     if (pipe(ends) != 0) return system_error("pipe");
@@ -57,7 +58,7 @@ class SpawnedJob {
       return system_error("fork");
     }
     if (pid == 0) {
-      // No rank outlives the process that called spawn(), however that process ends.
+      // The system kills this rank when the parent process ends, even if the parent crashes.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
       for (const SpawnedRank& other : ranks_) close(other.errors);
@@ -71,8 +72,8 @@ class SpawnedJob {
     return {};
   }
 
-  // Waits for all processes, and returns the first failure. Failures that only report the loss of another rank do not
-  // replace it. After a failure the other processes have kGrace to end.
+  // Waits for all processes, and returns the job's first failure. If that failure only reports the loss of another
+  // rank, a rank's own error replaces it. After a failure the other processes have the time kGrace to end.
   Status wait() {
     while (true) {
       std::vector<pollfd> open;
@@ -109,7 +110,7 @@ class SpawnedJob {
     return true;
   }
 
-  // False at the end of the pipe.
+  // Reads from the rank's pipe. Returns false at the end of the pipe.
   static bool read_some(SpawnedRank& rank) {
     char block[512];
     const ssize_t bytes = read(rank.errors, block, sizeof(block));
@@ -117,7 +118,7 @@ class SpawnedJob {
     return bytes > 0 || (bytes < 0 && errno == EINTR);
   }
 
-  // Milliseconds for which poll() waits for the other ranks; -1: for ever.
+  // Returns the milliseconds for which poll() waits for the other ranks, or -1 to wait without limit.
   int poll_timeout_ms() const {
     if (failure_.ok()) return -1;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(failed_ + kGrace - Clock::now());
@@ -130,7 +131,7 @@ class SpawnedJob {
     }
   }
 
-  // Waits for the process of `rank`, whose pipe has ended, and returns how the process has ended.
+  // Waits for the process of `rank`, whose pipe has ended, and returns the error of the process, or OK.
   Status end(std::size_t rank) {
     SpawnedRank& ended = ranks_[rank];
     close(ended.errors);
@@ -164,8 +165,8 @@ class SpawnedJob {
   Clock::time_point failed_;
 };
 
-// In the process of rank `rank`: joins the job, runs `body`, and leaves the job. Returns the packed error, or an empty
-// string.
+// Runs in the process of rank `rank`: joins the job, calls `body`, and leaves the job. Returns the packed error, or an
+// empty string.
 inline std::string run_spawned(int rank, int size, const std::string& job, const std::function<void()>& body,
                                const Options& options) {
   const auto pack = [](ronda_status code, const std::string& what) { return static_cast<char>(code) + what; };
@@ -190,9 +191,9 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 
 }  // namespace detail
 
-// Runs `body` once in each of `size` processes, which are forked from this one and are the ranks of a job on this host.
-// Returns when all have ended. Each process calls init(options) before `body` and shutdown() after it, so `body` calls
-// neither.
+// Runs `body` once in each of `size` processes, which are forked from this process and are the ranks of a job on this
+// host. Returns when all these processes have ended. Each process calls init(options) before `body` and shutdown()
+// after it, so `body` must not call these functions.
 //
 //   int main() {
 //     ronda::spawn(2, [] {
@@ -201,13 +202,14 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 //     });
 //   }
 //
-// Call it before the program starts threads, and in a process without a job: fork() copies only the calling thread.
-// Changes that `body` makes stay in its process. If a rank fails, the others end, after 5 s by SIGKILL.
-// A failed job returns the error of its first failure, with the rank. If an Error leaves `body`, the result has that
-// Error's code and text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the exception's
-// text. RONDA_ERROR_PEER_FAILED means that the process ended by a signal or with an exit code. Errors of the call:
-// RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL (the system cannot start a
-// process).
+// Call the function before the program starts threads, because fork() copies only the calling thread. This process must
+// be in no job. Changes that `body` makes to variables are lost, because `body` runs in other processes. If a rank
+// fails, the other ranks end, and ranks that still run after 5 s get SIGKILL. If the job failed, the function returns
+// the error of the job's first failure, with the rank. If an Error leaves `body`, the result has that Error's code and
+// text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the exception's text.
+// RONDA_ERROR_PEER_FAILED means that a rank's process was ended by a signal, or has ended with an exit code other than
+// 0. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL
+// (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {

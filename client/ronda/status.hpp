@@ -12,17 +12,18 @@
 #include "../ronda.h"
 
 namespace ronda {
-// Inline, so that users write ronda::Error, and the users' symbols cannot clash with those inside the library.
+// The namespace is inline, so that users write ronda::Error. Its name keeps the symbols of these headers apart from the
+// library's own symbols.
 inline namespace abi1 {
 
-// The exception of the throwing functions. Its what() names the tensor and the affected ranks, and gives advice.
+// The exception that Ronda's functions throw. what() names the tensor and the affected ranks, and gives advice.
 class Error : public std::runtime_error {
  public:
   Error(ronda_status code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   ronda_status code() const noexcept { return code_; }
 
-  // Whether the remaining ranks can meet again in the job's next epoch; see ronda_status_is_recoverable().
+  // Returns whether the remaining ranks can go on in the job's next epoch; see ronda_status_is_recoverable().
   bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
 
  private:
@@ -39,7 +40,7 @@ class [[nodiscard]] Status {
   ronda_status code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
 
-  // As Error::recoverable().
+  // Returns the same as Error::recoverable() for this error.
   bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
 
   void throw_if_error() const {
@@ -82,7 +83,7 @@ class [[nodiscard]] Result {
 
 namespace detail {
 
-// The Status of a C function that has just returned `code` in this thread.
+// Returns the Status for a C function that has just returned `code` in this thread.
 inline Status to_status(ronda_status code) { return code == RONDA_OK ? Status() : Status(code, ronda_last_error()); }
 
 inline Status invalid_argument(std::string message) { return Status(RONDA_ERROR_INVALID_ARGUMENT, std::move(message)); }

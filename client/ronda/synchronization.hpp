@@ -15,7 +15,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Waits until every rank of the set has called the function as often as this rank.
+// Waits until every rank of the set has called the function.
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
 inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
 
@@ -27,8 +27,8 @@ inline Result<Handle> try_barrier_async(const ProcessSet& set = {}) {
 }
 inline Handle barrier_async(const ProcessSet& set = {}) { return try_barrier_async(set).value(); }
 
-// As try_barrier(), for at most `timeout`, which is more than zero. RONDA_ERROR_DEADLINE then names every rank that is
-// missing.
+// As try_barrier(), for at most `timeout`, which is more than zero. If time runs out, the text of RONDA_ERROR_DEADLINE
+// names every rank that has not called the function.
 inline Status try_monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& set = {}) {
   if (!(timeout.count() > 0)) return detail::invalid_argument("monitored_barrier: the timeout must be more than zero");
   return detail::to_status(ronda_monitored_barrier(set.id(), timeout.count()));
@@ -37,7 +37,7 @@ inline void monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& se
   try_monitored_barrier(timeout, set).throw_if_error();
 }
 
-// How averages count ranks that have joined.
+// Says whether an average also counts ranks that have joined.
 enum class Absent {
   not_counted = RONDA_ABSENT_NOT_COUNTED,           // divide by the number of ranks that take part
   counted_as_zeros = RONDA_ABSENT_COUNTED_AS_ZEROS  // divide by the number of all ranks of the process set
@@ -45,8 +45,8 @@ enum class Absent {
 
 // Says that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks go on
 // without this rank, as far as they can. Operations that need this rank (for instance as their root) fail on the other
-// ranks with RONDA_ERROR_MISMATCH. Waits until every rank has joined. Then all ranks take part again. Returns the last
-// rank that joined.
+// ranks with RONDA_ERROR_MISMATCH. Waits until every rank has joined. After that all ranks take part in operations
+// again. Returns the last rank that joined.
 //
 //   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
 //   const int longest = ronda::join();
@@ -71,7 +71,7 @@ inline Handle join_async(const ProcessSet& set = {}, Absent absent = Absent::not
   return try_join_async(set, absent).value();
 }
 
-// Waits for a join_async() and throws its error. Otherwise returns the last rank that joined.
+// Waits for a join_async(), and throws its error if it failed. Else returns the last rank that joined.
 inline int last_rank(const Handle& join) {
   join.synchronize();
   int rank = 0;

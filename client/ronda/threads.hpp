@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that are threads of this process: data parallelism without a launcher.
+// Runs ranks as threads of this process, for data parallelism without a launcher.
 #ifndef RONDA_CLIENT_RONDA_THREADS_HPP_
 #define RONDA_CLIENT_RONDA_THREADS_HPP_
 
@@ -17,13 +17,13 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// The body of run_threads(), and the first exception that leaves it.
+// Calls the body of run_threads(), and keeps the first exception that leaves the body.
 class ThreadBody {
  public:
   explicit ThreadBody(const std::function<void()>& body) : body_(body) {}
 
-  // The function that the C ABI calls on each thread; `context` is a ThreadBody. Exceptions pass through it: an
-  // exception fails the job, so that the other ranks do not wait for this rank.
+  // The function that the C ABI calls on each thread; `context` is a ThreadBody. The function does not catch exceptions
+  // for good, because an exception makes the C function fail the job. So the other ranks do not wait for this rank.
   static void run(void* context) {
     auto* const self = static_cast<ThreadBody*>(context);
     try {
@@ -35,7 +35,7 @@ class ThreadBody {
     }
   }
 
-  // Call it once all threads have ended.
+  // Throws the first exception again, if there is one. Call this function after all threads have ended.
   void rethrow() const {
     if (first_ != nullptr) std::rethrow_exception(first_);
   }
@@ -48,9 +48,9 @@ class ThreadBody {
 
 }  // namespace detail
 
-// Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all have
-// ended. In `body` every function of Ronda acts for that thread's rank. The job begins and ends with `body`, so `body`
-// calls neither init() nor shutdown().
+// Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all these
+// threads have ended. In `body` every function of Ronda acts for that thread's rank. Each thread joins the job before
+// `body` and leaves it after `body`, so `body` must not call init() or shutdown().
 //
 //   ronda::run_threads(4, [&] {
 //     std::vector<float> sum(3, ronda::rank());
@@ -58,8 +58,8 @@ class ThreadBody {
 //   });
 //
 // An exception that leaves `body` fails the job for the other ranks, and run_threads() throws the exception again. If
-// several ranks throw, it throws the first exception. Other errors: the job's failure; RONDA_ERROR_INVALID_ARGUMENT
-// (size, options).
+// several ranks throw, run_threads() throws the first exception. Other errors: the job's failure;
+// RONDA_ERROR_INVALID_ARGUMENT (size, options).
 inline void run_threads(int size, const std::function<void()>& body, const Options& options = {}) {
   detail::ThreadBody ranks(body);
   const detail::OptionsView view = detail::to_c(options);
@@ -68,14 +68,15 @@ inline void run_threads(int size, const std::function<void()>& body, const Optio
   status.throw_if_error();
 }
 
-// The rank for which this thread acts. A thread that `body` starts has to set it:
+// current() returns the rank for which this thread acts. A thread that `body` starts must set its rank with
+// make_current():
 //
 //   ronda::run_threads(2, [] {
 //     std::thread reader([rank = ronda::current()] {
 //       ronda::make_current(rank);
 //       ...
 //
-// Errors of make_current(): RONDA_ERROR_INVALID_ARGUMENT if that rank's `body` has ended.
+// Errors of make_current(): RONDA_ERROR_INVALID_ARGUMENT if `body` has already ended on the rank `context`.
 inline ronda_context current() noexcept { return ronda_current(); }
 inline void make_current(ronda_context context) { detail::to_status(ronda_make_current(context)).throw_if_error(); }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Data-parallel training with libtorch, PyTorch's C++ library. Each part also works alone: include its header.
+// Data-parallel training with libtorch, PyTorch's C++ library. To use only a part of these functions, include only the
+// header of this part.
 //
 //   #include <ronda/torch.hpp>
 //
-// Written for libtorch 1.13. libronda.so contains no part of libtorch: a program links both.
+// Written for libtorch 1.13. libronda.so contains no part of libtorch, so a program must link both libraries.
 #ifndef RONDA_CLIENT_RONDA_TORCH_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_HPP_
 

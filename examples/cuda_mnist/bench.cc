@@ -17,8 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The images per second over `steps` steps, until the device has finished. First comes a step that is not timed, so
-// that all ranks begin at the same time. (A barrier would be new to the locked schedule of the steps, and end it.)
+// Returns the images per second over `steps` steps, until the device has finished. First makes a step that is not
+// timed, so that all ranks begin at the same time. (A barrier is not in the locked schedule of the steps, so it would
+// unlock the schedule.)
 double ImagesPerSecond(std::size_t steps, Trainer::Communication communication, Device& device, Trainer& trainer) {
   trainer.TrainStep(0, Trainer::Communication::kGradients);
   device.Synchronize();
@@ -63,7 +64,7 @@ std::string BenchResult::text() const {
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer) {
   using Communication = Trainer::Communication;
   trainer.StartEpoch(0);
-  // Locks the schedule, and lets cuBLAS choose its kernels.
+  // The first steps lock the schedule, and let cuBLAS choose its kernels.
   ImagesPerSecond(options.steps, Communication::kGradients, device, trainer);
   const std::uint64_t reports = ronda::statistics().reports_sent;
   std::vector<double> together, alone;

@@ -13,16 +13,17 @@
 
 namespace cuda_mnist {
 
-// `count` made-up digits: random pixels and random labels, the same on every rank.
+// Returns `count` made-up digits: random pixels and random labels, the same on every rank.
 lenet::MnistImages MadeUpDigits(std::size_t count);
 
-// The training speed over all ranks: medians of measurements that take turns.
+// The training speed over all ranks, with and without communication. Each figure is the median of several measurements,
+// and the two kinds of measurements alternate.
 struct BenchResult {
   double images_per_second = 0;
   double images_per_second_alone = 0;  // with gradients that stay on their ranks
   std::uint64_t control_messages = 0;  // sent by this rank meanwhile; 0 while its steps are locked
 
-  // The fraction by which communication lengthens a step.
+  // Returns the fraction by which communication lengthens a step.
   double overhead() const { return images_per_second_alone / images_per_second - 1; }
   std::string text() const;
 };
@@ -32,8 +33,8 @@ struct BenchOptions {
   int measurements = 7;     // of each kind
 };
 
-// Every rank calls this function. With one rank the difference is the cost of DistributedOptimizer. REQUIRES: the
-// trainer's epochs have at least one step.
+// Every rank calls this function. With one rank the difference between the two speeds is the cost of
+// DistributedOptimizer. REQUIRES: the trainer's epochs have at least one step.
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer);
 
 }  // namespace cuda_mnist

@@ -24,7 +24,7 @@ cublasOperation_t OperationOf(const Operand& operand) {
   return operand.order == Operand::Order::kPlain ? CUBLAS_OP_N : CUBLAS_OP_T;
 }
 
-// Makes a rank's GPU current in this thread; returns its number.
+// Makes a rank's GPU the current device of this thread, and returns the GPU's number.
 int UseDevice(int local_rank) {
   int count = 0;
   Check(cudaGetDeviceCount(&count), "looking for GPUs");
@@ -33,7 +33,7 @@ int UseDevice(int local_rank) {
   return local_rank % count;
 }
 
-// Does not wait for the default stream, on which nothing runs here.
+// The new stream does not wait for the default stream, because this program runs nothing there.
 cudaStream_t NewStream() {
   cudaStream_t stream = nullptr;
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
@@ -91,7 +91,7 @@ void* Device::Allocate(std::size_t bytes) {
   return memory;
 }
 
-// This call itself waits for the whole device.
+// cudaFree() itself waits for the whole device.
 void Device::Free(void* memory) noexcept { static_cast<void>(cudaFree(memory)); }
 
 void Device::Upload(void* device, const void* host, std::size_t bytes) {
@@ -106,8 +106,8 @@ void Device::Download(void* host, const void* device, std::size_t bytes) {
 
 void Device::Synchronize() { Check(cudaStreamSynchronize(handles_->stream.get()), "waiting for the GPU"); }
 
-// cuBLAS stores matrices column by column: for cuBLAS, a row-major matrix is transposed, and left * right is right *
-// left.
+// cuBLAS stores matrices column by column, so it sees a row-major matrix as its transpose. The arguments are swapped
+// because the transpose of left * right is right^T * left^T.
 void Device::Multiply(const Product& product) {
   const float factor = 1, onto = product.onto == Product::Onto::kResult ? 1 : 0;
   const bool left_is_plain = product.left.order == Operand::Order::kPlain;

@@ -19,7 +19,7 @@ struct Operand {
   std::ptrdiff_t stride = 0;  // elements from one product's operand to the next one's; 0: all products share it
 };
 
-// Products of matrices: result = left * right (+ result), `products` times.
+// Describes `products` products of matrices, each of which is result = left * right, or result += left * right.
 struct Product {
   int rows = 0;     // of the result
   int columns = 0;  // of the result
@@ -31,15 +31,17 @@ struct Product {
   enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to the content of the result
 };
 
-// One GPU, the stream that this rank trains on, and cuBLAS on that stream. Work runs later, in order. A function
-// waits for it only if its comment says so.
+// One GPU, the stream that this rank trains on, and cuBLAS on that stream. The device runs its work later, in order. A
+// function waits for this work only if its comment says so.
 //
-// Nothing here needs CUDA's headers, so that tests can use another Device (tests/examples/cuda_mnist/host_device.cc).
+// This header includes no header of CUDA, so that tests can use another Device
+// (tests/examples/cuda_mnist/host_device.cc).
 //
-// Thread-compatible. If CUDA fails, every function throws std::runtime_error with CUDA's own words.
+// Thread-compatible. If CUDA fails, every function throws std::runtime_error with CUDA's error message.
 class Device {
  public:
-  // Returns the reason why this machine cannot train: "no CUDA-capable device is detected". Empty: it can train.
+  // Returns the reason why this machine cannot train, for example "no CUDA-capable device is detected", or an empty
+  // text if it can train.
   static std::string WhyNone();
 
   // A rank's GPU. If a host has fewer GPUs than ranks, the ranks share them.
@@ -64,7 +66,7 @@ class Device {
   const std::unique_ptr<Handles> handles_;
 };
 
-// `size` elements in a device's memory, initially zero. The device must outlive them.
+// `size` elements in a device's memory, initially zero. The device must outlive the array.
 template <class T>
 class DeviceArray {
  public:
@@ -85,7 +87,7 @@ class DeviceArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Upload() and Download() wait.
+  // Upload() and Download() return when the copy has ended.
   void Upload(const T* values, std::size_t count) { device_->Upload(data_, values, count * sizeof(T)); }
   std::vector<T> Download(std::size_t count) const {
     std::vector<T> values(count);

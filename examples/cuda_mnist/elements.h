@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The computation of each thread of the GPU. Each operation is a struct, which is called for the numbers 0 to count -
-// 1, in any order and all at once. Launch() (launch.h) runs the structs on a stream.
+// Defines what each thread of the GPU computes. Each operation is a struct. One thread calls it for each of the numbers
+// 0 to count - 1, in any order and all at once. This number is the index of an element. Launch() (launch.h) runs the
+// structs on a stream.
 //
-// Arrays are in the device's memory. An image is stored as channels, each row by row; images follow each other.
+// Arrays are in the device's memory. An image is stored channel by channel, and a channel row by row. The images follow
+// each other.
 #ifndef RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_
 #define RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_
 
 #include <cmath>
 #include <cstdint>
 
-// The same functions compile for the host, where tests run them.
+// These functions also compile for the host, where tests run them.
 #ifdef __CUDACC__
 #define CUDA_MNIST_HOST_DEVICE __host__ __device__
 #else
@@ -19,7 +21,8 @@
 
 namespace cuda_mnist {
 
-// Copies the images at `order` from the data set; 0 is background, 1 is ink. An element is a pixel.
+// Copies the images whose indices are in `order` from the data set. In the result 0 is background and 1 is ink. An
+// element is a pixel of the result.
 struct GatherImages {
   const std::uint8_t* pixels;
   const int* order;
@@ -62,7 +65,7 @@ struct ReluGradient {
 };
 
 // Finds the largest of each 2x2 pixels (the first one, if several are equal), and its position. The rows of all
-// channels lie one below the other, so no separate index of the channel is needed. An element is an output.
+// channels follow each other, so the code needs no separate index of the channel. An element is an output.
 struct MaxPool {
   const float* input;
   float* output;
@@ -101,7 +104,7 @@ struct MaxPoolGradient {
   }
 };
 
-// The path of a convolution with stride 1 over images.
+// The sizes of a convolution with stride 1 over square images.
 struct ConvShape {
   int in_channels;
   int side;  // images are side x side
@@ -115,7 +118,7 @@ struct ConvShape {
 };
 
 // Unrolls each image into a matrix, patch() x out_pixels(), whose columns are the patches under the kernel. An element
-// is an element of the matrix.
+// of the operation is an element of the matrix.
 struct ImageToPatches {
   const float* images;
   float* patches;
@@ -134,8 +137,8 @@ struct ImageToPatches {
   }
 };
 
-// The reverse of ImageToPatches. Each pixel's gradient is the sum over the patches that contain it. An element is a
-// pixel.
+// Computes the gradient of the images from the gradient of the patches, as the reverse of ImageToPatches. Each pixel's
+// gradient is the sum over the patches that contain it. An element is a pixel.
 struct PatchesToImage {
   const float* patches;
   float* images;

@@ -10,7 +10,7 @@
 
 namespace cuda_mnist {
 
-// The flags of lenet_mnist, and --bench.
+// The values of the flags of lenet_mnist, and of --bench.
 struct Flags {
   enum class Work { kTrain, kBenchmark };
 
@@ -21,7 +21,7 @@ struct Flags {
 // Reads the flags. Throws lenet::UsageError, as lenet::ParseFlags().
 Flags ParseFlags(std::vector<std::string> arguments);
 
-// The text of --help.
+// Returns the text of --help.
 std::string Usage();
 
 }  // namespace cuda_mnist

@@ -14,7 +14,7 @@ namespace cuda_mnist {
 
 // A parameter that training changes, in the device's memory: a matrix, and the gradient of the loss with respect to it.
 struct Parameter {
-  // The value is a copy of `initial`'s; the gradient is zero.
+  // Copies the value of `initial`, and sets the gradient to zero.
   Parameter(Device& device, const lenet::Parameter& initial);
 
   std::string name;
@@ -30,8 +30,9 @@ struct InitialParameters {
   const lenet::Parameter& bias;
 };
 
-// One step of a network, as lenet::Layer, on the device. These functions add work to the device's stream, which runs it
-// later. Their results have `max_samples` rows, of which the first are used, and hold the values only after that work.
+// One layer of a network, like lenet::Layer, but on the device. The functions of a layer add work to the device's
+// stream, which runs it later. Their results have `max_samples` rows, of which only the first `samples` are used. The
+// results hold the values only after the stream has run the work.
 //
 // Lifetime: the results belong to the layer. The input of Forward() must not change until the backward pass is done.
 // Thread-compatible.
@@ -42,7 +43,7 @@ class Layer {
   // REQUIRES: 0 < samples <= max_samples.
   virtual const float* Forward(const float* input, int samples) = 0;
 
-  // The backward pass concerns the samples of the last Forward().
+  // The two functions of the backward pass use the samples of the last Forward().
   virtual void ComputeParameterGradients(const float* output_gradient) { static_cast<void>(output_gradient); }
   virtual const float* InputGradient(const float* output_gradient) = 0;
 
@@ -122,7 +123,7 @@ class MaxPool2d : public Layer {
 // output = max(input, 0)
 class ReluLayer : public Layer {
  public:
-  // `size` values per sample.
+  // A sample has `size` values.
   ReluLayer(Device& device, int size, int max_samples);
 
   const float* Forward(const float* input, int samples) override;

@@ -15,14 +15,14 @@ namespace cuda_mnist {
 
 // lenet::LeNet on the device: the same layers, and the same results except for rounding.
 //
-// Thread-compatible. The device must outlive it.
+// Thread-compatible. The device must outlive the model.
 class LeNet {
  public:
-  // Called with a parameter's position in parameters() when the work that computes its gradient is on the device's
-  // stream.
+  // Backward() calls this function when the work that computes a parameter's gradient is on the device's stream.
+  // `parameter` is the position in parameters().
   using GradientReady = std::function<void(std::size_t parameter)>;
 
-  // Copies the parameters of `initial`, which is not used afterwards.
+  // Copies the parameters of `initial`. The model does not use `initial` after that.
   LeNet(Device& device, lenet::LeNet& initial, int max_samples);
 
   // Returns the logits of the images, 10 for each. The images must not change until Backward() is done; the result is
@@ -32,7 +32,7 @@ class LeNet {
   // Computes the gradients of all parameters from the gradient of the logits, last layer first.
   void Backward(const float* logits_gradient, const GradientReady& ready);
 
-  // The parameters, which the model owns; first layer first.
+  // Returns the parameters, which the model owns, from the first layer to the last.
   const std::vector<Parameter*>& parameters() { return parameters_; }
 
  private:

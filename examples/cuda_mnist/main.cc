@@ -29,7 +29,7 @@ std::vector<std::vector<float>> ValuesOf(LeNet& model) {
   return values;
 }
 
-// "LeNet-5 on 2 ranks, NVIDIA H200: "
+// Returns the beginning of a line, such as "LeNet-5 on 2 ranks, NVIDIA H200: ".
 std::string Beginning(const Device& device) { return "LeNet-5 on " + lenet::RanksText() + ", " + device.name() + ": "; }
 
 void TrainAndTest(const lenet::Flags& flags, Device& device) {
@@ -51,7 +51,7 @@ void TrainAndTest(const lenet::Flags& flags, Device& device) {
   reporter.Say(lenet::AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
 }
 
-// The measurements with one rank, and their limits (tools/gpu/run.sh looks for this form).
+// Returns a line with the measurements of one rank and their limits. tools/gpu/run.sh reads this line.
 std::string OptimizerText(const BenchResult& result) {
   char text[160];
   std::snprintf(text, sizeof(text), "DistributedOptimizer in a step of LeNet-5, 1 rank: %.1f %% (aim: under 3 %%)",

@@ -14,7 +14,8 @@ namespace cuda_mnist {
 // Describes a device matrix to Ronda as a tensor that work on the device's stream computes.
 ronda::Tensor View(const Device& device, const std::string& name, float* data, const Parameter& like);
 
-// lenet::Sgd on the device. The stream waits for the reduced gradients, and runs the work of step() after them.
+// Does the work of lenet::Sgd on the device. The stream waits for the reduced gradients before it runs the work of
+// step().
 //
 // Thread-compatible.
 class Sgd {

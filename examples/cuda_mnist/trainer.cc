@@ -50,8 +50,8 @@ LeNet RandomModel(Device& device, std::uint64_t seed, std::size_t max_samples) {
 
 }  // namespace
 
-// broadcast_parameters() copies rank 0's weights to all ranks. They then stay the same, because all ranks apply the
-// same averages.
+// broadcast_parameters() copies rank 0's weights to all ranks. The weights then stay the same on all ranks, because all
+// ranks apply the same averages.
 Trainer::Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
                  lenet::Reporter* reporter)
     : device_(device),
@@ -135,8 +135,8 @@ void Trainer::TrainStep(std::size_t step, Communication communication) {
     model_.Backward(logits_gradient_.data(), [](std::size_t) {});
     return sgd_.step();
   }
-  // A gradient travels to the other ranks while the device still computes those of the earlier layers; the host has
-  // already gone on. In step() the stream, not the host, waits for the reduced gradients.
+  // A gradient travels to the other ranks while the device still computes the gradients of the earlier layers. The host
+  // does not wait for the device. In step() the stream, not the host, waits for the reduced gradients.
   model_.Backward(logits_gradient_.data(), [this](std::size_t parameter) { optimizer_.gradient_ready(parameter); });
   optimizer_.step();
 }

@@ -18,17 +18,17 @@
 
 namespace cuda_mnist {
 
-// lenet::Trainer on GPUs. It makes the same steps with the same network and digits, except for rounding. The digits are
-// in the device's memory from the beginning. In a step nothing waits for the device, because the host only gives the
-// device its work, in order.
+// Does the work of lenet::Trainer on GPUs: the same steps with the same network and digits, except for rounding. The
+// digits are in the device's memory from the beginning. In a step the host does not wait for the device: it only queues
+// the device's work.
 //
 // Every rank makes the same calls. Thread-compatible.
 class Trainer {
  public:
   // Copies rank 0's random weights to all ranks. `device`, `images` and `reporter` must outlive the trainer.
   //
-  // REQUIRES: ronda::init() has been called. Throws std::invalid_argument if the ranks cannot share such batches. All
-  // functions throw ronda::Error and the device's errors.
+  // REQUIRES: ronda::init() has been called. Throws std::invalid_argument if the ranks cannot share a batch equally.
+  // All functions throw ronda::Error and the device's errors.
   Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
           lenet::Reporter* reporter);
 
@@ -36,7 +36,7 @@ class Trainer {
   using End = lenet::Trainer::End;
   End Train();
 
-  // The fraction of `images` that the network recognises.
+  // Returns the fraction of `images` that the network recognises.
   double Accuracy(const lenet::MnistImages& images);
 
   // Draws an epoch's order of the digits, and copies it to the device.
@@ -45,7 +45,7 @@ class Trainer {
   // With kNone the ranks train independently from this step on, to measure the cost of communication.
   enum class Communication { kGradients, kNone };
 
-  // Gives the device the work of a step. REQUIRES: StartEpoch() has been called; step < steps_per_epoch().
+  // Queues the work of a step on the device. REQUIRES: StartEpoch() has been called; step < steps_per_epoch().
   void TrainStep(std::size_t step, Communication communication = Communication::kGradients);
 
   LeNet& model() { return model_; }
@@ -56,7 +56,7 @@ class Trainer {
  private:
   End TrainEpoch(std::size_t epoch);
 
-  // Returns the sum of the losses since the last call, and begins a new sum. Waits for the device.
+  // Returns the sum of the losses since the last call of this function, and begins a new sum. Waits for the device.
   double TakeLossSum();
 
   Device& device_;

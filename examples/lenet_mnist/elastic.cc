@@ -50,7 +50,7 @@ class ElasticTrainer {
         learning_rate_(RateFor(options.learning_rate, batch_size_,
                                (training_images->size() + batch_size_ - 1) / batch_size_, options.epochs)) {}
 
-  // Runs this process's part of the training; the accuracy is known if the process has stayed to the end.
+  // Runs this process's part of the training. accuracy() is valid only if the process has stayed to the end.
   ronda::elastic::End Train() {
     return ronda::elastic::run(state_, [this](const ronda::elastic::Membership& now) { TrainInEpoch(now); });
   }
@@ -71,7 +71,7 @@ class ElasticTrainer {
     return gradients;
   }
 
-  // Trains with these members. Everything that depends on them is created again.
+  // Trains with the members of one epoch. Creates everything again that depends on the members.
   void TrainInEpoch(const ronda::elastic::Membership& now) {
     Reporter reporter(&std::cout, ReporterMode());
     reporter.Say(RanksText() + " go on after step " + std::to_string(now.step));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The flags of a command line, as the example programs read and explain them.
+// Reads the flags of the example programs, and makes the text of --help.
 #ifndef RONDA_EXAMPLES_LENET_MNIST_FLAG_LIST_H_
 #define RONDA_EXAMPLES_LENET_MNIST_FLAG_LIST_H_
 
@@ -26,22 +26,22 @@ struct Flag {
   std::function<bool(const std::string& value)> set;
 };
 
-// A flag for a number from `least` to `most`. The help shows `initially` as the default, or the value of *number if
-// `initially` is empty. For std::int64_t, std::uint64_t and double.
+// Returns a flag whose value is a number from `least` to `most`. The help shows `initially` as the default, or the
+// value of *number if `initially` is empty. Number is std::int64_t, std::uint64_t or double.
 template <class Number>
 Flag NumberFlag(const std::string& name, Number least, Number most, Number* number, const std::string& help,
                 const std::string& initially = "");
 
-// A flag for a text that is not empty.
+// Returns a flag whose value is a text that is not empty.
 Flag TextFlag(const std::string& name, const std::string& takes, std::string* text, const std::string& help);
 
-// Reads "--name value" and "--name=value". `arguments` do not include the program's name. Returns false if they include
-// --help.
+// Reads "--name value" and "--name=value". `arguments` do not include the program's name. Returns false if `arguments`
+// include --help.
 //
 // Throws UsageError that names the flag and the values that it takes.
 bool ReadFlags(const std::vector<Flag>& flags, const std::vector<std::string>& arguments);
 
-// The text of --help: `head`, and a line for each flag.
+// Returns the text of --help, which is `head` and a line for each flag.
 std::string HelpText(const std::string& head, const std::vector<Flag>& flags);
 
 }  // namespace lenet

@@ -23,7 +23,7 @@ struct Flags {
 // Reads the flags. `arguments` do not include the program's name. Throws UsageError, as ReadFlags().
 Flags ParseFlags(const std::vector<std::string>& arguments);
 
-// The text of --help in the program of this name.
+// Returns the text of --help for the program of this name.
 std::string Usage(const std::string& program);
 
 }  // namespace lenet

@@ -24,7 +24,7 @@ struct GzClose {
 
 [[noreturn]] void Fail(const std::string& path, const std::string& what) { throw DataError(path + ": " + what); }
 
-// zlib's message for its last error, or the system's if the error was not zlib's.
+// Returns zlib's message for the last error, or the system's message if the error was not zlib's.
 std::string GzErrorText(gzFile file) {
   int code = Z_OK;
   const char* text = gzerror(file, &code);
@@ -77,8 +77,8 @@ std::vector<std::size_t> ParseShape(const std::string& path, const std::vector<s
   return shape;
 }
 
-// The product of the dimensions, or kMaxFileBytes + 1 if it is larger than that, because a damaged header must not
-// cause an overflow.
+// Returns the product of the dimensions, but at most kMaxFileBytes + 1, because a damaged header must not cause an
+// overflow.
 std::size_t Elements(const std::vector<std::size_t>& shape) {
   std::size_t elements = 1;
   for (const std::size_t dimension : shape) {

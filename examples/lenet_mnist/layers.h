@@ -24,10 +24,12 @@ struct Parameter {
   Matrix gradient;
 };
 
-// One step of a network: a function of a batch, and the derivatives of the loss through it.
+// One layer of a network. It computes a function of a batch, and the derivatives of the loss with respect to the
+// layer's parameters and input.
 //
-// The backward pass has two parts. So the gradients of the parameters can already travel to the other ranks while the
-// gradient of the input, for which the earlier layers wait, is still being computed.
+// The backward pass has two functions, ComputeParameterGradients() and InputGradient(). So the gradients of the
+// parameters can already travel to the other ranks before the gradient of the input is computed, for which the earlier
+// layers wait.
 //
 // Lifetime: the results of Forward() and InputGradient() belong to the layer and are valid until the next call.
 // Thread-compatible.
@@ -103,7 +105,7 @@ class Conv2d : public Layer {
   Matrix input_gradient_;
 };
 
-// Keeps the largest of each 2x2 pixels; the first one, if several are equal.
+// Keeps the largest of each 2x2 pixels, or the first of them if several are equal.
 class MaxPool2d : public Layer {
  public:
   // Images are side x side; `side` is even.
@@ -115,7 +117,7 @@ class MaxPool2d : public Layer {
  private:
   const Index channels_;
   const Index side_;
-  // For each output, the column of the input that it comes from.
+  // Has, for each output, the column of the input from which the output comes.
   Eigen::Matrix<Index, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> chosen_;
   Matrix output_;
   Matrix input_gradient_;

@@ -36,7 +36,7 @@ class LeNet {
   // gradient as soon as it is complete.
   void Backward(const Matrix& logits_gradient, const GradientReady& ready);
 
-  // The parameters, which the model owns; first layer first.
+  // Returns the parameters, which the model owns, from the first layer to the last.
   std::vector<Parameter*> parameters();
 
  private:

@@ -31,8 +31,8 @@ struct MnistImages {
 MnistImages LoadMnist(const std::string& directory, const std::string& prefix);
 
 // Returns the folder with the digits of this example. This is examples/lenet_mnist/data in the working directory, which
-// may be the repository or the folder in which `bazel run` starts programs. If it is not there, the function returns
-// the folder beside the program as Bazel built it.
+// may be the repository or the folder in which `bazel run` starts programs. If this folder does not exist, the function
+// returns the folder that Bazel has put beside the program.
 std::string DefaultDataDirectory();
 
 }  // namespace lenet

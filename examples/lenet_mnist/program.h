@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The common part of the programs that train LeNet, on a CPU or a GPU.
+// Functions that the programs that train LeNet share, on a CPU or a GPU.
 #ifndef RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 #define RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 
@@ -17,10 +17,10 @@ namespace lenet {
 // been called.
 Reporter::Mode ReporterMode();
 
-// "2 ranks"
+// Returns a text such as "2 ranks".
 std::string RanksText();
 
-// "test accuracy 0.981 (2 ranks, 9 s)"
+// Returns a text such as "test accuracy 0.981 (2 ranks, 9 s)".
 std::string AccuracyText(double accuracy, std::chrono::duration<double> duration);
 
 // Writes all `arrays`, one after the other. Throws std::runtime_error.

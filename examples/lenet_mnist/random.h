@@ -10,7 +10,7 @@
 namespace lenet {
 
 // Random numbers that are the same on every machine. The standard defines std::mt19937_64 and std::seed_seq bit by bit,
-// but not the distributions.
+// but not the distributions of the standard library.
 //
 // Thread-compatible.
 class RandomNumbers {
@@ -22,10 +22,10 @@ class RandomNumbers {
     engine_.seed(sequence);
   }
 
-  // Uniform in [0, bound), except for a bias of at most bound / 2^64.
+  // Returns a number that is uniform in [0, bound), except for a bias of at most bound / 2^64.
   std::size_t Below(std::size_t bound) { return static_cast<std::size_t>(engine_() % bound); }
 
-  // Uniform in [-limit, limit).
+  // Returns a number that is uniform in [-limit, limit).
   float Uniform(float limit) {
     constexpr float kScale = 1.0f / (1 << 23);  // a float holds no more than 24 random bits
     return limit * (static_cast<float>(engine_() >> 40) * kScale - 1.0f);

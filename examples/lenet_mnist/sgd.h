@@ -13,7 +13,7 @@ namespace lenet {
 // Stochastic gradient descent with momentum: velocity = momentum * velocity + gradient;
 // value -= learning_rate * velocity.
 //
-// It does not know of ranks. ronda::DistributedOptimizer requires step() of an optimizer, and
+// This class does not know of ranks. ronda::DistributedOptimizer requires step() of an optimizer, and
 // ronda::broadcast_optimizer_state() requires state().
 //
 // Thread-compatible.

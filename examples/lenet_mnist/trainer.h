@@ -35,11 +35,12 @@ struct TrainingOptions {
   ronda::Compression compression = ronda::Compression::none;
 };
 
-// Returns the learning rates of a training in batches of `batch_size` images. `base` is for batches of kImagesPerRank.
+// Returns the learning rates of a training in batches of `batch_size` images. `base` is the learning rate for batches
+// of kImagesPerRank images.
 ronda::training::LearningRate RateFor(double base, std::size_t batch_size, std::size_t steps_per_epoch,
                                       std::size_t epochs);
 
-// Selects the images of this rank, from the seed. All ranks get equally many.
+// Returns a sampler that selects this rank's images by means of the seed. All ranks get the same number of images.
 ronda::training::DistributedSampler SamplerFor(std::size_t images, std::uint64_t seed);
 
 // Trains a LeNet on the digits, together with the other ranks of the job. Each rank takes its share of every batch, the
@@ -51,18 +52,18 @@ class Trainer {
   // Copies rank 0's random weights to all ranks. `images` and `reporter` must outlive the trainer.
   //
   // REQUIRES: ronda::init() has been called.
-  // Throws std::invalid_argument if the ranks cannot share such batches. All functions throw ronda::Error.
+  // Throws std::invalid_argument if the ranks cannot share a batch equally. All functions throw ronda::Error.
   Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter);
 
   // Why training ended.
   enum class End { kComplete, kAskedToStop };
 
   // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first. If a rank gets
-  // a SIGTERM, all ranks end after the current step. Continues from the last checkpoint, if any, and saves one after
-  // each epoch and at the end.
+  // a SIGTERM, all ranks end after the current step. Continues from the last checkpoint, if there is one, and saves a
+  // checkpoint after each epoch and at the end.
   End Train();
 
-  // The fraction of `images` that the network recognises.
+  // Returns the fraction of `images` that the network recognises.
   double Accuracy(const MnistImages& images);
 
   LeNet& model() { return model_; }

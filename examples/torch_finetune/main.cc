@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Fine-tunes a network with libtorch, in parallel on all ranks, as trainers do in practice. A backbone that has learned
-// one task (to tell even digits from odd ones) learns another (to read digits) under a new head, with its first layers
-// frozen.
+// one task (to tell even digits from odd digits) gets a new head, and learns another task (to read digits). Its first
+// layers are frozen.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -87,7 +87,8 @@ class Stage {
         steps_per_epoch_(static_cast<std::int64_t>(*digits.size()) / options.flags.batch_size),
         sampler_(torch_lenet::SamplerOf(digits, options.flags.seed)),
         digits_(digits),
-        // The learning rate is meant for one rank with its share of a batch, so it is scaled by the number of ranks.
+        // The user gives the learning rate for one rank's share of a batch, so the program multiplies it by the number
+        // of ranks.
         rate_(ronda::training::LearningRate(options.flags.learning_rate)
                   .scale_by(ronda::size())
                   .warm_up(steps_per_epoch_ / 2)
@@ -99,7 +100,7 @@ class Stage {
     Resume();
   }
 
-  // False: the job has to stop, or has made its maximum of steps.
+  // Returns false if the job has to stop, or has made its maximum of steps, before the training is complete.
   bool Run() {
     while (steps_done_ < steps_per_epoch_ * task_.epochs) {
       const bool is_whole = RunEpoch(steps_done_ / steps_per_epoch_);
@@ -117,7 +118,7 @@ class Stage {
     return options;
   }
 
-  // Makes the remaining steps of an epoch. False: it stopped before the end.
+  // Makes the remaining steps of an epoch. Returns false if it stopped before the end of the epoch.
   bool RunEpoch(std::int64_t epoch) {
     const std::int64_t done = steps_done_ % steps_per_epoch_;
     sampler_.set_state({epoch, done * options_.flags.batch_size});
@@ -129,7 +130,7 @@ class Stage {
     ronda::training::Meters meters;
     const auto loader = torch_lenet::LoaderOf(digits_, sampler_, share_);
     for (const Example& batch : *loader) {
-      // The same answer on every rank, so all ranks end after the same step.
+      // should_stop() returns the same answer on every rank, so all ranks end after the same step.
       if (ronda::should_stop() || steps_done_ >= options_.max_steps) return false;
       Step(batch, &meters);
       clock.StepDone(meters.average("loss").value(), &reporter_);
@@ -154,7 +155,7 @@ class Stage {
     meters->accuracy("accuracy").add(scores.argmax(1).eq(labels).sum().item<std::int64_t>(), share_);
   }
 
-  // Parameters and buffers; the momentum is saved as bytes.
+  // Returns the parameters and buffers. The momentum is not in the list, because Save() saves it as bytes.
   std::vector<ronda::Tensor> State() const {
     std::vector<ronda::Tensor> state;
     for (const auto& item : net_->named_parameters()) state.push_back(ronda::torch::view(item.key(), item.value()));
@@ -195,14 +196,15 @@ class Stage {
   std::int64_t steps_done_ = 0;
 };
 
-// The backbone keeps its parameters. Its first block is frozen, including its statistics.
+// Gives the network a new head. The backbone keeps its parameters, and its first block is frozen, including the
+// statistics for the normalization.
 void GetReadyToFinetune(Net* net) {
   (*net)->head = (*net)->replace_module("head", HeadFor(10));
   for (at::Tensor& parameter : (*net)->stem->parameters()) parameter.requires_grad_(false);
   (*net)->stem->eval();
 }
 
-// nullopt if the job had to stop before the network could be tested.
+// Returns the accuracy, or nullopt if the job had to stop before the network could be tested.
 std::optional<double> Train(const Options& options, const Digits& digits, const Digits& test_digits,
                             lenet::Reporter& reporter) {
   Net net(2);

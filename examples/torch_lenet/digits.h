@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The digits as a dataset of libtorch, and the common part of the programs that train on them.
+// Provides the digits as a dataset of libtorch, and functions that the programs that train on them share.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 
@@ -29,7 +29,7 @@ namespace torch_lenet {
 
 using Example = torch::data::Example<>;
 
-// Pixels from 0 to 1, and labels.
+// A dataset of images, whose pixels are from 0 to 1, and their labels.
 class Digits : public torch::data::datasets::Dataset<Digits> {
  public:
   Digits(const std::string& directory, const std::string& prefix) {
@@ -129,11 +129,11 @@ double Accuracy(const Digits& digits, Net& net) {
 // Trains and tests. Returns the accuracy, or nullopt if the training had to stop before the test.
 using Training = std::function<std::optional<double>(const Digits& training, const Digits& test, lenet::Reporter&)>;
 
-// Runs the job with `train`. `title` begins rank 0's first line.
+// Runs the job with `train`. Rank 0's first line of output begins with `title`.
 inline void RunJob(const std::string& title, const Flags& flags, const Training& train) {
   const auto start = std::chrono::steady_clock::now();
   const ronda::Job job;
-  // The ranks of a host share its cores.
+  // The ranks of a host share its cores, so each rank uses an equal number of threads.
   torch::set_num_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ronda::local_size()));
   torch::manual_seed(flags.seed + static_cast<std::uint64_t>(ronda::rank()));
   const std::string directory = flags.data.empty() ? lenet::DefaultDataDirectory() : flags.data;

@@ -21,7 +21,7 @@ struct Flags {
   std::uint64_t seed = 1;  // of the weights and of the order of the digits
 };
 
-// Returns --data, --epochs, --batch-size, --lr and --seed, which write to *flags.
+// Returns the flags --data, --epochs, --batch-size, --lr and --seed, whose values are written to *flags.
 std::vector<lenet::Flag> FlagsOf(Flags* flags);
 
 }  // namespace torch_lenet

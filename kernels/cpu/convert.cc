@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these headers are compiled for.
+// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 #include "kernels/dtype.h"
@@ -125,7 +125,7 @@ void NormalizeBools(const void* src, void* dst, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = from[i] != 0;
 }
 
-// Scales `count` elements of type T, not necessarily aligned; `src` may equal `dst`.
+// Scales `count` elements of type T. `src` and `dst` need no alignment, and may be equal.
 template <class T>
 void ScaleIntegers(const void* src, void* dst, size_t count, const Scale& scale) {
   const char* from = static_cast<const char*>(src);

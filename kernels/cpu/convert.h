@@ -9,17 +9,18 @@
 
 namespace ronda::kernels {
 
-// Whether Convert supports this pair: equal types, or both floating point.
+// Returns whether Convert supports this pair of types: they are equal, or both are floating-point types.
 constexpr bool IsConvertible(DType from, DType to) {
   return from == to || (IsFloatingPoint(from) && IsFloatingPoint(to));
 }
 
-// dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory: this is pack and unpack.
+// Computes dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory. Packing and unpacking
+// of tensors use this function.
 //
-// Narrowing rounds once, to nearest even. A number out of range becomes infinity, and NaN stays NaN (quiet). The scale
-// is applied before rounding, in fp64 if either type is fp64, else in fp32. Results have the same bits on every CPU,
-// except for the payload of NaN. `src` and `dst` may be equal when the element sizes are; otherwise they must not
-// overlap. Neither needs any alignment.
+// A conversion to a narrower type rounds once, to nearest even. A number out of range becomes infinity, and a NaN
+// becomes a quiet NaN. The scale is applied before rounding, in fp64 if either type is fp64, else in fp32. Results have
+// the same bits on every CPU, except for the payload of NaN. `src` may equal `dst` if both types have the same size;
+// otherwise the two must not overlap. Neither pointer needs any alignment.
 //
 // REQUIRES: IsConvertible(src_dtype, dst_dtype).
 void Convert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale = {});
@@ -34,15 +35,16 @@ struct ConvertWithFeedbackArgs {
   float* residual;  // `count` elements, read and written; zeros before the first call
 };
 
-// Narrows with error feedback: the rounding error is kept, and added to the next value that is sent.
+// Converts to a narrower type with error feedback: the function keeps each rounding error, and adds it to the next
+// value that is sent.
 //
 //   v = float32(src * scale) + residual,   dst = to<dst_dtype>(v),   residual = v - dst
 //
 // The sum of the sent values follows the sum of the true values, so gradients that are too small for the format arrive
 // in the end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
 // Training of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other
-// Gradient Compression Schemes", ICML 2019.) Where v or dst is not finite, the residual becomes 0, so that an overflow
-// is not repeated. Rounding and its guarantees are those of Convert.
+// Gradient Compression Schemes", ICML 2019.) If v or dst is not finite, the residual becomes 0, so that an overflow
+// does not affect later values. Values are rounded as in Convert, with the same guarantees.
 void ConvertWithFeedback(const ConvertWithFeedbackArgs& args);
 
 }  // namespace ronda::kernels

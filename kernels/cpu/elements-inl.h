@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How elements of each type in memory become vectors, and back.
+// Loads elements of each type from memory into vectors, and stores vectors as elements.
 //
-// Highway's foreach_target.h includes this file once per SIMD target, hence no ordinary include guard. Everything here
-// gives the same bits on every target. Highway's own conversions do not. Where the CPU has no instruction for them, its
-// conversions of fp16 and bf16 truncate, or mistreat infinities. On such CPUs integer arithmetic replaces them.
+// Highway's foreach_target.h includes this file once per SIMD target, so the file has no ordinary include guard. All
+// functions here give the same bits on every target. Highway's own conversions of fp16 and bf16 do not: on a CPU
+// without an instruction for the conversion, they truncate, or mistreat infinities. On such a CPU the functions here
+// use integer arithmetic instead.
 #if defined(RONDA_KERNELS_CPU_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
 #undef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
@@ -25,23 +26,25 @@ namespace ronda::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// AVX2 and up convert between fp16 and fp32 in hardware, exactly as the functions below do.
+// AVX2 and newer targets convert between fp16 and fp32 in hardware, with the same results as the functions below.
 inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
-// Targets made of scalar code. There Highway's conversion from fp64 to fp32 saturates, where it should give infinity.
+// True for targets made of scalar code. On these targets Highway's conversion from fp64 to fp32 saturates where the
+// result should be infinity.
 inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
 
-// fp16, one in the low half of each 32-bit lane, to fp32.
+// Converts fp16 to fp32. Each 32-bit lane has an fp16 in its low half.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp16(D d, hn::Vec<hn::RebindToUnsigned<D>> half) {
   const hn::RebindToUnsigned<D> du;
   const auto exponent_and_mantissa = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFFu)));
   const auto exponent = hn::And(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
   const auto rebiased = hn::Add(exponent_and_mantissa, hn::Set(du, (127u - 15u) << 23));
-  // Infinity and NaN need the exponent's bias adjusted once more; NaN becomes quiet.
+  // For infinity and NaN the exponent's bias is adjusted a second time. A NaN becomes a quiet NaN.
   const auto is_nan = hn::Gt(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
   const auto quiet_bit = hn::IfThenElseZero(is_nan, hn::Set(du, 0x00400000u));
   const auto special = hn::Or(hn::Add(rebiased, hn::Set(du, (128u - 16u) << 23)), quiet_bit);
-  // Subtracting the implicit bit of the smallest normal number in floating point normalises a subnormal, exactly.
+  // To normalise a subnormal number exactly, subtracts the implicit bit of the smallest normal number in floating
+  // point.
   const auto smallest_normal = hn::Set(du, 113u << 23);
   const auto with_implicit_bit = hn::BitCast(d, hn::Add(rebiased, hn::Set(du, 1u << 23)));
   const auto subnormal = hn::BitCast(du, hn::Sub(with_implicit_bit, hn::BitCast(d, smallest_normal)));
@@ -51,17 +54,18 @@ HWY_INLINE hn::Vec<D> Fp32FromFp16(D d, hn::Vec<hn::RebindToUnsigned<D>> half) {
   return hn::BitCast(d, hn::Or(bits, hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000u)))));
 }
 
-// The inverse: rounds to nearest even. The result is in the low half of each 32-bit lane.
+// Converts fp32 to fp16, rounded to nearest even. The result is in the low half of each 32-bit lane.
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, value);
   const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
-  // Half the lowest kept bit, less one, plus the lowest kept bit itself: ties carry into even.
+  // To round, adds half of the lowest kept bit minus one, plus the lowest kept bit itself. So a tie is rounded to even.
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
   const auto rebiased = hn::Sub(magnitude, hn::Set(du, (127u - 15u) << 23));
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, hn::Add(odd, hn::Set(du, 0xFFFu))));
-  // 0.5 has its last bit where fp16's last subnormal bit is, so adding 0.5 rounds there.
+  // The last bit of 0.5 in fp32 has the value of the last bit of fp16's subnormal numbers. So an addition of 0.5 rounds
+  // to that bit.
   const auto half = hn::Set(du, 126u << 23);
   const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half));
   const auto subnormal = hn::Sub(hn::BitCast(du, aligned), half);
@@ -75,8 +79,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) 
   return hn::Or(result, hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u)));
 }
 
-// The upper half of each lane, rounded to nearest even, in the low half. The CPUs' own bf16 instructions are of no use
-// here: they flush subnormals to zero.
+// Converts fp32 to bf16: rounds the upper half of each lane to nearest even, and puts it into the low half. The CPUs'
+// own bf16 instructions are of no use here: they flush subnormals to zero.
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Bf16FromFp32(D, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -87,13 +91,13 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Bf16FromFp32(D, hn::Vec<D> value) {
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), hn::Or(upper, hn::Set(du, 0x40u)), rounded);
 }
 
-// The low 16 bits of each 32-bit lane.
+// Returns the low 16 bits of each 32-bit lane.
 template <class D>  // of uint32_t
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> LowHalves(D, hn::Vec<D> value) {
   return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(hn::RebindToSigned<D>(), value));
 }
 
-// fp16 patterns to fp32, and back, in hardware if the target has the instructions.
+// Convert fp16 patterns to fp32, and fp32 to fp16 patterns, in hardware if the target has the instructions.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp16Bits(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
   if constexpr (kHasF16c) {
@@ -126,22 +130,23 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64(D d, hn::Vec<hn::Rebind<double, D>> value) {
   }
 }
 
-// Integer 1 in the 32-bit lanes for which `flags` holds 1.0, and 0 where it holds 0.0. A mask of 64-bit lanes cannot be
-// narrowed, but a value can.
+// Returns the integer 1 in the 32-bit lanes for which `flags` holds 1.0, and 0 in the lanes for which it holds 0.0.
+// (`flags` is no mask, because Highway cannot narrow a mask of 64-bit lanes.)
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> OneWhereOne(D d, hn::Vec<hn::Rebind<double, D>> flags) {
   const hn::RebindToUnsigned<D> du;
   return hn::And(hn::ShiftRight<23>(hn::BitCast(du, Fp32FromFp64(d, flags))), hn::Set(du, 1u));
 }
 
-// fp64 to fp32 with "round to odd": an inexact result is truncated and its last bit set. If the result is then rounded
-// again, to at most 22 bits, the outcome equals `value` rounded once.
+// Converts fp64 to fp32 with "round to odd": an inexact result is truncated, and its last bit is set. If the result is
+// then rounded again, to at most 22 bits, the outcome equals `value` rounded once.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>> value) {
   const hn::Rebind<double, D> wide;
   const hn::RebindToUnsigned<D> du;
   const auto nearest = Fp32FromFp64(d, value);
-  // Positive where `nearest` is too small in magnitude, negative where too large, NaN for infinity and NaN.
+  // `error` is positive where the magnitude of `nearest` is too small, negative where it is too large, and NaN for
+  // infinity and NaN.
   const auto error = hn::Sub(hn::Abs(value), hn::Abs(hn::PromoteTo(wide, nearest)));
   const auto zero = hn::Zero(wide);
   const auto too_large = hn::IfThenElseZero(hn::Lt(error, zero), hn::Set(wide, 1.0));
@@ -150,11 +155,13 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
   return hn::BitCast(d, hn::Or(truncated, OneWhereOne(d, inexact)));
 }
 
-// Highway loads and stores one floating-point lane as a float or double, which has to be aligned.
+// True if a vector has one lane. Highway loads and stores such a vector as a float or double, whose address must be
+// aligned.
 template <class D>
 inline constexpr bool kIsOneLane = hn::MaxLanes(D()) == 1;
 
-// Loads one vector of elements of type E from `from`, any alignment, as lanes of D's type, which is E or wider.
+// Loads one vector of elements of type E from `from`, any alignment, into lanes of D's type, which is E or a wider
+// type.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   using Lane = hn::TFromD<D>;
@@ -182,7 +189,7 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   }
 }
 
-// The inverse of LoadElements; rounds floating-point values to nearest even, once.
+// Stores a vector as elements of type E. Rounds floating-point values once, to nearest even.
 template <class E, class D>
 HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
   using Lane = hn::TFromD<D>;
@@ -225,12 +232,13 @@ HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
   }
 }
 
-// The largest vectors of float that one vector of E can be made of.
+// The largest vectors of float whose elements, as type E, fit into one vector.
 template <class E>
 using FloatsFor =
     std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
 
-// Floating-point elements times `factor`, in fp32; fp64 elements are multiplied in fp64, then rounded.
+// Loads floating-point elements and multiplies them by `factor` in fp32. fp64 elements are multiplied in fp64, and then
+// rounded.
 template <class E, class D>  // of float
 HWY_INLINE hn::Vec<D> LoadScaledFloats(D d, const uint8_t* from, double factor) {
   if constexpr (std::is_same_v<E, double>) {
@@ -265,8 +273,8 @@ void VisitFloatType(DType dtype, const Visitor& visit) {
   });
 }
 
-// The error of rounding `value` to `rounded`. It is 0 if either is not finite, because infinity and NaN would stay in
-// the residual for ever.
+// Returns the error of rounding `value` to `rounded`. The error is 0 if either number is not finite, because infinity
+// and NaN would stay in the residual for ever.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Lost(D d, hn::Vec<D> value, hn::Vec<D> rounded) {
   const hn::RebindToSigned<D> di;
@@ -303,7 +311,7 @@ struct BitXor {
   }
 };
 
-// For truth values, which are bytes: any byte but zero is true.
+// The exclusive or of truth values, which are bytes. Every byte except zero means true.
 struct BoolXor {
   template <class D>
   static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
@@ -319,8 +327,9 @@ struct Product {
   }
 };
 
-// The targets' min and max instructions treat NaN and zeros of either sign differently. Comparisons are the same
-// everywhere. `keep_a` is false if either value is NaN, so the result is b unless a is NaN.
+// The targets' min and max instructions treat NaN and zeros of either sign differently. But comparisons give the same
+// result on all targets, so this function uses comparisons. `keep_a` is false if either value is NaN, so the result is
+// b unless a is NaN.
 template <class D, class M>
 HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));

@@ -9,24 +9,24 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/fp8.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these headers are compiled for.
+// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. An E4M3 code has one exponent bit
-// less than fp16. With a bit inserted for it, the code is the upper byte of the pattern of a number 2^8 times smaller,
-// also for subnormal numbers. So a number is rounded to the format's grid in fp32, which takes two additions, and the
-// rest is an exact conversion to fp16.
+// The codes of both formats have the upper bits of fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. An
+// E4M3 code has one exponent bit less than fp16. If a zero bit is inserted for the missing bit, the code becomes the
+// beginning of the fp16 pattern of a number that is 2^8 times smaller, also for subnormal numbers. So a number is first
+// rounded to the format's grid in fp32, with two additions. The rounded number is then converted exactly to fp16.
 
 // An unpacked block.
 struct Fp8Values {
   alignas(64) float at[kFp8BlockElements];
 };
 
-// Whether the magnitude of each fp16 pattern is above `limit`.
+// Returns, for each fp16 pattern, whether its magnitude is above `limit`.
 template <class D>  // of uint16_t
 HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   const hn::RebindToSigned<D> di;
@@ -34,8 +34,9 @@ HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, limit)));
 }
 
-// The differences between the two formats. The grid of a format consists of the fp16 numbers that have a code's bits; a
-// value of the format times kToGrid is on the grid. All functions work on fp16 patterns in 16-bit lanes.
+// These structs have the differences between the two formats. The grid of a format consists of all fp16 numbers whose
+// patterns are made from codes; a value of the format times kToGrid is on the grid. All functions work on fp16 patterns
+// in 16-bit lanes.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -46,7 +47,7 @@ struct E4M3 {
   static HWY_INLINE hn::Vec<D> Fp16FromCode(D d, hn::Vec<hn::Rebind<uint8_t, D>> code) {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<int8_t, D> di8;
-    // The sign is extended over the bit that the exponent lacks, which is then cleared.
+    // The sign extension also sets the exponent's missing bit, so the mask clears this bit.
     const auto extended = hn::BitCast(d, hn::PromoteTo(di, hn::BitCast(di8, code)));
     const auto fp16 = hn::And(hn::ShiftLeft<7>(extended), hn::Set(d, uint16_t{0xBFFF}));
     const auto all_ones = hn::Set(d, uint16_t{0x3F80});
@@ -88,13 +89,13 @@ struct E5M2 {
   }
 };
 
-// `value` rounded to the grid of F. Infinity and NaN stay as they are.
+// Rounds `value` to the grid of F. Does not change infinity and NaN.
 template <class F, class D>  // of float
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  // A number that is 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has the last bit at
-  // this exponent. Subnormal numbers have the last bit of the smallest exponent.
+  // In fp32, the last bit of a number that is 1.5 * 2^(23 - mantissa bits) times larger has the value of the format's
+  // last bit at this exponent. For subnormal numbers it is the last bit at the smallest exponent.
   const auto exponent = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7F800000));
   const auto smallest = hn::Set(di, (127 + F::kMinExponent) << 23);
   const auto factor = hn::Set(di, ((23 - F::kMantissaBits) << 23) + (1 << 22));
@@ -104,7 +105,8 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
 }
 
-// The numbers of a block among which the largest is searched: all of them, or only the finite ones.
+// Select the numbers of a block among which LargestMagnitude() searches the largest: all numbers, or only the finite
+// numbers.
 struct AllNumbers {
   template <class D>  // of int32_t
   static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {
@@ -119,7 +121,7 @@ struct FiniteNumbers {
   }
 };
 
-// The bits of the largest magnitude, which compare like integers.
+// Returns the bits of the largest magnitude. The bits of magnitudes are compared as integers.
 template <class Numbers>
 HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
   const hn::ScalableTag<int32_t> d;
@@ -132,14 +134,15 @@ HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(d, largest)));
 }
 
-// The largest magnitude for which the largest scale suffices, 1.75 * 2^127.
+// The bits of 1.75 * 2^127, the largest magnitude that can be encoded with the largest scale.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
-// The bits of the scale for a block whose largest finite number has the magnitude `largest`.
+// Returns the bits of the scale for a block whose largest finite number has the magnitude `largest`.
 template <class F>
 uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
-  // The maxima of both formats are 1.75 times a power of two. A larger magnitude needs the next power.
+  // The largest value of each format is 1.75 times a power of two. A larger magnitude needs the next power of two as
+  // the scale.
   const uint32_t exponent = (std::min(largest, kLargestEncodable) + 0x1FFFFFu) >> 23;
   return (std::max(exponent, F::kLargestExponent + 1) - F::kLargestExponent) << 23;
 }
@@ -150,7 +153,8 @@ inline float FloatFromBits(uint32_t bits) {
   return value;
 }
 
-// Two kinds of blocks: a block without overflow and NaN takes fewer instructions to encode.
+// EncodableBlock and AnyBlock are two kinds of blocks. A block without overflow and NaN takes fewer instructions to
+// encode.
 template <class F>
 struct EncodableBlock {
   template <class D>  // of uint16_t
@@ -191,7 +195,7 @@ void EncodeBlock(const Fp8Values& values, uint8_t* block) {
   EncodeBlockOf<F, AnyBlock<F>>(values, LargestMagnitude<FiniteNumbers>(values), block);
 }
 
-// The numbers of one block.
+// Decodes the numbers of one block.
 template <class F>
 class BlockReader {
  public:
@@ -201,7 +205,7 @@ class BlockReader {
     factor_ = scale * (1.0f / F::kToGrid);
   }
 
-  // Decodes the numbers from `index` on.
+  // Decodes one vector of numbers, from number `index` of the block on.
   template <class D>  // of float
   HWY_INLINE hn::Vec<D> Load(D d, size_t index) const {
     const hn::Rebind<uint16_t, D> d16;
@@ -215,7 +219,7 @@ class BlockReader {
   float factor_;
 };
 
-// Calls `visit` with the struct of the format.
+// Calls `visit` with the struct of the format, E4M3 or E5M2.
 template <class Visitor>
 void VisitFp8Format(Fp8Format format, Visitor visit) {
   switch (format) {
@@ -226,7 +230,7 @@ void VisitFp8Format(Fp8Format format, Visitor visit) {
   }
 }
 
-// Loads and scales `count` elements, at most a block of them; zeros follow.
+// Loads and scales `count` elements, at most one block, and fills the rest of the block with zeros.
 template <class E>
 void LoadBlock(const uint8_t* src, size_t count, double factor, Fp8Values& values) {
   uint8_t padded[kFp8BlockElements * sizeof(E)];
@@ -242,7 +246,7 @@ void LoadBlock(const uint8_t* src, size_t count, double factor, Fp8Values& value
   std::fill(values.at + count, std::end(values.at), 0.0f);  // again: a factor may have given the zeros a sign
 }
 
-// Encodes the sum of `values` and `residual`, a block of each, and stores the rounding errors in `residual`.
+// Encodes the sum of `values` and `residual`, which are one block each, and stores the rounding errors in `residual`.
 template <class F>
 void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   const hn::ScalableTag<float> d;
@@ -256,7 +260,8 @@ void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   }
 }
 
-// Encodes `values`, of which only the first `count` are not zero, with the residual of these `count` values, if any.
+// Encodes a block, of which only the first `count` values are not zero. If there is a residual, it has `count` values,
+// and is added and updated.
 template <class F>
 void EncodeValues(Fp8Values& values, size_t count, float* residual, uint8_t* block) {
   if (residual == nullptr) return EncodeBlock<F>(values, block);
@@ -312,7 +317,7 @@ void DecodeFp8OnTarget(const uint8_t* blocks, Fp8Format format, uint8_t* dst, DT
   });
 }
 
-// Reduces the blocks that begin `at` bytes into each source.
+// Reduces the block at offset `at`, in bytes, of every source.
 template <class F, class Op>
 void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
   constexpr size_t kVectors = 4;
@@ -337,7 +342,7 @@ void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
   }
 }
 
-// Reduces `count` elements, starting with the blocks `at` bytes into each source.
+// Reduces `count` elements, beginning with the block at offset `at`, in bytes, of every source.
 template <class F, class Op>
 void ReduceBlocks(const ReduceFp8Args& args, size_t at, size_t count, uint8_t* dst) {
   for (size_t begin = 0; begin < count; begin += kFp8BlockElements, at += kFp8BlockBytes, dst += kFp8BlockBytes) {
@@ -389,7 +394,8 @@ void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype,
 
 namespace {
 
-// Blocks that are reduced and then decoded together: they stay in the L1 cache beside the sources.
+// The number of blocks that are reduced and then decoded together. So few blocks stay in the L1 cache beside the
+// sources.
 constexpr size_t kStepBlocks = 8;
 
 }  // namespace

@@ -22,10 +22,10 @@ struct EncodeFp8Args {
   float* residual = nullptr;  // if given, error feedback as in convert.h: `count` elements, read and written
 };
 
-// blocks = encoded(float32(src * scale) + residual).
+// Computes blocks = encoded(float32(src * scale) + residual).
 void EncodeFp8(const EncodeFp8Args& args);
 
-// dst[i] = to<dst_dtype>(value of code i), for i in [0, count); `dst_dtype` is floating point. No overlap.
+// Computes dst[i] = to<dst_dtype>(value of code i), for i in [0, count); `dst_dtype` is floating point. No overlap.
 void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count);
 
 struct ReduceFp8Args {
@@ -38,8 +38,8 @@ struct ReduceFp8Args {
   std::optional<DType> dst_dtype = std::nullopt;  // floating point: `count` decoded elements; none: blocks
 };
 
-// dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`; with `dst_dtype`,
-// the elements that DecodeFp8 makes of exactly those blocks. min and max propagate NaN.
+// Computes dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`. With
+// `dst_dtype`, writes the elements that DecodeFp8 makes of exactly these blocks. min and max propagate NaN.
 void ReduceFp8(const ReduceFp8Args& args);
 
 }  // namespace ronda::kernels

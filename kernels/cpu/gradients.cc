@@ -10,15 +10,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gradients.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these headers are compiled for.
+// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// The highest bit of a lane is set if the element's magnitude, as an integer, is at least `infinity`. (All targets have
-// the instructions for this; some lack comparisons of 64-bit integers.)
+// Sets the highest bit of a lane if the bits of the element's magnitude, as an integer, are at least `infinity`. (All
+// targets have the instructions for this addition, but some targets cannot compare 64-bit integers.)
 template <class D>  // of unsigned integers
 HWY_INLINE hn::Vec<D> Flags(D d, hn::Vec<D> bits, hn::TFromD<D> infinity) {
   using Lane = hn::TFromD<D>;
@@ -55,10 +55,12 @@ bool HasNonFiniteOnTarget(const uint8_t* data, DType dtype, size_t count) {
   });
 }
 
-// Sums that are accumulated side by side, at least as many as any target's vectors have lanes of fp64.
+// The number of sums that are accumulated side by side. It is at least the number of fp64 lanes of any target's
+// vectors.
 constexpr size_t kSums = 16;
 
-// So few rows that they are still in the L1 cache for the next column.
+// The number of rows that are added at once. It is so small that the rows are still in the L1 cache for the next
+// column.
 constexpr size_t kRowsAtOnce = 64;
 
 using Doubles = hn::ScalableTag<double>;
@@ -69,8 +71,8 @@ struct Sums {
   alignas(64) double bb[kSums] = {};
 };
 
-// Adds the products of `rows` times kSums elements, one column of vectors after the other. The sums of a column are in
-// registers.
+// Adds the products of `rows` times kSums elements, one column of vectors after the other. Keeps the sums of the
+// current column in registers.
 template <class E>
 HWY_INLINE void AddRows(const uint8_t* a, const uint8_t* b, size_t rows, Sums& sums) {
   const Doubles d;
@@ -92,7 +94,7 @@ HWY_INLINE void AddRows(const uint8_t* a, const uint8_t* b, size_t rows, Sums& s
   }
 }
 
-// Adds sums pairwise, in place.
+// Adds the sums pairwise, in place, and returns the total.
 double Total(double (&sums)[kSums]) {
   for (size_t half = kSums / 2; half > 0; half /= 2) {
     for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
@@ -110,7 +112,7 @@ AdasumDots DotsOf(const uint8_t* a, const uint8_t* b, size_t count) {
   }
   const size_t rest = count % kSums;
   if (rest > 0) {
-    // The products of the zeros that follow are +0. They change no sum, because no sum can be -0.
+    // Zeros follow the last elements. Their products are +0 and change no sum, because no sum can be -0.
     uint8_t last_a[kRowBytes] = {};
     uint8_t last_b[kRowBytes] = {};
     std::memcpy(last_a, a + rows * kRowBytes, rest * sizeof(E));

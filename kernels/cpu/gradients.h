@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels on gradients: the search for overflow, and Adasum.
+// These kernels search gradients for overflow, and compute Adasum.
 //
-// Adasum of two gradients a and b is their sum where they are orthogonal and their average where they are equal:
+// Adasum of two gradients a and b is their sum if they are orthogonal, and their average if they are equal:
 //
 //   Adasum(a, b) = (1 - a.b / (2 |a|^2)) a  +  (1 - a.b / (2 |b|^2)) b
 //
@@ -24,11 +24,12 @@ struct AdasumDots {
   double bb = 0;
 };
 
-// The dot products of `count` elements; `dtype` is float32 or float64, any alignment. The dot products of pieces add up
-// to those of the whole.
+// Returns the dot products of `count` elements; `dtype` is float32 or float64, any alignment. The dot products of the
+// pieces of a tensor add up to the dot products of the tensor.
 //
-// Products and sums are in fp64. Element i is added to sum i mod 16, in order, and the sums are added pairwise. This
-// gives the same bits on every CPU. But the bits depend on where a buffer is cut into pieces.
+// Products and sums are in fp64. Element i is added to the sum with the number i mod 16, in order, and at the end the
+// 16 sums are added pairwise. This order gives the same bits on every CPU. But the bits depend on where a buffer is cut
+// into pieces.
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count);
 
 struct AdasumWeights {
@@ -36,7 +37,7 @@ struct AdasumWeights {
   double b = 1;
 };
 
-// The factors of a and b; 1 for a gradient that is zero.
+// Returns the factors of a and b. The factor of a gradient that is zero is 1.
 constexpr AdasumWeights WeightsOf(const AdasumDots& dots) {
   return {.a = dots.aa == 0 ? 1 : 1 - dots.ab / (2 * dots.aa), .b = dots.bb == 0 ? 1 : 1 - dots.ab / (2 * dots.bb)};
 }
@@ -50,10 +51,10 @@ struct AdasumCombineArgs {
   size_t count;
 };
 
-// dst = weights.a * a + weights.b * b, in fp64, rounded to `dtype` at the end.
+// Computes dst = weights.a * a + weights.b * b, in fp64, rounded to `dtype` at the end.
 void Combine(const AdasumCombineArgs& args);
 
-// Whether any of `count` elements, any alignment, is an infinity or NaN. False for integers and bool.
+// Returns whether any of `count` elements, any alignment, is an infinity or NaN. Returns false for integers and bool.
 bool HasNonFinite(const void* data, DType dtype, size_t count);
 
 }  // namespace ronda::kernels

@@ -13,22 +13,22 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/reduce.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the target that these headers are compiled for.
+// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// One pass over vectors: reduces elements [begin, begin + args.count) of every source, and stores the first at
-// args.dst.
+// One pass over vectors. It reduces elements [begin, begin + args.count) of every source, and stores the result of
+// element `begin` at args.dst.
 struct Pass {
   const ReduceArgs& args;  // its scale is ignored
   double factor;           // multiplies floating-point results before they are rounded; other results are not scaled
   size_t begin;
 };
 
-// A reduced value goes through one of these before it is stored.
+// One of the following functions changes each reduced value before the value is stored.
 struct Multiply {
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> value) const {
@@ -52,8 +52,8 @@ struct Normalize {  // to 0 or 1
   }
 };
 
-// Reduces elements of type E in lanes of type Lane, and stores them as elements of type Out: E, or float. (A separate
-// loop for two sources was no faster.)
+// Reduces elements of type E in vectors with lanes of type Lane. Stores the results as elements of type Out, which is E
+// or float. (A separate loop for two sources was no faster.)
 template <class E, class Lane, class Op, class Finish, class Out>
 class Loop {
  public:
@@ -91,8 +91,8 @@ class Loop {
     }
   }
 
-  // Reads all sources before it writes anything, because `dst` may be one of them. The loop over the sources is short;
-  // several accumulators in registers keep its overhead small.
+  // Reads all sources before it writes anything, because `dst` may be one of them. The loop over the sources is short,
+  // so it works on several accumulators in registers, which keeps its overhead small.
   template <size_t kVectors, class Tag>
   HWY_INLINE void Vectors(Tag d, size_t begin) const {
     const size_t step = hn::Lanes(d) * sizeof(E);
@@ -117,9 +117,9 @@ class Loop {
     }
   }
 
-  // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of
-  // little else. A detour through a buffer would take longer than the rest of their arithmetic, because its loads have
-  // to wait until the preceding shorter stores are in the cache.
+  // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist almost
+  // only of these last elements. A copy through a buffer would take longer than the rest of the arithmetic: the loads
+  // from the buffer must wait until the preceding shorter stores are in the cache.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {
     const hn::CappedTag<Lane, kLanes> d;
@@ -127,7 +127,7 @@ class Loop {
     if constexpr (kLanes > 1) ShorterVectors<kLanes / 2>(begin);
   }
 
-  // The last elements, and zeros.
+  // Reduces the last elements in one vector, which is filled up with zeros.
   void PaddedVector(size_t begin) const {
     const D d;
     const size_t bytes = (count_ - begin) * sizeof(E);
@@ -182,7 +182,8 @@ void ReduceHalves(const Pass& pass) {
 
 template <class E>
 void ReduceIntegers(const Pass& pass) {
-  // Sums and products wrap, so signedness does not matter. No target multiplies bytes.
+  // Sums and products wrap around, so signed and unsigned integers need no separate code. No target has instructions
+  // that multiply bytes.
   using Wrapping = std::make_unsigned_t<E>;
   using Factor = std::conditional_t<sizeof(E) == 1, uint16_t, Wrapping>;
   switch (pass.args.op) {
@@ -203,7 +204,7 @@ void ReduceIntegers(const Pass& pass) {
   }
 }
 
-// The largest byte is not zero if any source is true; the smallest is not zero if all are.
+// The maximum of the bytes is not zero if any source is true. Their minimum is not zero if all sources are true.
 void ReduceBools(const Pass& pass) {
   switch (pass.args.op) {
     case ReduceOp::kSum:
@@ -245,10 +246,12 @@ HWY_EXPORT(ReduceOnTarget);
 
 namespace {
 
-// Bytes that are reduced and then converted together. So few bytes stay in the L1 cache beside the sources.
+// The number of bytes that are reduced and then converted together. So few bytes stay in the L1 cache beside the
+// sources.
 constexpr size_t kBlockBytes = 4096;
 
-// Reduces block by block to `args.dtype`, and converts each block to its destination while it is in the cache.
+// Reduces the elements block by block to `args.dtype`, and converts each block into its destination while the block is
+// in the cache.
 void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_scale) {
   alignas(64) uint8_t block[kBlockBytes];
   auto* dst = static_cast<uint8_t*>(args.dst);
@@ -263,10 +266,11 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   }
 }
 
-// Elements that AddWide adds up together, one source after the other. The sums of so few elements stay in the L1 cache.
+// The number of elements that AddWide adds up together, one source after the other. The sums of so few elements stay in
+// the L1 cache.
 constexpr size_t kWideElements = 512;
 
-// See AddsWide. `dst` may be a source: all sources of a block are read before the block is written.
+// See AddsWide. `dst` may be a source, because the function reads a block of all sources before it writes the block.
 template <class E>
 void AddWide(const ReduceArgs& args) {
   using Wide = typename WideInteger<E>::Type;

@@ -17,16 +17,17 @@ namespace detail {
 
 inline constexpr size_t kLineBytes = 64;
 
-// Copies whole cache lines; `dst` is the beginning of one. A line that is not filled at once would go to memory in
-// parts. (Highway's Stream does not help here: without dispatch to a better target, its baseline on x86 stores single
-// bytes.)
+// Copies whole cache lines; `dst` is the beginning of a line. If a line were only partly filled, the CPU would write it
+// to memory in several parts. (Highway's Stream does not help here: without dispatch to a better target, its baseline
+// on x86 stores single bytes.)
 #if defined(__x86_64__)
 inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) {
   constexpr size_t kVectorBytes = sizeof(__m128i);
   for (size_t i = 0; i < bytes; i += kVectorBytes) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
   }
-  // Streaming stores are not ordered with later stores, such as the release store that announces the bytes.
+  // The fence is necessary because streaming stores are not ordered with later stores, such as the release store that
+  // announces the bytes.
   _mm_sfence();
 }
 #else
@@ -35,11 +36,12 @@ inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) { std::m
 
 }  // namespace detail
 
-// memcpy with stores that bypass the caches, for memory that another core has read and will read next. An ordinary
-// store must first take the cache line away from the other core's cache. If the cores share no cache, this costs tens
-// of nanoseconds for each line, one line after the other.
+// Works like memcpy, but its stores bypass the caches. Use it for memory that another core has read and will read next.
+// An ordinary store must first take the cache line away from the other core's cache. If the cores share no cache, an
+// ordinary store costs tens of nanoseconds for each line, one line after the other.
 //
-// Neither pointer needs any alignment. Other threads see the bytes after a release store by this one, as with memcpy.
+// Neither pointer needs any alignment. Other threads see the bytes after a release store by this thread, as with
+// memcpy.
 inline void StreamCopy(const void* src, void* dst, size_t bytes) {
   const auto* from = static_cast<const uint8_t*>(src);
   auto* to = static_cast<uint8_t*>(dst);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tiles, and the blocks of threads that work on them.
+// Divides tensors into tiles, and defines the blocks of threads that work on the tiles.
 #ifndef RONDA_KERNELS_CUDA_BLOCK_H_
 #define RONDA_KERNELS_CUDA_BLOCK_H_
 
@@ -12,55 +12,56 @@
 
 namespace ronda::kernels::cuda {
 
-// Threads of one block of a grid. A warp has 32 of them.
+// The number of threads of one block of a grid. A warp has 32 threads.
 inline constexpr int kThreads = 256;
-// Accesses of each thread to a tile, on the tile's side with the wider elements. All of them are in flight together,
-// which hides the latency of memory.
+// The number of accesses of each thread to a tile, counted for the source or the destination, whichever has the wider
+// elements. All these accesses are in flight together, which hides the latency of memory.
 inline constexpr int kAccessesInFlight = 4;
 
-// Blocks for which a multiprocessor shall have room. This many threads keep its memory busy, and each has registers for
-// the accesses that it has in flight. Bodies that hold two or three vectors for each vector that they load set their
-// own number (Body::kBlocksAtOnce). With fewer registers these bodies would spill registers to memory, and a launch may
-// have to wait for this memory.
+// The number of blocks that must fit on a multiprocessor together. The threads of so many blocks keep the memory busy,
+// and each thread has registers for its accesses in flight. Bodies that hold two or three vectors for each vector that
+// they load set their own number (Body::kBlocksAtOnce). With fewer registers these bodies would spill registers to
+// memory, and a launch may have to wait for this memory.
 inline constexpr int kBlocksAtOnceIfSmall = 4;
 inline constexpr int kBlocksAtOnceIfLarge = 3;
 
-// Elements of a tile whose widest element has `bytes` bytes.
+// Returns the number of elements of a tile whose widest element has `bytes` bytes.
 constexpr uint32_t TileElements(size_t bytes) {
   return static_cast<uint32_t>(kThreads * kAccessesInFlight * kAccessBytes / bytes);
 }
 
-// `count` elements in tiles; one more if the last is not full.
+// Returns the number of tiles for `count` elements. The last tile may be only partly full.
 RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_elements) {
   return (count + tile_elements - 1) / tile_elements;
 }
 
-// The most blocks, and therefore tiles, of a launch.
+// The largest number of blocks, and therefore of tiles, in a launch.
 inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
-// The most parameters of a launch, passed by value, from CUDA 12.1 on.
+// The largest size of the parameters of a launch, which are passed by value, from CUDA 12.1 on.
 inline constexpr size_t kMaxParameterBytes = 32764;
-// Segments of a launch: enough for BERT-large, which has 398 gradients. More would fit, but each launch copies all
-// parameters of a kernel, used or not. So the kernels of gradients come in two sizes: one for a bucket as a backward
-// pass fills it, and one for a whole model.
+// The number of segments in a launch is large enough for BERT-large, which has 398 gradients. More segments would fit,
+// but each launch copies all parameters of a kernel, including unused segments. So the kernels of gradients are
+// compiled for two numbers of segments: kFewSegments for a bucket of a backward pass, and kMaxSegments for a whole
+// model.
 inline constexpr int kMaxSegments = 448;
 inline constexpr int kFewSegments = 64;
 
-// Up to `kCapacity` segments (tensors) as one sequence of tiles, which a grid shares evenly whatever the sizes of the
-// segments. The device gets it by value, as a parameter of the kernel, so nothing has to be copied, freed or waited
-// for.
+// Holds up to `kCapacity` segments (tensors) as one sequence of tiles. The blocks of a grid share the tiles evenly, for
+// any sizes of the segments. The device gets the tiling by value, as a parameter of the kernel, so the host need not
+// copy it to the device, free it or wait for it.
 template <class Segment, int kCapacity = kMaxSegments>
 class Tiling {
  public:
-  // A tile: number `index` of segment number `segment`.
+  // Names a tile: it is tile `index` of segment `segment`.
   struct Position {
     int segment;
     uint32_t index;
   };
 
-  // Whether a segment of this many tiles still fits.
+  // Returns whether a segment of `tiles` tiles still fits.
   bool Fits(uint64_t tiles) const { return count_ < kCapacity && tiles <= kMaxTiles - tiles_; }
 
-  // REQUIRES: `tiles` > 0, and they fit.
+  // REQUIRES: `tiles` > 0, and Fits(tiles).
   void Add(const Segment& segment, uint64_t tiles) {
     segments_[count_] = segment;
     first_tiles_[count_] = tiles_;
@@ -90,14 +91,14 @@ class Tiling {
  private:
   int count_ = 0;
   uint32_t tiles_ = 0;
-  // Only the first count_ entries are valid. The others are not cleared, which would take as long as the rest of a
-  // launch.
+  // Only the first count_ entries are valid. The constructor does not clear the other entries, because that would take
+  // as long as the rest of a launch.
   uint32_t first_tiles_[kCapacity];
   Segment segments_[kCapacity];
 };
 
 // Fills tilings with `count` segments: `describe(index, segment)` fills in a segment and returns its number of tiles.
-// Calls `run(tiling)` for each tiling, with as few tilings as hold the segments. Stops at the first error.
+// Calls `run(tiling)` for each tiling, with as few tilings as possible. Stops at the first error.
 template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {
   int next = 0;
@@ -117,15 +118,16 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
   return 0;
 }
 
-// How the code of a kernel is divided, so that a GPU and a CPU can run the same code.
+// Divides the code of a kernel into steps, so that a GPU and a CPU can run the same code.
 //
 // A kernel is a *body*: a struct that holds the parameters of a launch. Its
 //
 //   template <class Block> RONDA_HOST_DEVICE void operator()(Block& block) const
 //
-// is the work of one block of a grid. It consists of steps: every thread (or, in a warp, every lane) finishes a step
-// before any begins the next. ForEachThread runs a step: on a GPU with the number of this thread, on the CPU with all
-// numbers one after the other. A PerThread or PerLane holds the values that a thread keeps between steps. A block has
+// is the work of one block of a grid. The work consists of steps. Every thread (or, in a warp, every lane) finishes a
+// step before any thread begins the next step. ForEachThread runs a step: on a GPU with the number of this thread, on
+// the CPU with all numbers one after the other. A PerThread or PerLane holds the values that a thread keeps between
+// steps. A block has
 //
 //   index(), grid()           the number of this block, and of all blocks
 //   ForEachThread(step)       step(thread) for thread in [0, kThreads)
@@ -196,7 +198,7 @@ class HostBlock {
 };
 
 // For each i in [begin, end) that is a multiple of kStep from `begin`, calls `load(i)`, then `store(i, loaded value)`.
-// A thread has kAhead loads under way before it stores.
+// A thread starts kAhead loads before its first store.
 template <int kStep, int kAhead = kAccessesInFlight, class Block, class Load, class Store>
 RONDA_HOST_DEVICE inline void ForBatches(const Block& block, uint32_t begin, uint32_t end, const Load& load,
                                          const Store& store) {

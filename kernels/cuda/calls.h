@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of the kernels for CUDA devices: plain structs that need nothing of CUDA. They are the same in Ronda's core
-// and in the plugin that has the kernels (runtime/cuda/plugin.h).
+// Defines the arguments of calls to the kernels for CUDA devices. They are plain structs, which need no header of CUDA.
+// Ronda's core and the plugin that has the kernels (runtime/cuda/plugin.h) use the same structs.
 //
 // The arithmetic is the same as in kernels/cpu, with the same bits in the results unless said otherwise. Conversions
 // round once, to nearest even. 16-bit and 8-bit sources are reduced in float32, in the order given. Blocks of 8-bit
 // codes have the format of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any
-// alignment. A call copies the structs: after it has returned, it reads nothing on the host.
+// alignment. A function that runs a call copies the call's structs, and does not read the host's memory after it has
+// returned.
 #ifndef RONDA_KERNELS_CUDA_CALLS_H_
 #define RONDA_KERNELS_CUDA_CALLS_H_
 
@@ -17,7 +18,7 @@
 
 namespace ronda::kernels::cuda {
 
-// How elements lie on the wire.
+// Describes the format of the elements on the wire.
 struct Wire {
   DType dtype = DType::kFloat32;  // of the elements; ignored if they are in blocks
   enum class Blocks : uint8_t { kNone, kE4M3, kE5M2 } blocks = Blocks::kNone;
@@ -31,8 +32,8 @@ struct PackSegment {
   uint64_t offset = 0;        // bytes from the beginning of the wire; a multiple of 16
 };
 
-// wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are not
-// written.
+// Computes wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Does not write the bytes
+// between the tensors.
 struct PackCall {
   const PackSegment* segments = nullptr;
   int segment_count = 0;
@@ -50,7 +51,7 @@ struct UnpackSegment {
   uint64_t skip = 0;    // elements of the tensor before the first wanted one
 };
 
-// output = to<dtype>(wire * scale), for many tensors in one launch.
+// Computes output = to<dtype>(wire * scale), for many tensors in one launch.
 struct UnpackCall {
   const UnpackSegment* segments = nullptr;
   int segment_count = 0;
@@ -60,8 +61,8 @@ struct UnpackCall {
   const void* buffer = nullptr;
 };
 
-// dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. Also reduces the bytes between
-// the tensors on the wire.
+// Computes dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. Also reduces the bytes
+// between the tensors on the wire.
 struct ReduceCall {
   const void* sources = nullptr;  // the first source; the others follow
   uint64_t stride = 0;            // bytes from one to the next; a multiple of 16
@@ -73,13 +74,13 @@ struct ReduceCall {
   uint64_t granules = 0;  // elements or blocks of each
 };
 
-// A tensor that is read.
+// A tensor that a kernel reads.
 struct Extent {
   const void* data = nullptr;
   uint64_t count = 0;  // elements
 };
 
-// found[i] = 1 if tensor i has an element that is an infinity or NaN, else 0. Floating point only.
+// Sets found[i] to 1 if tensor i has an element that is an infinity or NaN, and otherwise to 0. Floating point only.
 struct NonFiniteCall {
   const Extent* tensors = nullptr;
   int tensor_count = 0;
@@ -87,7 +88,7 @@ struct NonFiniteCall {
   uint8_t* found = nullptr;
 };
 
-// dst = a_scale * a + b_scale * b, the scales in float64, rounded at the end. dst may equal a or b.
+// Computes dst = a_scale * a + b_scale * b with scales in float64, and rounds at the end. dst may equal a or b.
 struct AddScaledCall {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -98,11 +99,12 @@ struct AddScaledCall {
   double b_scale = 1;
 };
 
-// The most parts of a pair of tensors whose dot products are added up side by side.
+// The largest number of parts into which a pair of tensors is divided. The dot products of the parts are computed side
+// by side.
 inline constexpr int kDotsMaxParts = 256;
 
-// Adasum's three dot products (kernels/cpu/gradients.h) of pairs of tensors, in float64: dots[3 * i] is a.b of pair i,
-// then a.a and b.b. The order of summation is fixed, but differs from the CPU's.
+// Computes Adasum's three dot products (kernels/cpu/gradients.h) of pairs of tensors, in float64. From dots[3 * i] on,
+// `dots` has a.b, a.a and b.b of pair i. The order of summation is fixed, but differs from the CPU's.
 struct DotsCall {
   const Extent* a = nullptr;
   const Extent* b = nullptr;  // with the same counts
@@ -112,8 +114,8 @@ struct DotsCall {
   double* scratch = nullptr;  // 3 * kDotsMaxParts for each pair; written
 };
 
-// a = weights.a * a + weights.b * b for pairs of tensors, with Adasum's weights for these dot products, which the
-// device reads.
+// Computes a = weights.a * a + weights.b * b for pairs of tensors. The device reads `dots`, and computes Adasum's
+// weights from these dot products.
 struct CombineCall {
   const Extent* a = nullptr;  // also written
   const Extent* b = nullptr;

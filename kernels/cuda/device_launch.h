@@ -11,10 +11,11 @@
 
 namespace ronda::kernels::cuda {
 
-// A warp and a block of a GPU, as bodies see them (block.h): each thread has its own part of every value.
+// DeviceWarp and DeviceBlock are the warp and the block of a GPU that a body gets (block.h). Each thread has its own
+// part of a PerLane or PerThread.
 class DeviceWarp {
  public:
-  // The value of this lane.
+  // Holds the value of this lane only.
   template <class T>
   class PerLane {
    public:
@@ -94,7 +95,8 @@ struct DeviceLaunch {
   int operator()(const Body& body, uint32_t blocks) const {
     static_assert(sizeof(Body) <= kMaxParameterBytes);
     void* parameters[] = {const_cast<Body*>(&body)};
-    // Not <<<>>>: cudaLaunchKernel returns the errors of this launch alone, and leaves none for a later call.
+    // This is no launch by <<<>>>, because cudaLaunchKernel returns only the errors of this launch, and leaves no error
+    // for a later call.
     return cudaLaunchKernel(reinterpret_cast<const void*>(&BodyKernel<Body>), dim3(blocks), dim3(kThreads), parameters,
                             0, stream);
   }
@@ -102,7 +104,7 @@ struct DeviceLaunch {
   cudaStream_t stream;
 };
 
-// Loads the kernels of bodies onto the current device, and runs nothing. `*error` becomes the first failure.
+// Loads the kernels of bodies onto the current device, but does not run them. Stores the first failure in `*error`.
 struct DeviceLoad {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elements as the device and the host load, store, convert and visit them.
+// Functions with which the device and the host load, store, convert and visit elements.
 #ifndef RONDA_KERNELS_CUDA_ELEMENTS_H_
 #define RONDA_KERNELS_CUDA_ELEMENTS_H_
 
@@ -11,7 +11,7 @@
 
 #include "kernels/dtype.h"
 
-// Marks code that runs on the device and on the host. The host runs it in tests, and as a fake device
+// Marks code that runs on the device and on the host. The host runs this code in tests, and as a fake device
 // (tests/testing/fake_cuda).
 #ifdef __CUDACC__
 #define RONDA_HOST_DEVICE __host__ __device__
@@ -19,7 +19,7 @@
 #define RONDA_HOST_DEVICE
 #endif
 
-// Goes before a loop over an array that is to be in registers.
+// Write this macro before a loop over an array that must be in registers.
 #ifdef __CUDA_ARCH__
 #define RONDA_UNROLL _Pragma("unroll")
 #else
@@ -28,11 +28,11 @@
 
 namespace ronda::kernels::cuda {
 
-// Floating-point elements: the 16-bit types, and conversions that round once, to nearest even. They give the same bits
-// as kernels/cpu, except for the payload of NaN.
+// Floating-point elements: the 16-bit types, and conversions that round once, to nearest even. The conversions give the
+// same bits as kernels/cpu, except for the payload of NaN.
 //
-// The host converts by integer arithmetic, the device by its instructions. Code for only one of them is in this file,
-// and, for 8-bit codes, in fp8.h.
+// The host converts by integer arithmetic, and the device by its own instructions. All code that only the host or only
+// the device runs is in this file and, for 8-bit codes, in fp8.h.
 
 template <class To, class From>
 RONDA_HOST_DEVICE inline To BitCast(From from) {
@@ -54,11 +54,12 @@ RONDA_HOST_DEVICE inline float Fp32FromFp16(Float16 half) {
   const uint32_t exponent = shifted & 0x0F800000u;
   uint32_t bits = shifted + ((127u - 15u) << 23);
   if (exponent == 0x0F800000u) {
-    // Infinity and NaN need the exponent's bias adjusted once more; NaN becomes quiet.
+    // For infinity and NaN the exponent's bias is adjusted a second time. A NaN becomes a quiet NaN.
     bits += (128u - 16u) << 23;
     if (shifted > 0x0F800000u) bits |= 0x00400000u;
   } else if (exponent == 0) {
-    // Subtracting the implicit bit of the smallest normal number in floating point normalises a subnormal, exactly.
+    // To normalise a subnormal number exactly, subtracts the implicit bit of the smallest normal number in floating
+    // point.
     bits = BitCast<uint32_t>(BitCast<float>(bits + (1u << 23)) - BitCast<float>(113u << 23));
   }
   return BitCast<float>(bits | (half.bits & 0x8000u) << 16);
@@ -79,10 +80,12 @@ RONDA_HOST_DEVICE inline Float16 Fp16FromFp32(float value) {
   } else if (magnitude >= 143u << 23) {  // 65536
     result = 0x7C00u;
   } else if (magnitude < 113u << 23) {
-    // 0.5 has its last bit where fp16's last subnormal bit is, so adding 0.5 rounds there.
+    // The last bit of 0.5 in fp32 has the value of the last bit of fp16's subnormal numbers. So an addition of 0.5
+    // rounds to that bit.
     result = BitCast<uint32_t>(BitCast<float>(magnitude) + 0.5f) - (126u << 23);
   } else {
-    // Half the lowest kept bit, less one, plus the lowest kept bit itself: ties carry into even.
+    // To round, adds half of the lowest kept bit minus one, plus the lowest kept bit itself. So a tie is rounded to
+    // even.
     result = (magnitude - ((127u - 15u) << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
   }
   return {static_cast<uint16_t>(result | (bits >> 16 & 0x8000u))};
@@ -105,8 +108,8 @@ RONDA_HOST_DEVICE inline Bfloat16 Bf16FromFp32(float value) {
 #endif
 }
 
-// "Round to odd": an inexact result is truncated and its last bit set. If the result is then rounded again, to at most
-// 22 bits, the outcome equals `value` rounded once.
+// Converts fp64 to fp32 with "round to odd": an inexact result is truncated, and its last bit is set. If the result is
+// then rounded again, to at most 22 bits, the outcome equals `value` rounded once.
 RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   const double magnitude = value < 0 ? -value : value;
@@ -117,7 +120,7 @@ RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   return BitCast<float>(bits);
 }
 
-// An element's value, exactly, as a float or double that is at least as wide.
+// Returns the exact value of an element as a float or double, which is at least as wide as the element.
 template <class Lane, class E>
 RONDA_HOST_DEVICE inline Lane Widen(E element) {
   if constexpr (std::is_same_v<E, Float16>) {
@@ -130,7 +133,7 @@ RONDA_HOST_DEVICE inline Lane Widen(E element) {
   }
 }
 
-// The nearest element to a float or double.
+// Returns the element that is nearest to a float or double.
 template <class E, class Lane>
 RONDA_HOST_DEVICE inline E RoundTo(Lane value) {
   if constexpr (std::is_same_v<E, float> || std::is_same_v<E, double>) {
@@ -144,14 +147,14 @@ RONDA_HOST_DEVICE inline E RoundTo(Lane value) {
   }
 }
 
-// The type in which arithmetic on elements of these types is done.
+// The type for arithmetic on elements of the types From and To.
 template <class From, class To>
 using LaneOf = std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
 
-// The widest access of a GPU.
+// The number of bytes of a GPU's widest access to memory.
 inline constexpr int kAccessBytes = 16;
 
-// Consecutive elements that one access moves or, if they are more, several accesses.
+// Consecutive elements. If they fit into the widest access, one access moves them; otherwise several accesses do.
 template <class E, int kCount>
 struct alignas(kCount * sizeof(E) < kAccessBytes ? kCount * sizeof(E) : kAccessBytes) Vector {
   E at[kCount];
@@ -161,15 +164,15 @@ RONDA_HOST_DEVICE inline bool IsAligned(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Whether vectors can be loaded and stored at `pointer`. (A null pointer is aligned.)
+// Returns whether vectors can be loaded and stored at `pointer`. (A null pointer is aligned.)
 template <class E, int kCount>
 RONDA_HOST_DEVICE inline bool IsAlignedFor(const void* pointer) {
   return IsAligned(pointer, alignof(Vector<E, kCount>));
 }
 
-// Loads from an address of any alignment, byte by byte. nvcc has been seen to merge a memcpy with an access of the
-// element's width, and to emit that access for both. On an address that is not aligned, the device then faults
-// (tests/kernels/cuda/machine_code_test.cc).
+// Loads from an address of any alignment, byte by byte. In some cases nvcc has merged a memcpy with an access of the
+// element's width, and emitted this access for both. Such merged code makes the device fault on an address that is not
+// aligned (tests/kernels/cuda/machine_code_test.cc).
 template <class T>
 RONDA_HOST_DEVICE inline T LoadBytes(const void* from) {
   uint8_t bytes[sizeof(T)];
@@ -186,7 +189,7 @@ RONDA_HOST_DEVICE inline void StoreBytes(const T& value, void* to) {
   for (size_t i = 0; i < sizeof(T); ++i) static_cast<uint8_t*>(to)[i] = bytes[i];
 }
 
-// A single element may have any address.
+// A vector of one element may have any address; a longer vector must be aligned.
 template <class E, int kCount>
 RONDA_HOST_DEVICE inline Vector<E, kCount> Load(const void* from) {
   if constexpr (kCount == 1) {
@@ -203,7 +206,7 @@ RONDA_HOST_DEVICE inline void Store(const Vector<E, kCount>& value, void* to) {
   *static_cast<Vector<E, kCount>*>(to) = value;
 }
 
-// The address of element `index`. Elements are counted in 64 bits everywhere.
+// Returns the address of element `index`. All indices of elements have 64 bits.
 template <class E>
 RONDA_HOST_DEVICE inline const uint8_t* At(const void* elements, uint64_t index) {
   return static_cast<const uint8_t*>(elements) + index * sizeof(E);
@@ -214,11 +217,11 @@ RONDA_HOST_DEVICE inline uint8_t* At(void* elements, uint64_t index) {
   return static_cast<uint8_t*>(elements) + index * sizeof(E);
 }
 
-// The result of a call that is not supported: cudaErrorInvalidValue.
+// A call that is not supported returns this number, which is cudaErrorInvalidValue.
 inline constexpr int kInvalidCall = 1;
 
-// Each calls `visit` with the ElementType of `dtype`, and returns its result. They return kInvalidCall if `dtype` is
-// not of their kind.
+// Each of these functions calls `visit` with the ElementType of `dtype`, and returns the result of `visit`. It returns
+// kInvalidCall if `dtype` is not of the kind in the function's name.
 template <class Visitor>
 int VisitFloat(DType dtype, const Visitor& visit) {
   return VisitDType(dtype, [&]<class E>(ElementType<E> type) -> int {
@@ -248,7 +251,7 @@ int VisitInteger(DType dtype, const Visitor& visit) {
   });
 }
 
-// With the unsigned integer of `bytes` bytes.
+// Calls `visit` with the type of unsigned integers that has `bytes` bytes.
 template <class Visitor>
 int VisitBits(size_t bytes, const Visitor& visit) {
   switch (bytes) {

@@ -3,11 +3,12 @@
 // The bodies of kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h). A warp encodes and decodes a
 // block. map_launches.h launches the bodies.
 //
-// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. An E4M3 code has one exponent bit
-// less than fp16. With a bit inserted for it, the code is the upper byte of the pattern of a number 2^8 times smaller,
-// also for subnormal numbers. So a number is rounded to the format's grid in fp32, which takes two additions, and the
-// rest is an exact conversion to fp16. A GPU of compute capability 8.9 or newer has instructions for both directions,
-// with the same bits for all numbers that a code can hold.
+// The codes of both formats have the upper bits of fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. An
+// E4M3 code has one exponent bit less than fp16. If a zero bit is inserted for the missing bit, the code becomes the
+// beginning of the fp16 pattern of a number that is 2^8 times smaller, also for subnormal numbers. So a number is first
+// rounded to the format's grid in fp32, with two additions. The rounded number is then converted exactly to fp16. A GPU
+// of compute capability 8.9 or newer has instructions for both directions, with the same bits for all numbers that a
+// code can hold.
 #ifndef RONDA_KERNELS_CUDA_FP8_H_
 #define RONDA_KERNELS_CUDA_FP8_H_
 
@@ -26,8 +27,8 @@
 
 namespace ronda::kernels::cuda {
 
-// The differences between the two formats. The grid of a format consists of the fp16 numbers that have a code's bits; a
-// value of the format times kToGrid is on the grid.
+// These structs have the differences between the two formats. The grid of a format consists of all fp16 numbers whose
+// patterns are made from codes; a value of the format times kToGrid is on the grid.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -46,7 +47,7 @@ struct E4M3 {
   }
 
 #ifdef RONDA_HAS_FP8_INSTRUCTIONS
-  // Two numbers at a time, the first in the lower bits. REQUIRES: a code can hold the numbers.
+  // Converts two numbers to codes, the first of which is in the lower bits. REQUIRES: codes can hold both numbers.
   __device__ static uint16_t TwoCodes(float first, float second) {
     uint16_t codes;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
@@ -59,7 +60,7 @@ struct E4M3 {
     return halves;
   }
 
-  // The code of any number; `code` is the one that TwoCodes gives for it.
+  // Returns the code of any number, given the code that TwoCodes returns for this number.
   __device__ static uint8_t CodeOfAny(float number, uint8_t code) {
     return fabsf(number) <= 464 ? code : 0x7F;  // from the middle between the largest number and the next one on
   }
@@ -99,11 +100,11 @@ struct E5M2 {
 #endif
 };
 
-// `value` rounded to the grid of F. Infinity and NaN stay as they are.
+// Rounds `value` to the grid of F. Does not change infinity and NaN.
 template <class F>
 RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
-  // A number that is 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format has the last bit at
-  // this exponent. Subnormal numbers have the last bit of the smallest exponent.
+  // In fp32, the last bit of a number that is 1.5 * 2^(23 - mantissa bits) times larger has the value of the format's
+  // last bit at this exponent. For subnormal numbers it is the last bit at the smallest exponent.
   constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + F::kMinExponent) << 23;
   constexpr uint32_t kFactor = (static_cast<uint32_t>(23 - F::kMantissaBits) << 23) + (1u << 22);
   const uint32_t bits = BitCast<uint32_t>(value);
@@ -113,20 +114,21 @@ RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
   return BitCast<float>(BitCast<uint32_t>(rounded) | (bits & 0x80000000u));  // zero has lost its sign
 }
 
-// The largest magnitude for which the largest scale suffices, 1.75 * 2^127.
+// The bits of 1.75 * 2^127, the largest magnitude that can be encoded with the largest scale.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
-// The bits of the scale for a block whose largest finite number has the magnitude with the bits `largest`.
+// Returns the bits of the scale for a block. `largest` has the bits of the largest finite magnitude in the block.
 template <class F>
 RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
-  // The maxima of both formats are 1.75 times a power of two. A larger magnitude needs the next power.
+  // The largest value of each format is 1.75 times a power of two. A larger magnitude needs the next power of two as
+  // the scale.
   const uint32_t exponent = ((largest < kLargestEncodable ? largest : kLargestEncodable) + 0x1FFFFFu) >> 23;
   constexpr uint32_t kLeast = F::kLargestExponent + 1;
   return ((exponent > kLeast ? exponent : kLeast) - F::kLargestExponent) << 23;
 }
 
-// A lane works on two pieces of a block, of four elements each, so that the accesses of a warp are next to each other.
+// A lane works on two pieces of a block, of four elements each, so that the lanes of a warp access adjacent addresses.
 inline constexpr int kPieces = 2;
 inline constexpr int kPiece = 4;
 static_assert(kLanes * kPieces * kPiece == kFp8BlockElements);
@@ -138,7 +140,8 @@ struct LaneNumbers {
   float at[kPieces][kPiece];
 };
 
-// The bits of the largest magnitude below `limit`; magnitudes compare like their bits.
+// Returns the bits of the largest magnitude below `limit`. The order of magnitudes is the order of their bits as
+// integers.
 RONDA_HOST_DEVICE inline uint32_t LargestBelow(uint32_t limit, const LaneNumbers& numbers) {
   uint32_t largest = 0;
   for (const auto& piece : numbers.at) {
@@ -152,7 +155,8 @@ RONDA_HOST_DEVICE inline uint32_t LargestBelow(uint32_t limit, const LaneNumbers
 
 using Codes = Vector<uint8_t, kPiece>;
 
-// The codes of numbers divided by a scale, whose inverse is given. `are_held`: codes can hold all of the quotients.
+// Divides numbers by a scale, whose inverse is given, and returns the codes of the quotients. `are_held` is true if
+// codes can hold all quotients.
 template <class F>
 RONDA_HOST_DEVICE inline Codes EncodePiece(const float (&numbers)[kPiece], float inverse, bool are_held) {
 #ifdef RONDA_HAS_FP8_INSTRUCTIONS
@@ -190,7 +194,8 @@ RONDA_HOST_DEVICE inline Vector<float, kPiece> DecodePiece(const Codes& codes, f
   return numbers;
 }
 
-// A block on the wire: its scale, then its codes. It has 260 bytes, so on an aligned wire codes can be moved in fours.
+// A block on the wire consists of its scale and its codes. A block has 260 bytes, so four codes at a time can be moved
+// if the wire is aligned.
 
 // A lane's codes of a block, and the block's scale.
 struct LaneCodes {
@@ -198,8 +203,8 @@ struct LaneCodes {
   Codes at[kPieces];
 };
 
-// kAligned: `block` is a multiple of four. This is a template parameter because loads with a condition are waited for
-// one after the other.
+// kAligned is true if the address `block` is a multiple of four. kAligned is a template parameter, because the compiler
+// makes a thread wait for each load under a condition before the next load.
 template <bool kAligned>
 RONDA_HOST_DEVICE inline LaneCodes LoadLaneCodes(const uint8_t* block, int lane) {
   LaneCodes codes;
@@ -217,8 +222,8 @@ RONDA_HOST_DEVICE inline void StoreCodes(const Codes& codes, uint8_t* block, int
   StoreBytes(codes, to);
 }
 
-// Encodes the numbers of the warp's lanes as the block at `block`, and passes each lane's codes and the scale to
-// encoded(lane, piece, codes, scale).
+// Encodes the numbers of the warp's lanes as one block, at the address `block`. Calls encoded(lane, piece, codes,
+// scale) for each piece of each lane.
 template <class F, class Warp, class Lanes, class Encoded>
 RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers, uint8_t* block,
                                           const Encoded& encoded) {
@@ -238,9 +243,9 @@ RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers
   });
 }
 
-// Bodies of kernels that encode tensors as blocks of 8-bit codes, and decode them: pack and unpack.
+// Bodies of the kernels that pack tensors as blocks of 8-bit codes, and unpack them.
 
-// Tiles are blocks of codes, four per warp.
+// A tile consists of blocks of codes, four per warp.
 inline constexpr uint32_t kTileBlocks = 4 * kWarps;
 
 RONDA_HOST_DEVICE inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -273,7 +278,8 @@ class EncodeBody {
     Vector<float, kPiece> residual[kPieces];
   };
 
-  // Blocks that a warp loads before it encodes the first: 64 bytes per lane, for which it has registers.
+  // The number of blocks that a warp loads before it encodes the first block. A lane loads 64 bytes of them, for which
+  // it has registers.
   template <bool kFeedback>
   static constexpr uint32_t kAhead =
       std::max<uint32_t>(1, std::min<uint32_t>(4, 16 / (sizeof(E) + (kFeedback ? sizeof(float) : 0))));
@@ -281,7 +287,7 @@ class EncodeBody {
   template <bool kFeedback, class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const MapSegment& segment, uint64_t first) const {
     const uint64_t end = Least(Fp8BlockCount(segment.count), first + kTileBlocks);
-    // The blocks before this one are whole, and can be moved in pieces.
+    // The blocks before `whole_end` are whole, so a lane can load them in pieces.
     const bool is_aligned =
         IsAlignedFor<E, kPiece>(segment.src) && (!kFeedback || IsAlignedFor<float, kPiece>(segment.residual));
     const uint64_t whole_end = is_aligned ? Least(segment.count / kFp8BlockElements, end) : 0;
@@ -326,7 +332,8 @@ class EncodeBody {
     }
   }
 
-  // Block `index`, element by element: it may be shorter, and have any address. Zeros follow.
+  // Encodes block `index`, and loads it element by element, because it may be shorter and have any address. Fills the
+  // rest of a shorter block with zeros.
   template <bool kFeedback, class Warp>
   RONDA_HOST_DEVICE void OneBlock(const Warp& warp, const MapSegment& segment, uint64_t index) const {
     const auto for_each = [&](int lane, int piece, const auto& step) {
@@ -352,7 +359,7 @@ class EncodeBody {
     });
   }
 
-  // The value that is sent for an element.
+  // Returns the value that is sent for an element.
   template <bool kFeedback>
   RONDA_HOST_DEVICE float Number(const Elements& elements, int piece, int i) const {
     const auto number = static_cast<float>(Widen<Lane>(elements.at[piece].at[i]) * factor_);
@@ -360,7 +367,7 @@ class EncodeBody {
     return number;
   }
 
-  // Block `index`. Calls store(lane, piece, residuals).
+  // Encodes block `index`. With feedback, calls store(lane, piece, residuals).
   template <bool kFeedback, class Warp, class Numbers, class StoreLost>
   RONDA_HOST_DEVICE void Encode(const Warp& warp, const Numbers& numbers, const MapSegment& segment, uint64_t index,
                                 const StoreLost& store) const {
@@ -379,7 +386,7 @@ class EncodeBody {
   const Tiling<MapSegment> tiles_;
 };
 
-// The wanted elements of a tensor that lies on the wire in blocks.
+// Describes the wanted elements of a tensor that is on the wire as blocks.
 struct DecodeSegment {
   const void* blocks;  // the tensor's first block
   void* dst;
@@ -387,13 +394,14 @@ struct DecodeSegment {
   uint64_t count;  // wanted elements
 };
 
-// The first block that has wanted elements, and the number of such blocks.
+// FirstBlock() returns the first block that has wanted elements, and BlocksWanted() returns the number of such blocks.
 RONDA_HOST_DEVICE inline uint64_t FirstBlock(const DecodeSegment& segment) { return segment.skip / kFp8BlockElements; }
 RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
   return segment.count == 0 ? 0 : Fp8BlockCount(segment.skip + segment.count) - FirstBlock(segment);
 }
 
-// Blocks of codes whose loads a lane has under way before it decodes the first. The lane loads few bytes of each.
+// The number of blocks of codes that a lane loads before it decodes the first block. The lane loads few bytes of each
+// block.
 inline constexpr uint32_t kBlocksInFlight = 4;
 static_assert(kTileBlocks == kBlocksInFlight * kWarps);
 
@@ -413,12 +421,13 @@ class DecodeBody {
   }
 
  private:
-  // The blocks that have wanted elements, from `first` on.
+  // Decodes a tile of the blocks that have wanted elements, from block `first` on.
   template <class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const DecodeSegment& segment, uint64_t first) const {
     const uint64_t begin = FirstBlock(segment) + first;
     const uint64_t end = Least(FirstBlock(segment) + BlocksWanted(segment), begin + kTileBlocks);
-    // All elements of the blocks between these two are wanted, so the blocks can be moved in pieces.
+    // All elements of the blocks from `whole_begin` to `whole_end` are wanted, so a lane can store these blocks in
+    // pieces.
     const uint64_t whole_begin = TileCount(segment.skip, kFp8BlockElements);
     const bool is_aligned = IsAligned(segment.blocks, sizeof(Codes)) &&
                             IsAlignedFor<E, kPiece>(PlaceOf(segment, whole_begin * kFp8BlockElements));
@@ -435,7 +444,8 @@ class DecodeBody {
     });
   }
 
-  // Block `index` of the tensor, and element `index`.
+  // BlockAt() returns the address of the tensor's block `index`, and PlaceOf() returns the address for its element
+  // `index`.
   RONDA_HOST_DEVICE static const uint8_t* BlockAt(const DecodeSegment& segment, uint64_t index) {
     return static_cast<const uint8_t*>(segment.blocks) + index * kFp8BlockBytes;
   }
@@ -443,7 +453,7 @@ class DecodeBody {
     return At<E>(segment.dst, index - segment.skip);
   }
 
-  // Blocks `index`, index + kWarps, ...: one warp's blocks of a tile.
+  // Decodes the blocks `index`, index + kWarps and so on, which are one warp's blocks of a tile.
   RONDA_HOST_DEVICE void WholeBlocks(const DecodeSegment& segment, uint64_t index, int lane) const {
     LaneCodes codes[kBlocksInFlight];
     RONDA_UNROLL
@@ -459,7 +469,8 @@ class DecodeBody {
     }
   }
 
-  // Block `index`, element by element: some may not be wanted, and they may have any address.
+  // Decodes block `index`, and stores it element by element, because some elements may not be wanted, and elements may
+  // have any address.
   RONDA_HOST_DEVICE void OneBlock(const DecodeSegment& segment, uint64_t index, int lane) const {
     const LaneCodes codes = LoadLaneCodes<false>(BlockAt(segment, index), lane);
     for (int piece = 0; piece < kPieces; ++piece) {

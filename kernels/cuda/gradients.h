@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels on gradients for optimizers: overflow, weighted sums, Adasum. `launch` is as in map_launches.h.
+// Kernels on gradients for optimizers. They search for overflow, add weighted gradients, and compute Adasum.
+// map_launches.h describes `launch`.
 #ifndef RONDA_KERNELS_CUDA_GRADIENTS_H_
 #define RONDA_KERNELS_CUDA_GRADIENTS_H_
 
@@ -22,7 +23,8 @@ struct FindSegment {
   uint8_t* found;
 };
 
-// *found = 1 if an element's magnitude, as an integer, is at least infinity's. (*found is 0 before the launch.)
+// Sets *found to 1 if the bits of an element's magnitude, as an integer, are at least the bits of infinity. (*found is
+// 0 before the launch.)
 template <class Bits>
 class FindNonFiniteBody {
  public:
@@ -75,20 +77,20 @@ struct PairSegment {
   const double* dots;  // of the pair
 };
 
-// Factors from the call.
+// Returns the factors of the call.
 struct GivenFactors {
   RONDA_HOST_DEVICE AdasumWeights operator()(const double* /*dots*/) const { return factors; }
   AdasumWeights factors;
 };
 
-// Adasum's weights for the dot products of the pair.
+// Returns Adasum's weights for the dot products of the pair.
 struct AdasumFactors {
   RONDA_HOST_DEVICE AdasumWeights operator()(const double* dots) const {
     return WeightsOf({.ab = dots[0], .aa = dots[1], .bb = dots[2]});
   }
 };
 
-// dst = factor * a + factor * b, in float64.
+// Computes dst = factors.a * a + factors.b * b, in float64.
 template <class E, class Factors>
 class AddBody {
  public:
@@ -148,8 +150,8 @@ class AddBody {
   const Tiling<PairSegment> tiles_;
 };
 
-// A pair's dot products are added up in parts, each by one block. Another launch adds up the parts. So the order is
-// fixed, and no block waits for another.
+// One block computes the dot products of each part of a pair. Another launch adds up the parts. So the order of the
+// additions is fixed, and no block waits for another block.
 inline constexpr uint64_t kDotsPartElements = 4096;  // at least
 
 RONDA_HOST_DEVICE inline uint64_t DotsParts(uint64_t count) {
@@ -157,7 +159,7 @@ RONDA_HOST_DEVICE inline uint64_t DotsParts(uint64_t count) {
   return parts < kDotsMaxParts ? parts : kDotsMaxParts;
 }
 
-// Elements of each part except the last.
+// Returns the number of elements in each part except the last.
 RONDA_HOST_DEVICE inline uint64_t DotsPartLength(uint64_t count) {
   const uint64_t parts = DotsParts(count);
   return parts == 0 ? 0 : TileCount(TileCount(count, parts), kThreads) * kThreads;
@@ -175,7 +177,7 @@ struct ThreadDots {
   double at[3];
 };
 
-// Adds up the three numbers of the block's threads, and stores the sums.
+// Adds up the dot products (three numbers) of all threads of the block, and stores the three sums.
 template <class Block, class Dots>
 RONDA_HOST_DEVICE inline void StoreTotals(const Block& block, const Dots& dots, double* to) {
   for (int i = 0; i < 3; ++i) {
@@ -206,7 +208,7 @@ class DotsBody {
   }
 
  private:
-  // Of every kThreads-th element.
+  // Returns the dot products over every kThreads-th element.
   RONDA_HOST_DEVICE static ThreadDots Sum(const DotsSegment& segment, uint64_t begin, uint64_t end) {
     ThreadDots dots = {};
     for (uint64_t at = begin; at < end; at += kThreads) {
@@ -222,7 +224,7 @@ class DotsBody {
   const Tiling<DotsSegment> tiles_;
 };
 
-// Adds up the parts of each pair, which is a tile here.
+// Adds up the parts of each pair. In this body a tile is a pair.
 class AddPartsBody {
  public:
   explicit AddPartsBody(const Tiling<DotsSegment>& tiles) : tiles_(tiles) {}
@@ -249,7 +251,7 @@ class AddPartsBody {
 
 // The launches.
 
-// REQUIRES: `call.found` is zeros.
+// REQUIRES: all flags in `call.found` are 0.
 template <class Launch>
 int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
   if (!IsFloatingPoint(call.dtype)) return kInvalidCall;

@@ -8,8 +8,8 @@
 
 namespace ronda::kernels::cuda {
 
-// The kernels, launched on a stream (a cudaStream_t) of the current device. They return 0 or a cudaError_t, and do not
-// wait. A call of up to 448 tensors is one launch (kMaxSegments in block.h).
+// These functions launch the kernels on a stream (a cudaStream_t) of the current device. The functions return 0 or a
+// cudaError_t, and do not wait for the kernels. A call of up to 448 tensors is one launch (kMaxSegments in block.h).
 int DevicePack(const PackCall& call, void* stream);
 int DeviceUnpack(const UnpackCall& call, void* stream);
 int DeviceReduce(const ReduceCall& call, void* stream);
@@ -18,16 +18,17 @@ int DeviceAddScaled(const AddScaledCall& call, void* stream);
 int DeviceDots(const DotsCall& call, void* stream);
 int DeviceCombine(const CombineCall& call, void* stream);
 
-// These functions load all of these kernels onto the current device, and return 0 or a cudaError_t. Without them CUDA
-// loads each kernel at its first launch, and may wait for the device before.
+// These functions load all of these kernels onto the current device, and return 0 or a cudaError_t. If a program does
+// not call these functions, CUDA loads each kernel at its first launch, and may first wait for the device.
 int LoadMapKernels();
 int LoadReduceKernels();
 int LoadGradientKernels();
 
-// The kernels for CUDA devices, compiled for the CPU. The calling thread runs them to the end on memory of the host.
-// It is the same code, run block by block and thread by thread. For tests, and for a fake device that the CPU plays.
+// These functions run the kernels for CUDA devices on the CPU. The calling thread runs a kernel to the end, on memory
+// of the host. The CPU runs the same code as a device, block by block and thread by thread. The functions are for
+// tests, and for a fake device that the CPU simulates.
 //
-// They return 0, or cudaErrorInvalidValue for a call that is not supported.
+// The functions return 0, or cudaErrorInvalidValue for a call that is not supported.
 int HostPack(const PackCall& call);
 int HostUnpack(const UnpackCall& call);
 int HostReduce(const ReduceCall& call);

@@ -15,10 +15,10 @@
 
 namespace ronda::kernels::cuda {
 
-// Bodies of kernels that turn each element of a source into an element of a destination: pack and unpack, except for
-// blocks of 8-bit codes (fp8.h).
+// Bodies of the kernels that pack and unpack, except for blocks of 8-bit codes (fp8.h). They turn each element of a
+// source into an element of a destination.
 
-// A tensor on its way to the wire, or from it.
+// A tensor that is packed onto the wire, or unpacked from the wire.
 struct MapSegment {
   const void* src;
   void* dst;
@@ -26,14 +26,15 @@ struct MapSegment {
   uint64_t count;
 };
 
-// The residual that error feedback keeps of `value`, sent as `rounded`. It is 0 if either number is not finite, because
-// infinity and NaN would stay in the residual for ever.
+// Returns the residual that error feedback keeps of `value`, which is sent as `rounded`. The residual is 0 if either
+// number is not finite, because infinity and NaN would stay in the residual for ever.
 RONDA_HOST_DEVICE inline float Lost(float value, float rounded) {
   const float lost = value - rounded;
   return (BitCast<uint32_t>(lost) & 0x7FFFFFFFu) < kFloatInfinity ? lost : 0.0f;
 }
 
-// Functions of an element. Each has the types From and To, and states whether error feedback is possible.
+// Each of the following structs is a function of an element. It has the types From and To, and states whether error
+// feedback is possible.
 template <class E>
 struct Keep {
   using From = E;
@@ -74,7 +75,7 @@ struct ScaleFloats {
   Lane factor;
 };
 
-// Narrows to 16 bits, with error feedback (kernels/cpu/convert.h) where a segment has a residual. This is a separate
+// Converts to 16 bits, with error feedback (kernels/cpu/convert.h) if a segment has a residual. This is a separate
 // function because the kernels of ScaleFloats need fewer registers, and so run more threads at a time.
 template <class F, class T>
 struct NarrowFloats : ScaleFloats<F, T> {
@@ -92,7 +93,7 @@ struct NarrowFloats : ScaleFloats<F, T> {
   }
 };
 
-// The number of elements in a tile of a function.
+// Returns the number of elements in a tile if `Function` is applied to the tile.
 template <class Function>
 constexpr uint32_t MapTileElements() {
   return TileElements(std::max(sizeof(typename Function::From), sizeof(typename Function::To)));
@@ -120,10 +121,10 @@ class MapBody {
 
  private:
   static constexpr int kVector = kAccessBytes / kWidest;
-  // Each byte takes a register while it is worked on.
+  // While a thread works on bytes, each byte takes a register. So a thread loads only one vector of bytes at a time.
   static constexpr int kAhead = kWidest == 1 ? 1 : kAccessesInFlight;
 
-  // The elements of `segment` from `first` on, as many as a tile has.
+  // Works on one tile: the elements of `segment` from `first` on.
   template <class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const MapSegment& segment, uint64_t first) const {
     const uint64_t left = segment.count - first;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The launches that pack and unpack a bucket: templates over `launch`, which a GPU (device_launch.h) or the CPU
-// (host_kernels.cc) provides. `launch(body, blocks)` runs a body in that many blocks, after all earlier launches, and
-// returns 0 or an error.
+// Launches the kernels that pack and unpack a bucket. The functions are templates over `launch`, which a GPU
+// (device_launch.h) or the CPU (host_kernels.cc) provides. `launch(body, blocks)` runs a body in `blocks` blocks, after
+// all earlier launches, and returns 0 or an error.
 #ifndef RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 #define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 
@@ -27,13 +27,13 @@ int VisitFp8(Wire::Blocks blocks, const Visitor& visit) {
   return kInvalidCall;
 }
 
-// Where a granule of a wire lies.
+// Returns the address at `offset` in the buffer of a wire.
 inline const uint8_t* WireAt(const void* buffer, uint64_t offset) {
   return static_cast<const uint8_t*>(buffer) + offset;
 }
 inline uint8_t* WireAt(void* buffer, uint64_t offset) { return static_cast<uint8_t*>(buffer) + offset; }
 
-// Converts the segments of calls to the segments of bodies.
+// Converts a segment of a call to a segment of a body.
 inline MapSegment ToWire(const PackCall& call, int index) {
   const PackSegment& segment = call.segments[index];
   return {segment.input, WireAt(call.buffer, segment.offset), segment.residual, segment.count};
@@ -46,8 +46,8 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
 }
 
 // Returns whether the elements are like the gradients of most trainings, that is, floating-point numbers of at most 32
-// bits, or copied unchanged. Kernels for such elements come in both sizes. For other elements a second size would only
-// be more to compile and to load.
+// bits, or copied unchanged. Kernels for such elements are compiled for both numbers of segments, kFewSegments and
+// kMaxSegments. For other elements a second kernel would only have to be compiled and loaded.
 template <class Function>
 constexpr bool IsOfGradients() {
   using From = typename Function::From;
@@ -71,7 +71,7 @@ int LaunchMap(int count, const Function& function, const Describe& describe, con
   return ForTilings<MapSegment>(count, fill_in, run);
 }
 
-// A conversion of elements, to the wire or from it.
+// A conversion of elements, to the wire or from the wire.
 struct MapCall {
   DType from;
   DType to;
@@ -187,8 +187,8 @@ int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
                                                  : LaunchUnpackElements(call, launch);
 }
 
-// The following functions call every launch once, so that a DeviceLoad (device_launch.h) or a test sees every kernel.
-// The launches must not run the bodies, because the pointers of the calls point to nothing.
+// The following functions call `launch` once for every kernel, so that a DeviceLoad (device_launch.h) or a test sees
+// every kernel. The launches must not run the bodies, because the pointers in the calls are not valid.
 
 template <class Visitor>
 void ForEveryDType(const Visitor& visit) {
@@ -202,7 +202,7 @@ void ForEveryWire(const Visitor& visit) {
   visit(Wire{.blocks = Wire::Blocks::kE5M2});
 }
 
-// Refuses an unsupported combination without a launch.
+// For an unsupported combination of types, the functions below fail without a launch.
 template <class Launch>
 void LaunchEveryMapOf(int segments, const Launch& launch) {
   float lost = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels that reduce wires: the operators, the bodies, the launches.
+// Kernels that reduce the data of several wires, with their operators, bodies and launches.
 #ifndef RONDA_KERNELS_CUDA_REDUCE_H_
 #define RONDA_KERNELS_CUDA_REDUCE_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda::kernels::cuda {
 
-// a op b; min and max are NaN if either is. Bitwise operators are for integers.
+// Return the minimum and the maximum of a and b, or NaN if either number is NaN.
 RONDA_HOST_DEVICE inline float Least(float a, float b) { return a != a || a <= b ? a : b; }
 RONDA_HOST_DEVICE inline float Greatest(float a, float b) { return a != a || a >= b ? a : b; }
 RONDA_HOST_DEVICE inline double Least(double a, double b) { return a != a || a <= b ? a : b; }
@@ -41,8 +41,8 @@ RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& vis
 
 template <class Integer, class Visitor>
 RONDA_HOST_DEVICE inline void VisitIntegerOperator(ReduceOp op, const Visitor& visit) {
-  // Sums and products wrap. Types narrower than int would be promoted and not wrap, and overflow of signed types is
-  // undefined.
+  // Sums and products wrap around. They need unsigned types: a type narrower than int would be promoted to int and not
+  // wrap around, and overflow of a signed type is undefined.
   using Wrapping = std::conditional_t<sizeof(Integer) < sizeof(uint32_t), uint32_t, std::make_unsigned_t<Integer>>;
   switch (op) {
     case ReduceOp::kSum:
@@ -80,8 +80,8 @@ RONDA_HOST_DEVICE inline void VisitBoolOperator(ReduceOp op, const Visitor& visi
   }
 }
 
-// How elements of a type are reduced: First makes an accumulator from an element, the operator combines two
-// accumulators, and Last makes the result.
+// Each of the following structs defines how elements of a type are reduced. First() makes an accumulator from an
+// element, the operator combines two accumulators, and Last() makes the result.
 template <class E>
 struct FloatArithmetic {
   using Element = E;
@@ -121,7 +121,7 @@ struct IntegerArithmetic {
   Scale scale;
 };
 
-// Sums of integers that are scaled: see AddsWide.
+// Adds integers whose sum is then scaled, in a wider type (see AddsWide).
 template <class E>
 struct WideArithmetic {
   using Element = E;
@@ -139,7 +139,7 @@ struct WideArithmetic {
   Scale scale;
 };
 
-// For truth values: any byte but zero is true, and results are 0 or 1.
+// Reduces truth values. Every byte except zero means true, and results are 0 or 1.
 struct BoolArithmetic {
   using Element = uint8_t;
   using Accumulator = bool;
@@ -156,10 +156,11 @@ struct BoolArithmetic {
   ReduceOp op;
 };
 
-// Bodies of kernels that reduce wires that lie one after the other: elements, or blocks of 8-bit codes.
+// Bodies of the kernels that reduce several wires, which follow each other in memory. A wire consists of elements, or
+// of blocks of 8-bit codes.
 
-// The sources of a reduction, and its destination. The destination may be a source: the thread that writes an element
-// has read it from all sources, and no other thread reads it.
+// The sources of a reduction, and its destination. The destination may be a source, because the thread that writes an
+// element has read this element from all sources, and no other thread reads it.
 struct Sources {
   const uint8_t* first;
   uint64_t stride;
@@ -173,7 +174,7 @@ class ReduceBody {
  public:
   using E = typename Arithmetic::Element;
   static constexpr uint32_t kTileElements = TileElements(sizeof(E));
-  // 64 sums of bytes have 64 bits each.
+  // A thread that adds bytes holds 64 sums of 64 bits each.
   static constexpr int kBlocksAtOnce = sizeof(typename Arithmetic::Accumulator) > 2 * sizeof(E) ? 1
                                                                                                 : kBlocksAtOnceIfSmall;
 
@@ -190,8 +191,8 @@ class ReduceBody {
  private:
   using Accumulator = typename Arithmetic::Accumulator;
   static constexpr int kVector = kAccessBytes / sizeof(E);
-  // Sources that are loaded before the first of them is added. An integer narrower than a register takes a whole
-  // register while it is worked on.
+  // The number of sources that are loaded before the first of them is added. An integer that is narrower than a
+  // register takes a whole register while a thread works on it.
   static constexpr int kSourcesAhead = sizeof(Accumulator) < sizeof(float) ? 1 : kAccessesInFlight;
 
   template <int kCount>
@@ -220,11 +221,11 @@ class ReduceBody {
       for (int i = 0; i < kCount; ++i) out.at[i] = arithmetic_.Last(sum.at[i]);
       Store(out, At<E>(static_cast<void*>(sources_.dst), first + at));
     };
-    // One vector at a time, because its sources are enough loads to have under way.
+    // Reduces one vector at a time, because the loads of its sources are enough to keep the memory busy.
     ForBatches<kCount, 1>(block, begin, end, reduce, store);
   }
 
-  // Reduces the vectors at `from` in the first source with those at the same place in the other sources.
+  // Reduces the vector at `from` in the first source with the vectors at the same position in the other sources.
   template <int kCount>
   RONDA_HOST_DEVICE Accumulators<kCount> Total(const uint8_t* from) const {
     constexpr int kAhead = kCount == 1 ? 1 : kSourcesAhead;
@@ -319,9 +320,10 @@ class ReduceBlocksBody {
   const float factor_;
 };
 
-// The kernels that reduce wires, and those that work on gradients; `launch` is as in map_launches.h.
+// Launches of the kernels that reduce wires, and of the kernels that work on gradients. map_launches.h describes
+// `launch`.
 
-// Launches a body that counts its tiles itself, and takes any number of them.
+// Launches a body that has a function tiles(), and that works with any number of blocks.
 template <class Body, class Launch>
 int LaunchTiles(const Body& body, const Launch& launch) {
   const uint64_t tiles = body.tiles();

@@ -22,8 +22,8 @@ namespace {
 
 using Hosts = std::vector<HostSlots>;
 
-// Variables that show that this process was started by another launcher in an allocation, or by a rondarun. A task of
-// srun is recognised by its step.
+// Variables that show that this process was started by another launcher in an allocation, or by a rondarun. (A task of
+// srun is recognised by SLURM_STEP_ID.)
 constexpr VariableName kTaskSigns[] = {"RONDA_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "LSF_PM_TASKID"};
 
 bool IsTask(const ArgumentSources& sources) {
@@ -37,7 +37,7 @@ absl::Status Malformed(VariableName name, absl::string_view value, absl::string_
   return InvalidVariable(name.view(), value, absl::StrCat(expectation, "; -H or --hostfile names hosts instead"));
 }
 
-// Each name gets the slots of all its mentions.
+// Returns the hosts that `names` mentions. A host gets one slot for each time that its name occurs.
 absl::StatusOr<Hosts> CountMentions(VariableName name, absl::string_view value, absl::string_view names) {
   Hosts hosts;
   for (const absl::string_view host : absl::StrSplit(names, absl::ByAnyChar(" \t\r\n"), absl::SkipEmpty())) {
@@ -47,7 +47,7 @@ absl::StatusOr<Hosts> CountMentions(VariableName name, absl::string_view value, 
   return hosts;
 }
 
-// -- How each variable names hosts: its value, and how many tasks each host has --
+// -- Readers of the schedulers' variables: each returns the hosts and their numbers of tasks --
 
 absl::StatusOr<std::vector<int>> SlurmTasks(size_t hosts, const ArgumentSources& sources) {
   constexpr VariableName kPerNode = "SLURM_TASKS_PER_NODE", kTasks = "SLURM_NTASKS";
@@ -89,7 +89,7 @@ absl::StatusOr<Hosts> ReadNames(VariableName name, const std::string& value, con
   return CountMentions(name, value, value);
 }
 
-// "alpha 2 beta 4"
+// Reads a list of names and counts, such as "alpha 2 beta 4".
 absl::StatusOr<Hosts> ReadNamesAndCounts(VariableName name, const std::string& value, const ArgumentSources&) {
   const std::vector<absl::string_view> words = absl::StrSplit(value, ' ', absl::SkipWhitespace());
   Hosts hosts;
@@ -109,18 +109,19 @@ struct Scheduler {
   absl::StatusOr<Hosts> (*read)(VariableName name, const std::string& value, const ArgumentSources& sources);
 };
 
-// The first variable that is set decides.
+// The schedulers' variables. The first variable that is set is used.
 constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
                                      {"PBS", "PBS_NODEFILE", ReadFileOfNames},
                                      {"LSF", "LSB_MCPU_HOSTS", ReadNamesAndCounts},
                                      {"LSF", "LSB_DJOB_HOSTFILE", ReadFileOfNames},
                                      {"LSF", "LSB_HOSTS", ReadNames}};
 
-// The name must not look like an option of ssh.
+// Returns whether the host's name is valid, and cannot be taken for an option of ssh, and whether the number of slots
+// is allowed.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
-// Some schedulers append a domain that is not in the host's own name, or leave it out. Within a cluster the part before
-// the first dot identifies a host.
+// Replaces this host's name in the list by its own name, because some schedulers append a domain that is not in the own
+// name, or leave a domain out. Within a cluster the part before the first dot identifies a host.
 void CallByOwnName(const std::vector<std::string>& own, Hosts* hosts) {
   if (own.empty()) return;
   for (HostSlots& host : *hosts) {

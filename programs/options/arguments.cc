@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The last configuration file that is named, with the option's name for errors.
+// Returns the last option that names a configuration file, or null if there is none.
 const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   const OptionUse* found = nullptr;
   for (const GivenOption& one : given) {
@@ -28,7 +28,8 @@ const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   return found;
 }
 
-// The options of the configuration file, if the command line names one, followed by those of the command line.
+// Returns the options of the configuration file, if the command line names such a file, and then the options of the
+// command line.
 absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table,
                                                         const std::vector<GivenOption>& command_line,
                                                         const ArgumentSources& sources) {
@@ -51,7 +52,7 @@ bool EndsWithQuestion(const std::vector<GivenOption>& given) {
   return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
 }
 
-// "rondarun -np 2": the command line without the words of the command, which come last.
+// Returns the command line without the words of the command, which come last. An example is "rondarun -np 2".
 std::string WordsBefore(const std::vector<std::string>& words, size_t command_size) {
   std::string before = "rondarun";
   for (size_t i = 0; i < words.size() - command_size; ++i) {

@@ -62,8 +62,8 @@ const Option* OptionTable::Find(absl::string_view name) const {
   return nullptr;
 }
 
-// The advice "-np 2" for "-np2" and "-np=2", which other launchers accept; empty if the beginning of `name` is no
-// option.
+// Returns "-np 2", as advice, if `name` is "-np2" or "-np=2", which other launchers accept. Returns an empty text if
+// the beginning of `name` is not an option.
 std::string OptionTable::SplitOff(absl::string_view name) const {
   const size_t end = name.find_first_of("=0123456789");
   if (end == absl::string_view::npos) return "";
@@ -94,7 +94,7 @@ absl::Status OptionTable::ReadValue(const std::vector<std::string>& words, size_
   return absl::OkStatus();
 }
 
-// Reads the option at words[*next], with its value if it takes one, and moves *next past them.
+// Reads the option at words[*next], with its value if it takes one, and moves *next past the option and its value.
 absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::string>& words, size_t* next) const {
   const std::string& word = words[(*next)++];
   const size_t equals = absl::StartsWith(word, "--") ? word.find('=') : std::string::npos;
@@ -103,7 +103,7 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
   given.option = Find(given.use.name);
   if (given.option == nullptr) return Unknown(given.use.name);
 
-  // For a refused option, a missing value is not the error.
+  // A refused option always gives its own error, so the function does not read its value.
   const bool takes_value = !given.option->value_name.empty() && given.option->kind != Kind::kRefused;
   if (equals != std::string::npos) {
     if (given.option->value_name.empty()) {
@@ -129,8 +129,8 @@ absl::StatusOr<GivenWords> OptionTable::Read(const std::vector<std::string>& wor
     }
     RONDA_ASSIGN_OR_RETURN(GivenOption option, ReadOption(words, &next));
     const Kind kind = option.option->kind;
-    // The words after a refused option may be its values, so the option's error is returned before the errors of these
-    // words.
+    // Returns the error of a refused option at once, because the next words may be values of this option, and would
+    // give misleading errors.
     if (kind == Kind::kRefused) return option.Apply();
     given.options.push_back(std::move(option));
     if (kind == Kind::kQuestion) return given;
@@ -171,7 +171,7 @@ std::vector<GivenOption> OptionTable::NotOverridden(const std::vector<GivenOptio
   return left;
 }
 
-// Puts as many names on a line as fit.
+// Lists the names of the options that have no effect, in lines that are as full as possible.
 std::string OptionTable::ListWithoutEffect() const {
   std::string text;
   size_t column = kLineWidth;

@@ -19,7 +19,7 @@ struct GivenOption {
   OptionUse use;
   std::string where;  // "train.yaml:3: params.cycle-time-ms: "; empty on the command line
 
-  // Errors: the errors of the option's effect, with `where` in front.
+  // Carries out the option's effect. Errors: the errors of the effect, with `where` in front.
   absl::Status Apply() const;
 };
 
@@ -29,29 +29,31 @@ struct GivenWords {
   std::vector<std::string> command;
 };
 
-// Options that cannot be given together: any of `these` with any of `those`. Each is the first name of an option.
+// Options that cannot be given together: no option of `these` can be combined with an option of `those`. Both lists
+// have the first names of options.
 struct OptionConflict {
   std::vector<absl::string_view> these;
   std::vector<absl::string_view> those;
   absl::string_view remedy;
 };
 
-// The options of one program. Command lines are read and explained by this table.
+// The options of one program. The table reads command lines, and makes the text of --help.
 //
-// Immutable, so thread-safe. Effects write to variables of the program, which must outlive their use.
+// Immutable, so thread-safe. The effects of the options write to variables of the program, which must outlive the use
+// of the table.
 class OptionTable {
  public:
   explicit OptionTable(std::vector<Option> options, std::vector<OptionConflict> conflicts = {})
       : options_(std::move(options)), conflicts_(std::move(conflicts)) {}
 
-  // Not copyable, because given options point into the table.
+  // The table cannot be copied, because each GivenOption points into it.
   OptionTable(const OptionTable&) = delete;
   OptionTable& operator=(const OptionTable&) = delete;
 
-  // The options, in the order of --help.
+  // Returns the options, in the order of --help.
   const std::vector<Option>& options() const { return options_; }
 
-  // The option with that name, or nullptr. In long names "_" and "-" are the same, as for torchrun and Paddle.
+  // Returns the option with this name, or nullptr. In long names "_" and "-" are the same, as for torchrun and Paddle.
   const Option* Find(absl::string_view name) const;
 
   // Returns INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
@@ -66,12 +68,13 @@ class OptionTable {
   // Errors: INVALID_ARGUMENT that names both options, and the remedy.
   absl::Status CheckAgreement(const std::vector<GivenOption>& given) const;
 
-  // The options of `file` that no option of the `command_line` replaces or contradicts.
+  // Returns the options of `file` that no option of the `command_line` replaces or contradicts.
   std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
                                          const std::vector<GivenOption>& command_line) const;
 
   // Returns the text of --help about the options: sections in the order of their first options, with every name, its
-  // value and its help. The names of options without effect follow. Refused options are left out.
+  // value and its help. After the sections, the text lists the names of options without effect. It leaves out refused
+  // options.
   std::string Describe() const;
 
  private:

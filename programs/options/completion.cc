@@ -32,7 +32,7 @@ using Choice = CommandLineDraft::Choice;
 using Launcher = LaunchOptions::Launcher;
 
 constexpr VariableName kSlurmNode = "SLURM_NODEID";
-// The most hosts of an allocation that a note names.
+// The largest number of an allocation's hosts that a note names.
 constexpr size_t kMostHostsShown = 8;
 
 bool SpeaksOfNodes(const NodeWords& node) {
@@ -40,8 +40,8 @@ bool SpeaksOfNodes(const NodeWords& node) {
          node.standalone || !node.addresses.empty();
 }
 
-// --host may also be Paddle's address of this host, which goes together with nodes. The table of options cannot express
-// this.
+// --host may also be Paddle's address of this host, which can be combined with options for nodes. The table of options
+// cannot express this difference.
 absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
   if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -65,8 +65,8 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// Variables that number the nodes of a job. The launchers that set them may have started a rondarun on each node. In
-// that case `count`, if it is set, is the number of nodes.
+// Variables that number the nodes of a job. The launchers that set them may have started a rondarun on each node. If a
+// launcher has done this, the variable `count`, if there is one, has the number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -76,7 +76,7 @@ constexpr NodeNumber kNodeNumbers[] = {{.number = "JOB_COMPLETION_INDEX", .count
                                        {.number = "OMPI_COMM_WORLD_RANK", .count = "OMPI_COMM_WORLD_SIZE"},
                                        {.number = "PMI_RANK", .count = "PMI_SIZE"}};
 
-// The variable with this node's number. If there is no such variable, returns one that does not exist.
+// Returns the variable that has this node's number, or a VariableName that does not exist if there is no such variable.
 VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   for (const auto& [number, count] : kNodeNumbers) {
     if (!sources.variable(number.c_str())) continue;
@@ -85,7 +85,8 @@ VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   return {};
 }
 
-// Slurm numbers the nodes of its step in the order of this list.
+// Takes the address of the first node from Slurm's list of nodes, because Slurm numbers the nodes of a step in the
+// order of this list.
 absl::Status ReadMasterOfSlurm(const ArgumentSources& sources, NodeWords* node) {
   constexpr VariableName kHosts = "SLURM_STEP_NODELIST";
   const std::optional<std::string> list = sources.variable(kHosts.c_str());
@@ -112,8 +113,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
   return name.view() == kSlurmNode.view() ? ReadMasterOfSlurm(sources, node) : absl::OkStatus();
 }
 
-// A launcher of MPI may have started one rondarun per node. The ranks would then take themselves for the launcher's
-// processes. Each node has only one such process, so the ranks would wait in MPI_Init for ever.
+// A launcher of MPI may have started one rondarun per node. The ranks would then mistake themselves for processes of
+// this launcher. But the launcher has only one process per node, so the ranks would wait in MPI_Init for ever.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -134,7 +135,7 @@ absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
                                                  "; got \"", *node.node_rank, "\""));
 }
 
-// Nodes that come and go: rank 0 may be on any of them.
+// Completes the options of a node that may come and go. Rank 0 may be on any such node.
 absl::Status PlaceComingNode(CommandLineDraft* draft) {
   const NodeWords& node = draft->node;
   if (!node.master_address) {
@@ -149,7 +150,7 @@ absl::Status PlaceComingNode(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// A single node is a job on this host like any other, so its ranks need no address.
+// Completes the options of a node. A single node is an ordinary job on this host, so its ranks need no address.
 absl::Status PlaceNode(CommandLineDraft* draft) {
   if (draft->node.max_nodes) return PlaceComingNode(draft);
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
@@ -189,8 +190,8 @@ std::string DescribeAllocation(const Allocation& allocation) {
                       "; -H or --hostfile names others");
 }
 
-// Takes the hosts from the scheduler's allocation, and the number of ranks too if -np is missing, unless the user gives
-// them.
+// Takes the hosts from the scheduler's allocation, unless the user names hosts. Without -np, also takes the number of
+// ranks from the allocation.
 absl::Status ReadAllocation(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const bool has_hosts = !options.hosts.empty() || !draft->elastic.discovery_script.empty();
@@ -199,7 +200,8 @@ absl::Status ReadAllocation(CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(const std::optional<Allocation> allocation, FindAllocation(*draft->sources));
   if (!allocation) return absl::OkStatus();
   const std::vector<HostSlots>& hosts = allocation->hosts;
-  // A script with only one host has often asked for its cores, and not for tasks.
+  // A script that has only one host has often asked the scheduler for cores, and not for tasks, so -np may be larger
+  // than the number of tasks.
   const bool is_this_host = hosts.size() == 1 && IsThisHost(hosts.front().host, draft->sources->own_addresses());
   if (is_this_host && options.rank_count != 0) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(CheckSlots(*allocation, std::max(options.rank_count, draft->elastic.max_ranks.value_or(0))));
@@ -224,7 +226,7 @@ absl::Status CountRanks(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// The ranks of each host that gets any.
+// Returns the number of ranks of each host that gets ranks.
 std::vector<int> RanksOfHosts(const LaunchOptions& options) {
   if (options.hosts.empty()) return {options.rank_count};
   std::vector<int> ranks = FillHosts(options.hosts, options.rank_count);
@@ -254,7 +256,7 @@ bool IsOnSeveralHosts(const CommandLineDraft& draft) {
   return options.nodes.has_value() || draft.node.max_nodes.has_value() || RanksOfHosts(options).size() > 1;
 }
 
-// Whether some ranks are to run on other hosts that have no rondarun of their own.
+// Returns whether this rondarun must start ranks on other hosts.
 bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sources) {
   if (options.nodes || options.hosts.empty()) return false;
   const std::vector<std::string> own = sources.own_addresses();
@@ -263,7 +265,7 @@ bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sou
                      [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
 }
 
-// On one host only the shared-memory backend makes sense.
+// Chooses the backend for several hosts. On one host Ronda always uses shared memory.
 void ChooseBackend(CommandLineDraft* draft) {
   if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(*draft)) return;
   draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";
@@ -280,7 +282,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   if (warning == settings.end() || deadline == settings.end()) return absl::OkStatus();
   absl::Duration warns_after;
   absl::Duration fails_after;
-  // If -x has set a value here, the ranks check it.
+  // The values may come from -x. If such a value is not a duration, the ranks report the error.
   if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
       !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();
@@ -291,7 +293,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
                    warning->second, " and ", deadline->second));
 }
 
-// The first given option that only mpirun can carry out; empty: none.
+// Returns the first given option that only mpirun can carry out, or an empty text if there is none.
 std::string MpirunOption(const LaunchOptions& options) {
   if (!options.remote.mpi_arguments.empty()) return "--mpi-args";
   if (!options.remote.binding_arguments.empty()) return "--binding-args";
@@ -326,7 +328,7 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// The name of an option that makes sense only for elastic jobs and that the user has given. Empty if there is none.
+// Returns the name of a given option that makes sense only for elastic jobs, or an empty text if there is none.
 absl::string_view ElasticDetail(const ElasticWords& elastic) {
   if (elastic.timeout) return "--elastic-timeout";
   if (elastic.reset_limit) return "--reset-limit";
@@ -342,7 +344,7 @@ absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
                    "--max-np"));
 }
 
-// rondarun's agents start the members, also on this host if the job has other hosts.
+// Refuses mpirun and its options, because rondarun or its agents start the members of an elastic job.
 absl::Status CheckElasticLauncher(const LaunchOptions& options, absl::string_view elastic_option) {
   const std::string culprit = options.launcher == Launcher::kMpirun ? "--launcher mpirun" : MpirunOption(options);
   if (culprit.empty()) return absl::OkStatus();
@@ -359,7 +361,8 @@ absl::Status CheckDiscovery(const ElasticWords& words) {
       "--slots-per-host is for the hosts that a --host-discovery-script lists; with -H, give each host its slots");
 }
 
-// --min-np and similar options are not for nodes. The table of options checks this.
+// Makes the options of an elastic job whose nodes come and go. The table of options has already refused --min-np and
+// similar options for nodes.
 absl::Status MakeElasticOfNodes(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const NodeWords& node = draft->node;
@@ -435,7 +438,7 @@ absl::Status CheckCommand(const CommandLineDraft& draft) {
   if (command.empty() || command.front().empty()) {
     return absl::InvalidArgumentError("the command is missing: name the program that every rank runs");
   }
-  // torchrun and Paddle would run it with their own Python.
+  // torchrun and Paddle run a script with their own Python, but rondarun does not.
   if (SpeaksOfNodes(draft.node) && absl::EndsWith(command.front(), ".py") && !absl::StrContains(command.front(), '/')) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", command.front(),

@@ -20,18 +20,18 @@
 namespace ronda {
 namespace {
 
-// The deepest level of a section with options. A deeper map contains no option.
+// The deepest level at which a section can contain options.
 constexpr int kMaxDepth = 4;
 
-// Reads LibYAML's events one after the other; event() is the current one.
+// Reads LibYAML's events one after the other. The other functions describe the current event.
 class EventStream {
  public:
   EventStream(absl::string_view name, absl::string_view content) : name_(name) {
-    // This fails only if memory is lacking. Then the first Next() fails too, and reports it.
+    // The initialisation fails only if there is no memory. The first Next() then reports this error.
     ready_ = yaml_parser_initialize(&parser_) != 0;
     if (!ready_) return;
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
-    // LibYAML asserts that the address is not null, even for an empty text.
+    // LibYAML requires an address that is not null, even for an empty text.
     const char* const text = content.empty() ? "" : content.data();
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text), content.size());
   }
@@ -61,7 +61,7 @@ class EventStream {
     return std::string(reinterpret_cast<const char*>(event_.data.scalar.value), event_.data.scalar.length);
   }
 
-  // Whether the scalar is YAML's word for a missing value.
+  // Returns whether the scalar is YAML's word for a missing value.
   bool IsNull() const {
     if (event_.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
     const std::string text = scalar();
@@ -105,7 +105,7 @@ class ConfigReader {
     return events_.Error("a file is a map of options, for example num-proc: 4");
   }
 
-  // Reads a map up to its end. The current event is its start.
+  // Reads a map up to its end. The current event must be the start of the map.
   absl::Status ReadMap(const std::string& prefix, int depth) {
     if (depth > kMaxDepth) return events_.Error(absl::StrCat(prefix, "...: maps are nested too deep for an option"));
     while (true) {
@@ -150,7 +150,7 @@ class ConfigReader {
   std::vector<ConfigEntry> entries_;
 };
 
-// horovodrun's sections, and the prefix of the option names in each.
+// horovodrun's sections, and the prefix of the option names in each section.
 constexpr std::pair<absl::string_view, absl::string_view> kSections[] = {{"params.", "--"},
                                                                          {"autotune.", "--autotune-"},
                                                                          {"timeline.", "--timeline-"},
@@ -173,7 +173,7 @@ std::string OptionName(const OptionTable& table, absl::string_view key) {
   return table.Find(long_name) != nullptr ? long_name : absl::StrCat("-", key);
 }
 
-// The words of YAML that are in use.
+// Returns the meaning of YAML's words for true and false that are in common use.
 std::optional<bool> ReadSwitch(absl::string_view text) {
   for (const absl::string_view yes : {"true", "yes", "on"}) {
     if (absl::EqualsIgnoreCase(text, yes)) return true;
@@ -204,7 +204,7 @@ class EntryReader {
   }
 
  private:
-  // horovodrun's key for --mpi and --gloo.
+  // Reads horovodrun's key "controller", which stands for --mpi or --gloo.
   absl::StatusOr<std::vector<GivenOption>> ReadController() const {
     const std::string name = absl::StrCat("--", absl::StrJoin(entry_.values, ","));
     if (name == "--mpi" || name == "--gloo") return Uses(name, {""});

@@ -21,8 +21,8 @@ struct ConfigEntry {
   bool operator==(const ConfigEntry&) const = default;
 };
 
-// Reads YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". Keys without a value are
-// left out, as horovodrun does. Aliases, and several documents in a file, are errors.
+// Reads YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". The function ignores keys
+// without a value, as horovodrun does. Aliases, and several documents in a file, are errors.
 //
 // `name` is the file's name, for errors.
 // Errors: INVALID_ARGUMENT with the file's name and the line.
@@ -31,7 +31,8 @@ absl::StatusOr<std::vector<ConfigEntry>> ParseConfigFile(absl::string_view name,
 // Turns the entries of a configuration file into options, by horovodrun's keys: "params.cycle-time-ms" is
 // --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Every other
 // option can be given outside of sections, by its long name. Options without a value take true or false. If an option
-// may be repeated, each element of a list is one use of it. Otherwise the elements are joined with commas.
+// may be repeated, each element of a list is one use of the option. For other options, the function joins the elements
+// with commas.
 //
 // `name` is the file's name, for errors.
 // Errors: INVALID_ARGUMENT with the file's name, the line and the key.

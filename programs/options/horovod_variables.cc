@@ -26,7 +26,7 @@ constexpr absl::string_view kPrefix = "HOROVOD_";
 constexpr absl::string_view kBuildPrefix = "HOROVOD_WITH";
 
 struct HorovodVariable {
-  // How the variable's text becomes the option:
+  // The ways to turn the variable's text into an option:
   //   kValue     the option takes the text as it is
   //   kTimeline  like kValue, except for DYNAMIC
   //   kBytes     the variable is in bytes, and the option in MiB
@@ -42,7 +42,7 @@ struct HorovodVariable {
 
 using Form = HorovodVariable::Form;
 
-// If two variables mean the same option, the first one decides.
+// If two variables stand for the same option, the first variable decides.
 constexpr HorovodVariable kTable[] = {
     {"HOROVOD_FUSION_THRESHOLD", Form::kBytes, "--fusion-threshold-mb", "RONDA_FUSION_THRESHOLD"},
     {"HOROVOD_CYCLE_TIME", Form::kValue, "--cycle-time-ms", "RONDA_CYCLE_TIME"},
@@ -71,10 +71,10 @@ constexpr HorovodVariable kTable[] = {
     {"HOROVOD_CROSS_SIZE"},
 };
 
-// The option's value; nullopt: the variable asks for nothing.
+// Returns the option's value, or nullopt if the variable asks for nothing.
 absl::StatusOr<std::optional<std::string>> OptionValue(const HorovodVariable& variable, const std::string& text) {
   if (text.empty() || variable.form == Form::kQuiet) return std::nullopt;
-  // With DYNAMIC the program itself begins the timeline, which it may always do.
+  // DYNAMIC means that the program itself begins the timeline. In Ronda a program may always do this.
   if (variable.form == Form::kTimeline && text == "DYNAMIC") return std::nullopt;
   if (variable.form == Form::kValue || variable.form == Form::kTimeline) return text;
   if (variable.form == Form::kSwitch) {

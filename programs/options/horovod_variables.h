@@ -13,7 +13,7 @@
 namespace ronda {
 
 // Reads Horovod's environment variables as the options of rondarun with the same meaning. A variable is ignored if it
-// is empty, or if its counterpart with Ronda's prefix is also set. The uses of options point into `table`.
+// is empty, or if its counterpart with Ronda's prefix is also set. The returned options point into `table`.
 // Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
 absl::StatusOr<std::vector<GivenOption>> HorovodOptions(const OptionTable& table, const ArgumentSources& sources);
 

@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// Some editors write it at the beginning of UTF-8 files.
+// Some editors write this mark at the beginning of UTF-8 files.
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsSlotCount(absl::string_view text, int* slots) {
@@ -35,7 +35,7 @@ absl::StatusOr<HostSlots> ParseEntry(absl::string_view entry) {
   return HostSlots{.host = std::string(parts->first), .slots = slots};
 }
 
-// The keys on a host file's line, in any order. Open MPI's manual has "max_slots" and "max-slots".
+// The keys on a host file's line, in any order. Open MPI's manual uses both "max_slots" and "max-slots".
 struct LineKeys {
   std::optional<int> slots;
   std::optional<int> max_slots;
@@ -51,7 +51,7 @@ struct LineKeys {
   }
 };
 
-// The words of a line. A word with "=" includes both sides, as in "slots = 2".
+// Returns the words of a line. "slots = 2" is one word, because "=" joins the words on both sides.
 std::vector<std::string> LineWords(absl::string_view line) {
   std::vector<std::string> words;
   bool continues = false;
@@ -71,7 +71,7 @@ absl::Status NotRead(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" is not read"));
 }
 
-// The host on a line without its comment. Errors: INVALID_ARGUMENT with the reason.
+// Returns the host on a line, from which the comment has been removed. Errors: INVALID_ARGUMENT with the reason.
 absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
   const std::vector<std::string> words = LineWords(line);
   HostSlots host = {.host = words.front()};
@@ -87,7 +87,7 @@ absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
     const std::vector<absl::string_view> pair = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
     if (pair.size() != 2 || !keys.Read(pair[0], pair[1])) return NotRead(words[i]);
   }
-  // Open MPI would count cores in this case.
+  // If a line has max_slots without slots, Open MPI would take the number of cores.
   if (keys.max_slots && !keys.slots) return absl::InvalidArgumentError("max_slots needs slots");
   host.slots = keys.slots.value_or(1);
   if (keys.max_slots.value_or(host.slots) < host.slots) {

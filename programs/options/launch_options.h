@@ -20,19 +20,19 @@ inline constexpr int kStreamCount = 2;
 
 constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
 
-// Several nodes, as for torchrun. Each node starts its own ranks, and all nodes have the same number of ranks. Rank 0
-// is on node 0, where all ranks meet.
+// Several nodes, as torchrun has them. Each node starts its own ranks, and all nodes have the same number of ranks.
+// Rank 0 is on node 0, where all ranks meet.
 struct NodeGroup {
   int nodes = 2;
   int node_rank = 0;
-  // kByArrival: the nodes are numbered in the order in which they connect to the master's address, as for torchrun's
-  // c10d. `node_rank` is not known before this.
+  // kByArrival: the nodes are numbered in the order in which they connect to the master's address, as with torchrun's
+  // c10d. `node_rank` is not known before the node has connected.
   enum class Numbering { kGiven, kByArrival } numbering = Numbering::kGiven;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
 };
 
-// The way in which ranks on other hosts are started.
+// Options for starting ranks on other hosts.
 struct RemoteOptions {
   int ssh_port = 0;                             // 0: ssh's own choice
   std::string ssh_identity_file;                // empty: ssh's own choice
@@ -44,8 +44,8 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
-// Nodes that come and go, as for torchrun. Each is a rondarun with the same command line. The leader is the rondarun on
-// the host that has the address.
+// Nodes that come and go, as torchrun has them. Each node is a rondarun with the same command line. The leader is the
+// rondarun on the host that has the address.
 struct NodeRange {
   int min_nodes = 1;
   int max_nodes = 1;
@@ -54,7 +54,7 @@ struct NodeRange {
   std::string timeout_option = "--elastic-timeout";  // says how long nodes wait for each other
 };
 
-// A job whose members may change: members that die are replaced, and the others go on meanwhile.
+// A job whose members may change. Members that die are replaced, and the other members go on until then.
 struct ElasticOptions {
   int min_ranks = 1;
   int max_ranks = 1;
@@ -69,13 +69,13 @@ struct ElasticOptions {
   std::optional<NodeRange> nodes;  // the hosts come by themselves; nullopt: this rondarun has them
 };
 
-// A job as the user asks for it on a command line of rondarun.
+// The job that the user describes on a command line of rondarun.
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
-  // The mark on a rank's line in the launcher's output.
+  // The mark before a rank's line in the launcher's output.
   enum class LinePrefix { kRank, kTimestampAndRank };
-  // The program that starts the ranks; kAutomatic: rondarun itself on this host, mpirun on several.
+  // The program that starts the ranks. With kAutomatic it is rondarun on this host, and mpirun on several hosts.
   enum class Launcher { kAutomatic, kMpirun, kSsh };
   // The cores that each rank may use.
   enum class Binding { kNone, kCore, kNuma };

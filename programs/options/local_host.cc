@@ -41,8 +41,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// Whether the system refuses to report the affinity. hwloc would then ask for the affinity endlessly, with more and
-// more room for the answer.
+// Returns whether the system refuses to report the affinity. In this case hwloc must not be used, because it would ask
+// endlessly, with an ever larger buffer for the answer.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;
@@ -74,7 +74,7 @@ std::vector<Core> CoresWithin(hwloc_topology_t topology, hwloc_const_cpuset_t cp
   return cores;
 }
 
-// The kernel gives ports from this number on to connections that programs open.
+// Returns the first of the ports that the kernel gives to outgoing connections.
 int FirstEphemeralPort() {
   int first = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
@@ -86,7 +86,7 @@ struct BoundSocket {
   int port = 0;  // 0: it is not bound
 };
 
-// Binds to `port`; 0: the kernel chooses one.
+// Binds a socket to `port`. If `port` is 0, the kernel chooses a port.
 BoundSocket Bind(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -98,7 +98,7 @@ BoundSocket Bind(int port) {
   return {.fd = std::move(fd), .port = ntohs(address.sin_port)};
 }
 
-// Binds to a port that the kernel gives to no connection, if there is one.
+// Binds a socket to a port that the kernel never gives to outgoing connections, if there is such a port.
 BoundSocket BindOutsideConnections() {
   constexpr int kFirst = 10000, kAttempts = 100;
   const int last = FirstEphemeralPort() - 1;
@@ -133,7 +133,7 @@ int CountCores() {
   return CPU_COUNT(&cores);
 }
 
-// The driver has one directory per GPU here.
+// The driver has one directory per GPU in /proc/driver/nvidia/gpus.
 int CountGpus() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/driver/nvidia/gpus"), closedir);
   if (directory == nullptr) return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The host and the process of this launcher.
+// Functions about the host and the process of this launcher.
 #ifndef RONDA_PROGRAMS_OPTIONS_LOCAL_HOST_H_
 #define RONDA_PROGRAMS_OPTIONS_LOCAL_HOST_H_
 
@@ -11,33 +11,34 @@
 
 namespace ronda {
 
-// The names and numeric addresses of this host.
+// Returns the names and numeric addresses of this host.
 std::vector<std::string> OwnAddresses();
 
-// The number of cores that this process may run on.
+// Returns the number of cores that this process may run on.
 int CountCores();
 
-// The number of NVIDIA GPUs that the driver lists.
+// Returns the number of NVIDIA GPUs that the driver lists.
 int CountGpus();
 
-// A core, as the list of the system's numbers of its hardware threads.
+// A core: the operating system's numbers of its hardware threads.
 using Core = std::vector<int>;
 
-// The cores of a host that ranks may use, by memory node. Memory nodes without such cores are left out.
+// The cores of a host that ranks may use, in a list for each memory node. The list has no memory nodes without such
+// cores.
 struct HostCores {
   std::vector<std::vector<Core>> nodes;
 };
 
-// The cores that this process may use, as hwloc finds them.
+// Returns the cores that this process may use, as hwloc finds them.
 // Errors: INTERNAL if hwloc fails.
 absl::StatusOr<HostCores> ThisHostsCores();
 
-// Different ports of this host on which no program listens now; 0 if the system has none. Rank 0 will listen there a
-// moment later. Until then the system gives these ports to no connection, if there are ports that it never gives to
-// connections.
+// Returns `count` different ports of this host on which no program listens now. A port is 0 if the system has no more
+// free ports. Rank 0 will listen on the ports a moment later. If possible, the function chooses ports that the system
+// never gives to outgoing connections, so they are still free then.
 std::vector<int> FindFreePorts(int count);
 
-// The path of this program; "rondarun" if the system does not tell.
+// Returns the path of this program, or "rondarun" if the system does not tell the path.
 std::string ProgramPath();
 
 }  // namespace ronda

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Options of a command line: names, values, and effects.
+// Describes the options of a command line by their names, values and effects.
 //
-// A program describes its options as a list of Option, whose effects write to the program's own variables. It reads
-// command lines with an OptionTable (command_line.h):
+// A program describes its options as a list of Option, whose effects write to the program's own variables. The program
+// reads command lines with an OptionTable (command_line.h):
 //
 //   Settings settings;
 //   OptionTable table({MakeOption("-n --count N", "How many.", IntegerInto(&settings.count, kCount)),
 //                      MakeOption("--verbose", "Say more.", Assign(&settings.verbose, true))});
 //
-// All functions are thread-safe; their results are immutable.
+// All functions are thread-safe, and return immutable objects.
 #ifndef RONDA_PROGRAMS_OPTIONS_OPTION_H_
 #define RONDA_PROGRAMS_OPTIONS_OPTION_H_
 
@@ -26,9 +26,9 @@
 
 namespace ronda {
 
-// An option as the user wrote it.
+// One use of an option, as the user wrote it.
 struct OptionUse {
-  // Other users of the machine can read a command line, but perhaps not a file.
+  // The origin matters for secrets: other users of the machine can read a command line, but perhaps not a file.
   enum class Origin { kCommandLine, kFile };
 
   std::string name;   // "-np"
@@ -36,18 +36,18 @@ struct OptionUse {
   Origin origin = Origin::kCommandLine;
 };
 
-// The effect of an option.
+// Carries out the effect of an option.
 // Errors: INVALID_ARGUMENT that names the option and shows the right form.
 using OptionEffect = std::function<absl::Status(const OptionUse& use)>;
 
 // One option.
 struct Option {
-  // Kinds other than the normal one:
+  // The kinds of options, except the normal kind:
   //   kQuestion       the option is answered at once, before the options after it are read
   //   kWithoutEffect  an accepted option of another program that changes nothing
   //   kRefused        an option of another program, whose error names the remedy
   enum class Kind { kNormal, kQuestion, kWithoutEffect, kRefused };
-  // Whether a second use replaces the first one, or adds to it.
+  // Says whether a second use of the option replaces the first use, or adds to it.
   enum class Repetition { kReplaces, kAdds };
   // The form of the value:
   //   kNoOption  any word but an option's name, so that a missing value is not taken from the next option
@@ -66,7 +66,7 @@ struct Option {
   absl::string_view section = {};  // its title in --help; set by OptionTable's user
 };
 
-// `spec` contains the option's names and the name of its value, as in "-n --count N". It must outlive the option.
+// `spec` contains the option's names and the name of its value, as in "-n --count N". `spec` must outlive the option.
 Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect);
 
 // Forms of values. If a value is wrong, the Parse functions return INVALID_ARGUMENT that quotes the value and shows the
@@ -76,7 +76,7 @@ Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect)
 // begins "-np takes ".
 absl::Status BadValue(const OptionUse& use, absl::string_view expected);
 
-// A number from `min` to `max`.
+// A number from `min` to `max` as the value of an option.
 struct NumberForm {
   enum class Digits { kWhole, kAny };
 
@@ -89,11 +89,10 @@ struct NumberForm {
 
 absl::StatusOr<double> ParseNumber(const OptionUse& use, const NumberForm& form);
 
-// ParseNumber for whole numbers.
-// REQUIRES: the form's range lies within int's.
+// Like ParseNumber, for whole numbers. REQUIRES: `int` can hold all numbers in the form's range.
 absl::StatusOr<int> ParseInteger(const OptionUse& use, const NumberForm& form);
 
-// Ports that a program may listen on.
+// The form of a port that a program may listen on.
 inline constexpr NumberForm kPortForm = {.what = "a port", .example = "29500", .min = 1, .max = 65535};
 
 // Text that must not be empty.
@@ -104,14 +103,15 @@ struct TextForm {
 
 absl::StatusOr<std::string> ParseText(const OptionUse& use, const TextForm& form);
 
-// A list separated by commas, without empty elements.
+// Reads a list that is separated by commas, without empty elements.
 absl::StatusOr<std::vector<std::string>> ParseList(const OptionUse& use, const TextForm& form);
 
-// The words that an option takes, in any case, and the meaning of each. Errors show the first one as an example.
+// The words that an option takes, and the meaning of each word. Words may be in upper or lower case. Errors show the
+// first word as an example.
 template <typename Meaning>
 using WordForm = std::vector<std::pair<absl::string_view, Meaning>>;
 
-// The position of the option's value in `words`.
+// Returns the position of the option's value in `words`.
 absl::StatusOr<size_t> ParseChoice(const OptionUse& use, const std::vector<absl::string_view>& words);
 
 template <typename Meaning>
@@ -132,7 +132,7 @@ OptionEffect Assign(T* place, std::type_identity_t<T> value) {
   };
 }
 
-// `place` may be optional.
+// `*place` may be a std::optional.
 template <typename T>
 OptionEffect IntegerInto(T* place, NumberForm form) {
   return [place, form](const OptionUse& use) -> absl::Status {

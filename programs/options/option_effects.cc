@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMaxNodes = 65536;
 constexpr int kMaxDevice = 1023;
-// A month. A longer wait is a typing error.
+// The longest wait is a month. A longer wait is probably a typing error.
 constexpr double kMaxSeconds = 30 * 86400;
 
 bool IsVariableName(absl::string_view name) {
@@ -62,7 +62,8 @@ bool SoundsSecret(absl::string_view name) {
                      [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
 }
 
-// rondactl accepts the name as a word, and pages show it.
+// Sets the job's name. The name must be short and plain, because the user gives it to rondactl as a word, and pages
+// show it.
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
   constexpr size_t kMostCharacters = 64;
   const bool is_name =
@@ -82,8 +83,8 @@ absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Open MPI's list of hosts, or Paddle's address of this host. Options for nodes can be combined with the address, but
-// not with the list.
+// Reads the value of --host, which is Open MPI's list of hosts, or Paddle's address of this host. Options for nodes can
+// be combined with Paddle's address, but not with Open MPI's list.
 absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft) {
   const bool is_ipv6 = std::count(use.value.begin(), use.value.end(), ':') > 1 && use.value.front() != '[';
   const bool is_list =
@@ -119,7 +120,7 @@ absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// The range is two words on a command line, and a list in a file.
+// Reads a range, which is two words on a command line, and a list in a file.
 absl::Status SetCooldownRange(const OptionUse& use, CommandLineDraft* draft) {
   const std::vector<std::string> words = absl::StrSplit(use.value, absl::ByAnyChar(" ,"), absl::SkipEmpty());
   const NumberForm form = {
@@ -143,12 +144,13 @@ absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// -x NAME passes on the launcher's value; -x NAME=VALUE sets a value.
+// Reads the value of -x. With -x NAME the ranks get the launcher's value of the variable, and with -x NAME=VALUE they
+// get VALUE.
 absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   const size_t equals = use.value.find('=');
   const std::string name = use.value.substr(0, equals);
   if (!IsVariableName(name)) {
-    // A malformed assignment may hold a secret: only the text before "=" is shown.
+    // A malformed assignment may contain a secret, so the error shows only the text before "=".
     return BadValue({.name = use.name, .value = name},
                     absl::StrCat("NAME or NAME=VALUE, for example ", use.name, " PATH or ", use.name, " DEBUG=1"));
   }
@@ -172,7 +174,7 @@ absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// A number, or torchrun's range for jobs that change their size.
+// Reads a number of nodes, or torchrun's range MIN:MAX for jobs whose size changes.
 absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft) {
   const NumberForm form = {.what = "a number of nodes, or MIN:MAX", .example = "2", .min = 1, .max = kMaxNodes};
   const size_t colon = use.value.find(':');

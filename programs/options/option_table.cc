@@ -30,7 +30,7 @@ using Launcher = LaunchOptions::Launcher;
 using Options = std::vector<Option>;
 
 constexpr int kMaxNodes = 65536;
-// A month. A longer wait is a typing error.
+// The longest wait is a month. A longer wait is probably a typing error.
 constexpr double kMaxStallSeconds = 30 * 86400;
 
 constexpr TextForm kFile = {.what = "a file", .example = "trace.json"};
@@ -41,7 +41,7 @@ Option WithKind(Kind kind, Option option) {
   return option;
 }
 
-// An option whose repeated uses are added.
+// Returns an option whose repeated uses add to each other.
 Option Adding(Option option, Option::Value value = Option::Value::kNoOption) {
   option.repetition = Option::Repetition::kAdds;
   option.value = value;
@@ -218,7 +218,7 @@ Options OutputOptions(CommandLineDraft* draft) {
   };
 }
 
-// An option that sets an environment variable of the ranks. "$" in `help` stands for the variable's name.
+// Returns an option that sets an environment variable of the ranks. "$" in `help` stands for the variable's name.
 Option Setting(absl::string_view spec, VariableName variable, absl::string_view help, VariableText text,
                CommandLineDraft* draft) {
   return MakeOption(spec, absl::StrReplaceAll(help, {{"$", variable.view()}}),
@@ -240,7 +240,7 @@ VariableText WordOf(WordForm<std::string> form) {
   return [form = std::move(form)](const OptionUse& use) { return ParseWord(use, form); };
 }
 
-// A number of steps; 100 if none is given.
+// Reads a number of steps, which is 100 if the user gives none.
 VariableText StepsBetweenChecks() {
   const VariableText number =
       NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
@@ -274,7 +274,7 @@ Options TunableOptions(CommandLineDraft* draft) {
       WithOptionalValue(Setting("--check-numbers N", "RONDA_CHECK",
                                 "Every N steps ranks compare their gradients and parameters\n($; default: 100).",
                                 StepsBetweenChecks(), draft)),
-      // The range of the variable.
+      // The option has the range of the variable.
       Setting("--autotune-steps-per-sample N", "RONDA_AUTOTUNE_STEPS_PER_SAMPLE",
               "How many steps autotune measures under the same settings\n($; default: 10).",
               NumberWithUnit({.what = "a number of steps", .example = "10", .min = 4, .max = 1000}, ""), draft),
@@ -286,7 +286,7 @@ Options TunableOptions(CommandLineDraft* draft) {
 
 Options WaitingOptions(CommandLineDraft* draft) {
   return {
-      // The range of the variable.
+      // The option has the range of the variable.
       Setting("--start-timeout S", "RONDA_START_TIMEOUT",
               "Seconds that ranks wait for each other when they start,\nand that hosts may take to start theirs\n"
               "($; default: 30).",
@@ -307,7 +307,7 @@ Options WaitingOptions(CommandLineDraft* draft) {
       MakeOption("--stall-check", "Do both. This is the default.", Assign(&draft->stall_check, Choice::kYes)),
       MakeOption("--no-stall-check", "Do neither: wait for ever, and say nothing.",
                  Assign(&draft->stall_check, Choice::kNo)),
-      // Horovod has two levels that Ronda lacks.
+      // Horovod has two levels that Ronda lacks, so they stand for Ronda's nearest level.
       Setting("--log-level LEVEL", "RONDA_LOG_LEVEL",
               "Which messages of the runtime are printed: debug, info, warning,\nerror or off ($; default: "
               "warning).",
@@ -333,8 +333,8 @@ Options Questions(CommandLineDraft* draft) {
   };
 }
 
-// Options of other launchers that do nothing here. They are accepted, with a note that gives the reason unless they ask
-// for the default; or they are refused.
+// Options of other launchers that rondarun does not carry out. rondarun refuses such an option, or accepts it. If an
+// accepted option does not ask for the default, rondarun prints a note with the reason why it has no effect.
 struct ForeignOptions {
   Kind kind;
   absl::string_view reason;              // empty: the options ask for the default
@@ -426,7 +426,7 @@ std::vector<ForeignOptions> PaddleVocabulary() {
   };
 }
 
-// The options of Open MPI's mpirun.
+// Returns options of Open MPI's mpirun.
 std::vector<ForeignOptions> OpenMpiVocabulary() {
   return {
       {Kind::kWithoutEffect, "ranks may outnumber the cores", {"--oversubscribe -oversubscribe"}},
@@ -443,7 +443,7 @@ std::vector<ForeignOptions> OpenMpiVocabulary() {
   };
 }
 
-// The options of the mpirun of Intel MPI and MPICH.
+// Returns options of the mpirun of Intel MPI and MPICH.
 std::vector<ForeignOptions> HydraVocabulary() {
   return {
       {Kind::kRefused,
@@ -462,7 +462,7 @@ OptionEffect Refuse(absl::string_view reason) {
   };
 }
 
-// Accepts the values that ask for the default.
+// Returns an effect that accepts only the values that ask for the default.
 OptionEffect AcceptOnly(absl::string_view values, absl::string_view reason) {
   return [accepted = std::vector<std::string>(absl::StrSplit(values, '|')), reason](const OptionUse& use) {
     if (std::find(accepted.begin(), accepted.end(), use.value) != accepted.end()) return absl::OkStatus();

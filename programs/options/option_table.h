@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The options of rondarun, the unfinished command line to which they write, and their effects on it.
+// Declares the options of rondarun, their effects, and the unfinished command line to which the effects write.
 #ifndef RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_
 #define RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_
 
@@ -22,7 +22,7 @@ namespace ronda {
 
 struct ArgumentSources;
 
-// The most ranks of a job, as in RONDA_SIZE.
+// The largest number of ranks of a job, which is also the limit of RONDA_SIZE.
 inline constexpr int kMaxJobSize = 1 << 20;
 
 // Horovod's options about jobs whose members change, as the user gave them.
@@ -49,9 +49,9 @@ struct NodeWords {
   bool standalone = false;
 };
 
-// The launch options so far, and the words that can only be checked when all options have been read.
+// The launch options that have been read so far, and values that can be checked only when all options have been read.
 //
-// Thread-compatible. It cannot be moved, because the options of a table write to it.
+// Thread-compatible. A draft cannot be moved, because the options of a table write to it.
 struct CommandLineDraft {
   enum class Choice { kUnsaid, kYes, kNo };
 
@@ -70,9 +70,9 @@ struct CommandLineDraft {
   const ArgumentSources* const sources;  // not owned; options may use it while they take effect
 };
 
-// Ends the reading of a command line. Evaluates options that depend on each other: the number of this node, the number
-// of nodes, the number of ranks that this node starts, and the ranks' settings. Adds notes about options that have no
-// effect in this combination, and checks that no option is missing.
+// Completes a command line when all options have been read. Evaluates options that depend on each other: the number of
+// this node, the number of nodes, the number of ranks that this node starts, and the ranks' settings. Adds notes about
+// options that have no effect in this combination, and checks that no option is missing.
 //
 // Errors: INVALID_ARGUMENT that names the options and the remedy.
 absl::Status Complete(CommandLineDraft* draft);
@@ -97,40 +97,40 @@ absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 
-// The reason why an address of this host has no effect.
+// The reason why an option with an address of this host has no effect.
 inline constexpr absl::string_view kOwnAddress = "--network-interfaces says which address a host uses";
 
 // The reason why options for the hosts of this rondarun exclude options for nodes.
 inline constexpr absl::string_view kHostsOrNodes =
     "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
     "--nnodes and --nproc-per-node on every node";
-// Whether a variable with that name may hold a secret. If so, its value is never repeated.
+// Returns whether a variable with this name may hold a secret. rondarun never prints the value of such a variable.
 bool SoundsSecret(absl::string_view name);
 
 // Adds the words of the option's value, split as a shell does, to `list`.
 OptionEffect AddWords(std::vector<std::string>* list);
 
-// Notes that the option has no effect. `reason` completes a text that begins "--x has no effect: ".
+// Adds a note that the option has no effect. `reason` completes a text that begins "--x has no effect: ".
 OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft);
 
-// The text of an environment variable for an option's value.
+// Turns an option's value into the text of an environment variable.
 using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
 
-// A number of MiB.
+// Reads a number of MiB.
 VariableText Mebibytes(NumberForm form);
-// A number, followed by `unit`.
+// Reads a number, and appends `unit`.
 VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
-// A duration in multiples of `unit`. `zero` is the meaning of 0, if that is not zero time.
+// Reads a duration in multiples of `unit`. If `zero` is given, the number 0 means this duration.
 VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero = std::nullopt);
 
 // The first name of the option that reads further options from a file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
 // Returns all options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help,
-// the keys of configuration files, errors about unknown names, and the test of the manual derive from this table. So a
-// new option needs a row here, a line of docs/rondarun.md and, if its effect is new, a function (below).
+// the keys of configuration files, errors about unknown names, and the test of the manual all use this table. So a new
+// option needs a row here, a line of docs/rondarun.md and, if its effect is new, a function (below).
 //
-// The options write to `draft`, which must outlive their use.
+// The options write to `draft`, which must outlive the use of the table.
 OptionTable RondarunOptions(CommandLineDraft* draft);
 
 }  // namespace ronda

@@ -23,7 +23,8 @@ absl::Status ReadEscaped(absl::string_view* rest, std::string* word) {
   return absl::OkStatus();
 }
 
-// Takes the text before the next `quote`. Between double quotes, a backslash still quotes the next character.
+// Appends the text before the next `quote` to *word. Between double quotes, a backslash still quotes the next
+// character.
 absl::Status ReadQuoted(char quote, absl::string_view* rest, std::string* word) {
   while (!rest->empty()) {
     const char c = rest->front();

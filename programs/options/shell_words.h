@@ -16,10 +16,10 @@ namespace ronda {
 // Errors: INVALID_ARGUMENT if a quote is not closed, or nothing follows a backslash.
 absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
 
-// `word` in a form that a shell reads back: unchanged, or between single quotes.
+// Returns `word` in a form that a shell reads back, which is unchanged or between single quotes.
 std::string ShellQuote(absl::string_view word);
 
-// The words as a command line.
+// Returns the words as a command line for a shell.
 std::string ShellQuote(const std::vector<std::string>& words);
 
 }  // namespace ronda

@@ -55,14 +55,14 @@ constexpr int kUsageError = 2;
 
 using Ranks = std::vector<std::unique_ptr<RankReader>>;
 
-// The ranks of this user's jobs.
+// Returns the ranks of this user's jobs on this host.
 Ranks FindAllRanks() {
   FoundRanks found = FindRanks();
   for (const std::string& problem : found.problems) fprintf(stderr, "rondactl: %s\n", problem.c_str());
   return std::move(found.ranks);
 }
 
-// If there are several jobs, prints which one is the newest. REQUIRES: there is a job.
+// Returns the newest job. If there are several jobs, prints which job is the newest. REQUIRES: there is a job.
 std::string NewestJob(const std::vector<KnownJob>& jobs) {
   const KnownJob& newest = *std::max_element(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
     return a.origin.started < b.origin.started;
@@ -74,7 +74,7 @@ std::string NewestJob(const std::vector<KnownJob>& jobs) {
   return newest.job;
 }
 
-// An empty `word` means the only job, or with kNewest the newest one.
+// Returns the ranks of the job that `word` names. An empty `word` means the only job, or with kNewest the newest job.
 enum class OfSeveral { kNone, kNewest };
 absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   Ranks ranks = FindAllRanks();
@@ -86,7 +86,7 @@ absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   return ranks;
 }
 
-// Watches the ranks of jobs for a second. If a rank ends meanwhile, its final words are kept.
+// Watches the ranks of jobs for a second. If a rank ends during this second, the snapshot has its last data.
 std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
   std::vector<std::unique_ptr<JobSampler>> samplers;
   for (Ranks& ranks : jobs) samplers.push_back(std::make_unique<JobSampler>(std::move(ranks)));
@@ -116,7 +116,7 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-// A rank looks at the request when it next has something to do.
+// Sends a request for timelines to the ranks. A rank sees the request when it next has something to do.
 absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kTimeout));
   const bool is_start = request.kind == TimelineRequest::Kind::kStart;

@@ -47,12 +47,13 @@ void Print(const std::string& text) {
   fflush(stdout);
 }
 
-// A terminal that shows one screen after another. The destructor restores it.
+// Shows one screen after another on the terminal. The destructor restores the terminal.
 class Screen {
  public:
   Screen() {
     if (tcgetattr(STDIN_FILENO, &before_) == 0) {
-      // Keys arrive at once and are not shown. Ctrl-Z would leave the second screen to the shell.
+      // The program gets keys at once, and the terminal does not show them. Ctrl-Z is switched off, because the shell
+      // would then get the second screen.
       termios keys = before_;
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
       keys.c_cc[VSUSP] = _POSIX_VDISABLE;
@@ -67,7 +68,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Shows as much of the text as fits.
+  // Shows as much of the text as fits on the screen.
   void Show(const std::string& text) const {
     winsize size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
@@ -88,7 +89,7 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// Makes the signals that end a program readable from a descriptor.
+// Blocks the signals that end a program, and returns a descriptor from which they can be read.
 absl::StatusOr<UniqueFd> CatchSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -117,7 +118,7 @@ bool HasEnded(const JobSnapshot& job) {
   return std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_alive; });
 }
 
-// Watches until the next table is due. nullopt: the user wants to leave, or the job is gone.
+// Watches the job until the next table is due. Returns nullopt if the user wants to leave, or the job is gone.
 absl::StatusOr<std::optional<JobSnapshot>> NextSnapshot(const UniqueFd& signals, bool has_keys, WatchedJobs* jobs) {
   const FlightTime due = FlightNow() + kScreenPeriod;
   while (true) {

@@ -11,11 +11,11 @@ namespace ronda {
 
 enum class TopTables { kMany, kOne };
 
-// Shows the ranks of `job`. The ranks that cost the others most are at the top. On a terminal it shows a new screen
-// every second, until q, Ctrl-C or the end of the job. Elsewhere it prints a table every second, until the end of the
-// job. kOne: prints one table after one second.
+// Shows the ranks of `job`. The ranks for which the others have waited longest are at the top. On a terminal the
+// function shows a new screen every second, until q, Ctrl-C or the end of the job. If the output is not a terminal,
+// prints a table every second, until the end of the job. With kOne, prints one table after one second.
 //
-// Blocks the signals that end it. REQUIRES: the process has one thread.
+// Blocks the signals that would end the process. REQUIRES: the process has one thread.
 // Errors: the operating system's errors.
 absl::Status ShowTop(const std::string& job, TopTables tables);
 

@@ -23,10 +23,10 @@
 namespace ronda {
 namespace {
 
-// A window of steps is long, so it need not be judged with each sample.
+// The ranks are judged by many steps at once, so it is enough to judge them once in this period.
 constexpr absl::Duration kJudgementPeriod = absl::Seconds(1);
 
-// Whether `pid` descends from `ancestor`. False for a process that ends meanwhile.
+// Returns whether `pid` descends from `ancestor`. Returns false if one of these processes ends during the call.
 bool HasStarted(pid_t ancestor, pid_t pid) {
   while (pid > 1) {
     const std::optional<ProcessStat> stat = ReadProcessStat(pid);
@@ -55,22 +55,21 @@ absl::Duration JobObserver::Look() {
   return jobs_.NextPeriod();
 }
 
-// The next epoch has other ranks, although they have the same numbers.
+// Stores an epoch that has ended, and forgets its alarms, because rank 1 of the next epoch is another rank.
 void JobObserver::Record(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
   taken_.insert(epoch.job);
   alarms_.erase(epoch.job);
 }
 
-// Takes the epochs that the searches for ranks have missed, because they were shorter than the time between two
-// searches.
+// Adds the epochs that were shorter than the time between two searches for ranks, so that no search has seen them.
 void JobObserver::TakeUnseenEpochs() {
   std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
   for (const std::string& words : file_->Read()) {
     auto rank = RankReader::OfFinalWords(words);
     if (!rank.ok()) continue;
     const RankIdentity& identity = (*rank)->identity();
-    // If a program has joined the job again, its later words replace the earlier ones.
+    // If a program has left the job and joined it again, its newest summary replaces the earlier ones.
     if (!taken_.contains(identity.job)) epochs[identity.job][identity.topology.rank] = *std::move(rank);
   }
   for (auto& [name, by_rank] : epochs) {

@@ -43,8 +43,8 @@
 namespace ronda {
 namespace {
 
-// Raises the limit, because the launcher holds some descriptors for each rank. Returns the previous limit, which the
-// ranks get.
+// Raises the limit of open files, because the launcher needs some descriptors for each rank. Returns the previous
+// limit, with which the ranks are started.
 rlimit RaiseFileLimit() {
   rlimit before = {};
   getrlimit(RLIMIT_NOFILE, &before);
@@ -53,8 +53,8 @@ rlimit RaiseFileLimit() {
   return before;
 }
 
-// `byte_count` random bytes of the kernel as hexadecimal digits; fit for secrets.
-// REQUIRES: byte_count <= 256, so that one call returns all of them.
+// Returns `byte_count` random bytes from the kernel as hexadecimal digits, which can serve as a secret.
+// REQUIRES: byte_count <= 256, so that one call of getrandom returns all bytes.
 absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   std::string bytes(byte_count, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(byte_count)) {
@@ -63,7 +63,7 @@ absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   return absl::BytesToHexString(bytes);
 }
 
-// An installed ronda-monitor lies beside rondarun.
+// Returns the path of ronda-monitor, which is installed in the same folder as rondarun.
 std::string MonitorBeside(const std::string& program) {
   constexpr absl::string_view kName = "ronda-monitor";
   const std::string path = absl::StrCat(program.substr(0, program.rfind('/') + 1), kName);
@@ -96,7 +96,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
 // Runs a job, and runs it again with the same options after each failure, as often as the options allow.
 class JobRunner {
  public:
-  // `nodes` is the result of LeadNodes, if the job has such nodes.
+  // `nodes` is the result of LeadNodes, if the job's nodes connect by themselves.
   JobRunner(const LaunchOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit,
             std::shared_ptr<NodeList> nodes)
       : options_(options),
@@ -108,14 +108,14 @@ class JobRunner {
   int Run();
 
  private:
-  // How one attempt ended.
+  // How one attempt to run the job ended.
   struct Outcome {
     int exit_code = 0;
     enum class Next { kEnd, kMayRetry } next = Next::kEnd;
   };
 
   Outcome Attempt(int number);
-  // `summary_file` is what the ranks inherit.
+  // The ranks inherit `summary_file`.
   absl::StatusOr<Outcome> RunPlan(JobPlan plan, int number, const SummaryFile& summary_file);
   absl::StatusOr<std::unique_ptr<JobReport>> MakeReport(const JobPlan& plan);
   void SayAttempt(JobReport* report, int number) const;
@@ -224,7 +224,8 @@ std::vector<int> SignalsOf(const LaunchOptions& options) {
   std::vector<int> signals = options.signals_to_pass;
   if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
   signals.push_back(SIGTSTP);  // from the stop key, which reaches only this process' group
-  // Needed when members stop or go on, and when a rank stops because it reads the terminal.
+  // SIGCHLD tells the launcher that a member was stopped or goes on, or that a rank stops because it reads the
+  // terminal.
   if (options.elastic.has_value() || isatty(STDIN_FILENO) == 1) signals.push_back(SIGCHLD);
   return signals;
 }

@@ -31,7 +31,7 @@
 namespace ronda {
 namespace {
 
-// The time for one attempt to join: the connection, and the messages of both sides.
+// One attempt to join may take this time, for the connection and all messages of the handshake.
 constexpr absl::Duration kTryTimeout = absl::Seconds(15);
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
@@ -78,7 +78,7 @@ int Conclude(const AgentEnd& end, const std::string& leader) {
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options) {
   const ElasticOptions& elastic = *options.elastic;
   const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(elastic.nodes->address, elastic.nodes->port);
-  // A name that nothing resolves yet is not this host's.
+  // If the name cannot be resolved yet, it is not the name of this host.
   if (absl::IsNotFound(endpoint.status())) return nullptr;
   RONDA_RETURN_IF_ERROR(endpoint.status());
   const std::string secret = SecretOfNodes(options, ProcessVariables());

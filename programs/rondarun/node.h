@@ -14,10 +14,10 @@
 
 namespace ronda {
 
-// Decides whether this rondarun leads the job. It leads if it is the first rondarun on the host where nodes meet.
-// Returns the list of the nodes if this rondarun leads; nullptr if it does not.
+// Decides whether this rondarun leads the job. It leads if it is the first rondarun on the host to which the nodes
+// connect. Returns the list of the nodes if this rondarun leads; nullptr if it does not.
 // Errors: FAILED_PRECONDITION if other hosts can reach the address and there is no secret, or if this process cannot
-// listen at the address; INVALID_ARGUMENT if nodes cannot meet at that address.
+// listen at the address; INVALID_ARGUMENT if nodes cannot connect to that address.
 // REQUIRES: options.elastic->nodes.
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options);
 

@@ -37,10 +37,10 @@ namespace {
 
 using Hosts = std::vector<JobMembership::Host>;
 
-// Node 0 gives up earlier than the others by this margin, and reports the reason.
+// Node 0 gives up earlier than the other nodes by this margin, so that it can report the reason to them.
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
-// How long nodes wait for each other.
+// Returns how long the nodes wait for each other.
 absl::Duration TimeoutOf(const LaunchOptions& options) {
   const std::vector<std::string> variables = InheritedVariables(ProcessVariables(), SettingsOf(options));
   return ContainsName(variables, "RONDA_START_TIMEOUT") ? StartTimeoutOf(variables) : ElasticOptions().timeout;
@@ -102,7 +102,7 @@ absl::Status NumberOthers(const LaunchOptions& coming, NodeList* list) {
   return status;
 }
 
-// The first message of node 0.
+// Returns the first message that node 0 sends.
 absl::StatusOr<AgentMessage> AwaitMessage(int socket, absl::Time deadline) {
   AgentMessageReader reader(AgentMessageReader::Stream::kMessages);
   std::optional<AgentMessage> first;

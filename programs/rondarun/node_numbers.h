@@ -12,10 +12,10 @@ namespace ronda {
 // rondarun that can listen there, on the host that has the address, is node 0. It numbers the other nodes in the order
 // in which they come, and reports each node on standard error.
 //
-// REQUIRES: options.nodes, numbered by arrival.
+// REQUIRES: options.nodes is set, and its nodes are numbered in the order in which they come.
 // Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes without that option.
-// FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 leaves before the numbering. The
-// errors of JoinJob.
+// FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 ends before it has sent the
+// numbers. Other errors are those of JoinJob.
 absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
 
 }  // namespace ronda

@@ -107,7 +107,7 @@ bool Holds(const Order& order, Kind kind) {
                      [kind](const AgentMessage& message) { return message.kind == kind; });
 }
 
-// Shared memory is removed by this name, so the name must be the id of a job.
+// All shared memory whose name begins with the job's id is removed, so `id` must really be the id of a job.
 bool IsJobId(absl::string_view id) {
   return id.size() == 32 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isxdigit(c); });
 }
@@ -117,29 +117,29 @@ class Agent {
   Agent(const AgentOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit)
       : options_(options), output_(output), signals_(std::move(signals)), file_limit_(file_limit), report_(queue()) {}
 
-  // Sends the hello, waits for the order, and carries it out.
+  // Sends the hello, waits for the launcher's order, and carries out the order.
   absl::StatusOr<AgentEnd> Run();
 
  private:
   OutputQueue* queue() { return output_->queue(Stream::kStdout); }
   void SayHello();
 
-  // Reads the launcher's next messages into `order_`. Returns false at the end.
+  // Reads the launcher's next messages into `order_`. Returns false at the end of the input.
   bool ReadMore();
 
-  // Waits for the order. If the end of the agent comes first, returns the end.
+  // Waits for the launcher's order. If the agent must end before the order comes, returns the reason.
   absl::StatusOr<std::optional<AgentEnd>> AwaitOrder();
   std::optional<AgentEnd> EndSoFar();
 
-  // A node runs its own command, with its own variables.
+  // Replaces the launcher's command and variables by this node's own, if this agent is a node.
   absl::Status UseOwnWords();
   void EnterDirectory();
   std::vector<std::string> CommonEnvironment() const;
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
   absl::Status StartMembers(Supervisor* supervisor);
 
-  // Carries out what the launcher has sent while the ranks run. Kills the ranks if the launcher is gone, or when it has
-  // announced the job's end.
+  // Carries out the messages that the launcher has sent while the ranks run. Kills the ranks if the launcher is gone,
+  // or when it has announced the job's end.
   void Obey(Supervisor* supervisor);
 
   const AgentOptions& options_;
@@ -169,7 +169,7 @@ bool Agent::ReadMore() {
   return count > 0 && messages_.Feed(bytes, [this](AgentMessage message) { Apply(std::move(message), &order_); }).ok();
 }
 
-// A node may wait for long. A user's signal ends the wait.
+// Waits for the order without a limit, because a node may wait for long. A signal from the user ends the wait.
 absl::StatusOr<std::optional<AgentEnd>> Agent::AwaitOrder() {
   std::optional<AgentEnd> end;
   while (order_.state == Order::State::kIncomplete && !end.has_value()) {
@@ -187,7 +187,7 @@ absl::StatusOr<std::optional<AgentEnd>> Agent::AwaitOrder() {
   return end;
 }
 
-// The job can end before it begins.
+// Returns how the agent must end, if the launcher ended the job before it began.
 std::optional<AgentEnd> Agent::EndSoFar() {
   for (const AgentMessage& message : order_.messages) {
     if (message.kind != Kind::kEnd) continue;
@@ -310,13 +310,13 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
   std::optional<int> ended_by = supervisor->ended_by();
-  // If the output has no reader, the leader is gone. SIGPIPE may show this before the end of the input does.
+  // If the output has no reader, the leader is gone. The agent may get SIGPIPE before it reads the end of its input.
   if (options_.own != nullptr && ended_by == SIGPIPE) ended_by.reset();
   // If a node leaves the job by itself, other nodes of the job may still run on the same machine.
   const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
-  // Perhaps nobody reads the rest of the output.
+  // If the leader is silent or has ended the job, nobody may read the rest of the output, so it is not written.
   if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
   return AgentEnd{.ended_by = ended_by,
                   .job = job_end_,

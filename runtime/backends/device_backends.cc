@@ -37,7 +37,7 @@ const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
 }
 
 // The first version of NCCL that compares the devices of ranks by their UUIDs. The parts of a GPU (MIG) have UUIDs of
-// their own. Earlier versions compare the PCI bus, which all parts share.
+// their own. Earlier versions compare the PCI bus, which is the same for all parts of a GPU.
 constexpr char kTellsPartsApart[] = "2.30.7";
 
 std::vector<int> NumbersOf(absl::string_view version) {
@@ -48,9 +48,10 @@ std::vector<int> NumbersOf(absl::string_view version) {
   return numbers;
 }
 
-// Returns why NCCL cannot connect two ranks that have the same device; empty if all devices differ. Two ranks have the
-// same device according to NCCL, or in reality. For example, NCCL would accept two ranks with one device in containers
-// with different names, and its kernels would wait for each other.
+// Returns why NCCL cannot connect two ranks that have the same device; empty if all devices differ. This includes
+// devices that only NCCL takes to be the same, and devices that are the same although NCCL does not notice. For
+// example, NCCL would accept two ranks with one device if their containers have different names. Then its kernels would
+// wait for each other for ever.
 std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
   const auto object = [](RankId rank, RankId other, absl::string_view what) {
     return absl::StrCat("ranks ", rank, " and ", other, " ", what);
@@ -75,7 +76,7 @@ std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<cons
   return "";
 }
 
-// Returns why the ranks cannot use NCCL together; empty if they can.
+// Returns why the ranks cannot use NCCL together; empty if they can use it.
 std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
   if (std::string objection = ObjectionToDevices(situation, ranks); !objection.empty()) return objection;
   const RankId first = ranks.front();
@@ -97,7 +98,7 @@ std::string ObjectionToLevels(const DeviceSituation& situation) {
   return SizesOf(*situation.hosts).most > 1 ? "" : "no host has more than one rank";
 }
 
-// Returns why the ranks of some host cannot use NCCL together; empty if the ranks of every host can.
+// Returns why the ranks of a host cannot use NCCL together; empty if the ranks of each host can do so.
 std::string ObjectionToNcclOnHosts(const DeviceSituation& situation) {
   for (const std::vector<RankId>& host : situation.hosts->hosts) {
     std::string objection = ObjectionToNccl(situation, host);
@@ -178,7 +179,7 @@ absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const Devic
   return NcclDirect::Connect(request, std::move(library), order);
 }
 
-// Rates the way through pinned memory and the hosts' communicator.
+// Rates the backend that sends tensors through pinned memory and the hosts' communicator.
 absl::StatusOr<std::string> RateStaged(const DeviceSituation&) { return "through pinned memory of the host"; }
 
 absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader&) {
@@ -191,7 +192,7 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
   return DeviceTransport{.communicator = std::move(communicator)};
 }
 
-// Rate NCCL on each host, with the staged way or NCCL across hosts.
+// These functions rate NCCL on each host, combined with pinned memory or with NCCL between hosts.
 absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation) {
   std::string objection = ObjectionToLevels(situation);
   if (objection.empty()) objection = ObjectionToNcclOnHosts(situation);
@@ -230,7 +231,8 @@ constexpr DeviceBackend kDeviceBackends[] = {
      .score = 100,
      .rate = RateStaged,
      .connect = ConnectStaged},
-    // NCCL itself knows which ranks share a host. So two levels over NCCL are for users who have measured a gain.
+    // The score is low, because NCCL itself already uses the fast paths within a host. A user can choose this backend
+    // after measuring a gain.
     {.name = "hierarchical-nccl",
      .help = "NCCL on each host, and NCCL between hosts",
      .score = 50,
@@ -251,8 +253,8 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, order);
   }
-  // The host is identified as NCCL does it. The host's name alone is not enough, because machines may have the same
-  // name.
+  // Identifies the host in the same way as NCCL. The host's name alone is not enough, because machines may have the
+  // same name.
   return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
                                           Identity::kUuid, order);
 }
@@ -260,7 +262,7 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
 std::string DeviceBackends::Facts(const Device& device) {
   DeviceFacts facts = {.host = host_, .wanted = wanted_, .order = order_ == SumOrder::kOfRanks ? "ranks" : ""};
   ronda_cuda_device description = {};
-  // A rank whose device cannot be located is treated as sharing the device with no other rank.
+  // If the device's place is not known, the rank counts as the only rank that uses the device.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;

@@ -21,7 +21,7 @@
 
 namespace ronda {
 
-// The facts about its device that a rank sends to the others, for the choice of a backend.
+// The facts about a rank's device. Each rank sends them to the others, so that all ranks choose the same backend.
 struct DeviceFacts {
   std::string host;         // the name that NCCL gives the host
   std::string pci_bus;      // before 2.30.7, NCCL refuses two ranks of a host with the same PCI bus
@@ -36,10 +36,11 @@ struct DeviceFacts {
 
 // Returns one line of at most `longest` characters. It shortens `why_no_nccl` if necessary.
 std::string Encode(const DeviceFacts& facts, size_t longest);
-// Errors: INTERNAL if `text` is not from Encode.
+// Errors: INTERNAL if Encode has not made `text`.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// Returns the order of sums that the first of some ranks has requested. `facts` are the facts of these ranks.
+// Returns the order in which sums must be made, which the first of some ranks has requested. `facts` are the facts of
+// these ranks.
 // Errors: as DecodeDeviceFacts.
 absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts);
 
@@ -60,10 +61,9 @@ class DeviceBackends : public DeviceSupport {
     NcclLoader nccl;
   };
 
-  // How to find ranks that share a device. kUuid: by the device's UUID, even if NCCL takes the ranks to be on different
-  // hosts, and by the device's PCI bus. kPlace: only by the host on which NCCL takes the ranks to be, and the PCI bus
-  // there. A user can make NCCL treat ranks of one host as ranks on several hosts (NCCL_HOSTID). These ranks may then
-  // share a device.
+  // How to find ranks that share a device. kUuid: two ranks share a device if it has the same UUID, on any hosts, or
+  // the same PCI bus on the same host. kPlace: only the PCI bus on the same host counts. With NCCL_HOSTID a user can
+  // make NCCL treat ranks of one host as ranks on several hosts, and so let them share a device.
   enum class Identity : uint8_t { kUuid, kPlace };
 
   // `hostname` is the name of this machine. Loads no library yet.

@@ -17,8 +17,8 @@
 namespace ronda {
 namespace {
 
-// A rank's NCCL communicators. They depend on each other, so the failure of one communicator ends all. They are not
-// owned.
+// A rank's NCCL communicators. If one communicator fails, all are ended, because they wait for each other. This object
+// does not own them.
 class NcclLevels {
  public:
   void Add(NcclCommunicator* communicator) { all_.push_back(communicator); }
@@ -28,7 +28,7 @@ class NcclLevels {
     return absl::OkStatus();
   }
 
-  // Ending a communicator may wait for the device, which may be stuck in a kernel of another communicator.
+  // Ends all communicators at the same time, because ending one may wait for a kernel of another.
   void Abort() const {
     std::vector<std::function<void()>> aborts;
     for (NcclCommunicator* communicator : all_) aborts.emplace_back([communicator] { communicator->Abort(); });
@@ -39,8 +39,8 @@ class NcclLevels {
   std::vector<NcclCommunicator*> all_;
 };
 
-// A HierarchicalCommunicator whose destructor first ends the work under way, which may never end by itself, and only
-// then frees anything. NcclCommunicator does the same.
+// A HierarchicalCommunicator whose destructor first ends the device's work under way, and only then frees memory. After
+// a failure this work may never end by itself.
 class DeviceHierarchy final : public HierarchicalCommunicator {
  public:
   DeviceHierarchy(Options options, NcclLevels nccl, std::function<absl::Status()> job_failure)
@@ -55,7 +55,7 @@ class DeviceHierarchy final : public HierarchicalCommunicator {
   const std::function<absl::Status()> job_failure_;
 };
 
-// Makes the communicators of the levels.
+// Connects the two levels and makes their communicators.
 class Connecting {
  public:
   explicit Connecting(const DeviceHierarchyOptions& options) : options_(options), request_(options.request) {}
@@ -109,8 +109,8 @@ class Connecting {
     return IsNcclAcross() ? Nccl(host, std::move(ranks), stream) : Staged(host, stream);
   }
 
-  // Makes an NCCL communicator between the ranks of `host`. `ranks` are their numbers in the job; empty: `host` has all
-  // ranks.
+  // Makes an NCCL communicator between the ranks of `host`. `ranks` are the numbers of these ranks in the job; empty:
+  // `host` has all ranks of the job.
   absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, std::vector<RankId> ranks,
                                                      const Stream& stream) {
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,

@@ -25,8 +25,7 @@ namespace {
 using MessageEnds = std::vector<std::unique_ptr<PointToPoint>>;
 using MpiUse = MpiEnvironment::Use;
 
-// The tags of message groups. A group of all ranks with the same local rank has one of the following tags, in the order
-// of the local rank.
+// The tags of message groups. The group of all ranks with local rank i has the tag kFirstAcrossTag + i.
 constexpr int kFlatTag = 0;
 constexpr int kControlTag = 1;
 constexpr int kFirstAcrossTag = 2;
@@ -40,8 +39,8 @@ absl::Status CheckMpi(const FoundJob& job) {
   if (!job.config.job.mpi.IsUsable()) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
-  // A launcher's variables may be set without an MPI, as under srun. The ranks have compared their MPIs, and these
-  // agree, so this rank's answer holds for all ranks.
+  // A launcher's variables may be set although there is no MPI, for example under srun. All ranks have the same MPI,
+  // because they have compared it, so the result is the same on all ranks.
   RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions(job.config.job)).status());
   const bool is_asked_for = job.settings.mpi == MpiUse::kAlways || AsksForMessages(job.settings.backend);
   if (job.hosts.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
@@ -122,7 +121,8 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
   return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
-// Connects ranks on one host that exchange data over the backend's carrier. Their control messages go through memory.
+// Connects ranks on one host that exchange data over the backend's carrier. Their control messages go through shared
+// memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
                          ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology)));
@@ -130,7 +130,7 @@ absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, 
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
   if (!messages.ok()) {
-    // Without this call the other ranks would wait for this rank, and not know why it does not come.
+    // Without this call, the other ranks would wait for this rank and would not learn the reason for its failure.
     world->Fail(messages.status());
     return messages.status();
   }
@@ -173,7 +173,7 @@ class HostsConnector {
   std::unique_ptr<ControlPlane> control_;
 };
 
-// Even a rank that is alone on its host has shared memory.
+// Connects the shared memory of this host. Even a rank that is alone on its host does so.
 absl::Status HostsConnector::JoinMemoryHere() {
   const std::string& hostname = job_.topology.hostname;
   ShmWorld::Options options =
@@ -211,7 +211,8 @@ absl::Status HostsConnector::ConnectTcpControl() {
   const ControlTree tree = {.size = static_cast<int>(job_.peers.size()), .fan_out = options.fan_out};
   TcpMeshOptions mesh = MeshOptions(job_);
   mesh.purpose = "control messages";
-  // A child of fork() that outlives its rank must not hide the rank's death from the other hosts.
+  // If a child process made by fork() outlives its rank, it must not keep the rank's sockets open, because other hosts
+  // would not notice the rank's death.
   const auto guards = std::make_shared<std::list<ForkGuard>>();
   if (const TcpListener* const listener = job_.rendezvous.tcp_listener.get(); listener != nullptr) {
     guards->emplace_back(listener->endpoint());
@@ -241,8 +242,8 @@ absl::Status HostsConnector::ConnectMpiControl() {
   return absl::OkStatus();
 }
 
-// Returns a group of all ranks. In two levels it adds a group of the ranks with this rank's local rank, if every host
-// has such a rank.
+// Returns a group of all ranks. With two levels, the result also has the group of the ranks with this rank's local
+// rank, if every host has such a rank.
 std::vector<MessageGroup> HostsConnector::Groups() const {
   std::vector<MessageGroup> groups = {{.tag = kFlatTag, .ranks = RanksOf(job_.peers)}};
   if (levels_ == Levels::kTwo && self_.local_rank < SizesOf(job_.hosts).least) {
@@ -285,19 +286,19 @@ void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<Messa
 absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
-  // Control messages over TCP come first, because they report ranks that cannot go on. MPI would wait for such ranks
-  // for ever.
+  // Connects control messages over TCP before MPI, because they report ranks that cannot go on. MPI itself would wait
+  // for such ranks for ever.
   if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectTcpControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
   if (!ends.ok()) {
-    // Without this call the other ranks would take the end of the control plane for this rank's departure, and wait for
-    // this rank.
+    // Without this call, the end of this rank's control plane would look like a departure on purpose, and the other
+    // ranks would wait for this rank.
     if (control_ != nullptr) control_->Fail(ends.status());
     return ends.status();
   }
-  // While MPI connects, it blocks until the other ranks connect, and a blocked rank passes on no control messages. So
-  // all groups are connected before the first control message.
+  // MPI blocks in a connect call until the other ranks connect, and a blocked rank does not forward control messages.
+  // So all groups are connected before the first control message is sent.
   if (is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectMpiControl());
   Transport transport = {.flights = here_->flights()};
   MakeCommunicators(*std::move(ends), groups, &transport);
@@ -320,7 +321,7 @@ absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
   return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology));
 }
 
-// Rates shared memory on each host with the backend's carrier between hosts.
+// Rates a backend that uses shared memory on each host, and a carrier between hosts.
 absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation) {
   if (situation.hosts == 1) return absl::FailedPreconditionError("all ranks are on one host");
   if (situation.most_ranks_on_a_host == 1) return absl::FailedPreconditionError("no two ranks share a host");
@@ -343,7 +344,8 @@ absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& 
   return HostsConnector(backend, HostsConnector::Levels::kFlat, job).Run();
 }
 
-// Two levels have higher scores than one level. MPI, which supports more networks, has higher scores than TCP.
+// Backends with two levels have higher scores than backends with one level. MPI has higher scores than TCP, because it
+// supports more networks.
 constexpr HostBackend kHostBackends[] = {
     {.name = "shm",
      .help = "ranks on one host, through shared memory",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. This file
-// also connects the control plane that belongs to each way.
+// The backends for tensors in the memory of hosts, which use shared memory, messages, or both in two levels. Each
+// backend also connects its control plane.
 #ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 #define RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 
@@ -20,8 +20,8 @@
 
 namespace ronda {
 
-// A job whose ranks have found each other, as one rank sees it. Everything is equal on every rank, except `config`,
-// `topology`, the listeners in `rendezvous`, and `mpi`.
+// What one rank knows about a job whose ranks have found each other. All fields are equal on every rank, except
+// `config`, `topology`, the listeners in `rendezvous`, and `mpi`.
 struct FoundJob {
   const Config& config;
   RendezvousResult rendezvous;
@@ -32,9 +32,9 @@ struct FoundJob {
   std::shared_ptr<MpiSession> mpi;  // nullptr: MPI has not been started
 };
 
-// HostBackend::connect returns the errors of ShmWorld::Connect, of ConnectMessageControlPlane and of the carrier.
-// Across hosts the control plane knows the job's first failure. It passes the failure to ranks that wait in shared
-// memory. A rank that departs from the job also departs from the shared memory.
+// HostBackend::connect returns the errors of ShmWorld::Connect, of ConnectMessageControlPlane and of the carrier. If a
+// job runs on several hosts, the control plane tells the job's first failure to ranks that wait in shared memory. A
+// rank that departs from the job also departs from the shared memory.
 
 // Returns the settings for connecting in the shared memory of one host.
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);

@@ -21,9 +21,9 @@ namespace {
 
 using MpiUse = MpiEnvironment::Use;
 
-// Decides how a rank leaves MPI. Usually the rank calls MPI_Finalize, in which all ranks wait for each other again. If
-// the job has failed, the rank does not call MPI_Finalize, because it would wait for dead ranks. A Transport destroys
-// its departure before everything that uses MPI.
+// Decides how a rank leaves MPI. Usually the rank calls MPI_Finalize, in which all ranks wait for each other. If the
+// job has failed, the rank does not call MPI_Finalize, which would wait for dead ranks. A Transport destroys this
+// object before all objects that use MPI.
 class MpiDeparture {
  public:
   // `control` must outlive this object.
@@ -42,18 +42,18 @@ class MpiDeparture {
   const ControlPlane* const control_;
 };
 
-// Whether all ranks share a host and know a name for their shared memory.
+// Returns whether all ranks are on one host and know the name of their shared memory.
 bool ShareMemory(const JobEnvironment& job) { return !job.job_id.empty() && job.IsOnOneHost(); }
 
-// Whether the ranks need nothing else to connect.
+// Returns whether the ranks can connect through shared memory alone.
 bool CanJoinInMemory(const Config& config) {
   const HostBackend* const wanted = FindHostBackend(config.backend);
   const bool is_for_memory = config.backend.empty() || (wanted != nullptr && wanted->carrier == nullptr);
   return ShareMemory(config.job) && config.job.mpi.use != MpiUse::kAlways && is_for_memory;
 }
 
-// Whether the ranks find each other at an address. rondarun gives an address to every job, but ranks that share memory
-// open a port there only for a backend that needs it.
+// Returns whether the ranks find each other at the master's address. rondarun gives an address to every job, but ranks
+// on one host open a port only for a backend that needs it.
 bool MeetsAtAddress(const Config& config) {
   if (config.job.master_address.empty() || config.network.control == NetworkSettings::Control::kMpi) return false;
   const bool asks_for_one = !config.backend.empty() && MayNeed(config.backend, Carrier::Needs::kAddress);
@@ -79,7 +79,7 @@ class Joining {
 
   absl::StatusOr<ConnectedJob> Run() {
     absl::StatusOr<ConnectedJob> joined = FindAndConnect();
-    // MPI_Finalize would wait for ranks that may never come.
+    // After an error MPI_Finalize is not called, because it would wait for ranks that may never come.
     if (!joined.ok() && job_.mpi != nullptr) job_.mpi->LeaveWithoutEnd();
     return joined;
   }

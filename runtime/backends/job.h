@@ -21,15 +21,16 @@ struct ConnectedJob {
 //  - A job of one rank connects to nothing.
 //  - With a job id, on one host, the ranks find each other in the shared memory that is named by the id.
 //  - In all other jobs the ranks find each other at rank 0, whose address comes from the environment or through MPI.
-//    There they learn which of them share a host. On one host they then use shared memory, across hosts MPI (data) and
-//    TCP (control). RONDA_BACKEND and RONDA_MPI of rank 0 can change this choice.
-//  - With RONDA_CONTROL=mpi the ranks find each other by messages of MPI. Control messages then go over MPI across
-//    hosts.
+//    There they learn which ranks share a host. Ranks of one host then use shared memory. Between hosts, data travels
+//    over MPI, and control messages over TCP. RONDA_BACKEND and RONDA_MPI of rank 0 can change this choice.
+//  - With RONDA_CONTROL=mpi the ranks find each other by messages of MPI. Control messages between hosts then travel
+//    over MPI too.
 // Only the calls of MPI itself (MPI_Init, making communicators) have no deadline, because the launcher watches the
 // ranks during these calls.
 //
 // Errors: FAILED_PRECONDITION if no backend can carry the data; the errors of RendezvousServer, JoinRendezvous,
-// ShmWorld::Connect, MpiSession::Start and of the backend. These name the ranks that are missing or do not fit.
+// ShmWorld::Connect, MpiSession::Start and of the backend. The errors name the ranks that are missing, or whose
+// settings do not fit.
 absl::StatusOr<ConnectedJob> ConnectJob(const Config& config);
 
 }  // namespace ronda

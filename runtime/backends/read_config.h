@@ -9,8 +9,8 @@
 
 namespace ronda {
 
-// Reads RONDA_* and the variables of the launcher that started this process (see docs/configuration.md). Checks the
-// names of backends against the registry.
+// Reads the variables RONDA_* and the variables of the launcher that started this process (see docs/configuration.md).
+// Checks the names of backends against the registry.
 //
 // Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);

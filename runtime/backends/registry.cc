@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// The variable with which a user chooses a backend, and what the backend carries, for messages.
+// For error messages: the variable with which a user chooses a backend, and the word for what the backend carries.
 struct Choice {
   absl::string_view variable;
   absl::string_view cargo;

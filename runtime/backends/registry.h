@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backends that carry tensors between ranks. Each is one entry of a list in host_backends.cc or device_backends.cc.
-// Everything else is derived from the lists: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help
-// texts, and the choice by score.
+// The backends that carry tensors between ranks. Each backend is one entry of a list in host_backends.cc or
+// device_backends.cc. The values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, their help texts and the
+// choice by score all come from these lists.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -26,23 +26,25 @@ namespace ronda {
 struct DeviceSituation;  // device_backends.h
 struct FoundJob;         // host_backends.h
 
-// Ranks that exchange messages among themselves. The tag distinguishes the groups of a job.
+// A group of ranks that send messages to each other. Each group of a job has its own tag.
 struct MessageGroup {
   int tag = 0;
   std::vector<RankId> ranks;  // ascending
 };
 
-// A way to exchange messages between ranks, on which backends can be built.
+// A way to exchange messages between ranks, such as MPI or TCP. Several backends can use the same carrier.
 struct Carrier {
   absl::string_view name;   // also the name of the flat backend over it: "mpi"
   absl::string_view title;  // in sentences: "MPI"
-  // The precondition of connecting: MPI's launcher has started the ranks, or the ranks know the address of rank 0.
+  // What the carrier needs to connect. kMpi: MPI's launcher has started the ranks. kAddress: the ranks know the address
+  // of rank 0.
   enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
 
-  // Returns OK if the ranks of `job` can use this carrier, else the reason why not.
+  // Returns OK if the ranks of `job` can use this carrier, otherwise an error with the reason.
   absl::Status (*check)(const FoundJob& job);
 
-  // Connects this rank to the others of each group. While it waits for the other ranks, it calls `job_failure`.
+  // Connects this rank to the other ranks of each group. While it waits for them, it calls `job_failure`, and ends the
+  // wait if the job has failed.
   absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
@@ -86,11 +88,11 @@ struct DeviceBackend {
 absl::Span<const HostBackend> HostBackends();         // host_backends.cc
 absl::Span<const DeviceBackend> AllDeviceBackends();  // device_backends.cc
 
-// nullptr if no backend has this name.
+// These functions return nullptr if no backend has this name.
 const HostBackend* FindHostBackend(absl::string_view name);
 const DeviceBackend* FindDeviceBackend(absl::string_view name);
 
-// The values that RONDA_BACKEND and RONDA_DEVICE_BACKEND can have.
+// These functions return the values that RONDA_BACKEND and RONDA_DEVICE_BACKEND can have.
 std::vector<absl::string_view> HostBackendNames();
 std::vector<absl::string_view> DeviceBackendNames();
 
@@ -98,8 +100,8 @@ std::vector<absl::string_view> DeviceBackendNames();
 // backend or family has this name, and all if `value` is empty.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// MayNeed returns whether some backend that RONDA_BACKEND=`value` can mean works over a carrier with these needs.
-// AlwaysNeeds returns whether all of these backends do.
+// RONDA_BACKEND=`value` can mean one or more backends. MayNeed returns whether the carrier of at least one of them has
+// these needs. AlwaysNeeds returns whether the carriers of all of them have these needs.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 
@@ -111,17 +113,18 @@ struct BackendRating {
   std::string reason;
 };
 
-// The ratings of all backends, best first.
+// These functions return the ratings of all backends, the best one first.
 std::vector<BackendRating> RateHostBackends(const HostSituation& situation);
 std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation);
 
-// Returns the name of the best backend. If `wanted` is not empty, only backends with that name or family count.
+// Returns the name of the best backend. If `wanted` is not empty, only backends with this name or family are
+// considered.
 // Errors: FAILED_PRECONDITION that says why the wanted backend, or each backend, cannot carry the job's tensors.
 absl::StatusOr<absl::string_view> ChooseHostBackend(absl::Span<const BackendRating> ratings, absl::string_view wanted);
 absl::StatusOr<absl::string_view> ChooseDeviceBackend(absl::Span<const BackendRating> ratings,
                                                       absl::string_view wanted);
 
-// "hierarchical-mpi (score 200: ...), mpi (score 100: ...), shm (no: the ranks are on 2 hosts)"
+// Returns a text such as "hierarchical-mpi (score 200: ...), mpi (score 100: ...), shm (no: the ranks are on 2 hosts)".
 std::string ToString(absl::Span<const BackendRating> ratings);
 
 }  // namespace ronda

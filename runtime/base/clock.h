@@ -11,14 +11,15 @@
 
 namespace ronda {
 
-// The time since some moment in the past, the same in all processes of a machine. It does not jump when the machine's
-// clock is set.
+// Returns the time since a fixed moment in the past, which is the same for all processes of a machine. The result does
+// not jump when somebody sets the machine's clock.
 inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
-// MonotonicTime as a point in time, for deadlines and ages. Its date has no meaning.
+// Returns MonotonicTime as a point in time, for deadlines and ages. The date of the result has no meaning.
 inline absl::Time SteadyNow() { return absl::FromUnixSeconds(1'000'000'000) + MonotonicTime(); }
 
-// The date and time, for display. It may jump, so no code waits for it (tools/check).
+// Returns the date and time, for display. The result may jump, so code must not use it for waits (tools/check tests
+// this).
 inline absl::Time CalendarNow() { return absl::Now(); }
 
 // A source of time, which tests replace by FakeClock (tests/testing/fakes.h).
@@ -29,7 +30,7 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() const = 0;
 
-  // Never destroyed.
+  // These clocks are never destroyed.
   static Clock* Real();      // SteadyNow()
   static Clock* Calendar();  // CalendarNow()
 };
@@ -52,8 +53,8 @@ inline Clock* Clock::Real() { return clock_internal::ClockOf<SteadyNow>::Get(); 
 inline Clock* Clock::Calendar() { return clock_internal::ClockOf<CalendarNow>::Get(); }
 
 // Ticks at a constant rate since some moment in the past. If the processor has a counter of its own, this function
-// reads that counter, in a few cycles. The length of a tick follows from two reads of both this counter and another
-// clock.
+// reads that counter, in a few cycles. To learn the length of a tick, read this counter and another clock together,
+// twice.
 inline uint64_t CheapTicks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();

@@ -21,25 +21,25 @@ namespace ronda {
 
 inline constexpr size_t kMaxJobIdLength = 64;
 
-// Whether `id` can name a job: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. A job's id becomes
-// part of file names under /dev/shm, and it comes from the environment or from the network.
+// Returns whether `id` can be a job's id: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. A job's id
+// becomes part of file names under /dev/shm, and it comes from the environment or from the network.
 inline bool IsValidJobId(absl::string_view id) {
   if (id.empty() || id.size() > kMaxJobIdLength || id.front() == '.') return false;
   return std::all_of(id.begin(), id.end(),
                      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-// After ranks have left a job, a job of the next epoch follows, which may have other ranks.
+// The greatest number of an epoch. Each time the ranks of an elastic job change, its next epoch begins.
 inline constexpr int64_t kMaxEpoch = 999'999'999;
 
-// The name of a job in one of its epochs: "<job id>" in epoch 0, later "<job id>@<epoch>". No job id has an '@'.
+// Returns the name of a job in an epoch: "<job id>" in epoch 0, later "<job id>@<epoch>". A job id cannot contain '@'.
 inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
   if (epoch == 0 || job_id.empty()) return std::string(job_id);
   return absl::StrCat(job_id, "@", epoch);
 }
 
-// A job and its epoch, as SplitName finds them in a name from NameInEpoch. A name of another form is a job's id, in
-// epoch 0.
+// A job's id and epoch, which SplitName reads from a name made by NameInEpoch. A name of any other form is taken for a
+// job's id in epoch 0.
 struct JobInEpoch {
   std::string job_id;
   int64_t epoch = 0;
@@ -81,11 +81,11 @@ struct JobEnvironment {
   MpiEnvironment mpi;
   std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
 
-  // Whether the launcher says that all ranks are on one host; true if the launcher does not say.
+  // Returns whether all ranks are on one host according to the launcher; true if the launcher gives no information.
   bool IsOnOneHost() const { return local_size.value_or(size) == size && cross_size.value_or(1) == 1; }
 };
 
-// How the runtime behaves. Rank 0's values apply to the job, except start_timeout.
+// Settings of the runtime. Rank 0's values apply to the whole job, except start_timeout.
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor waits for others, to be fused with them
   size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
@@ -95,10 +95,10 @@ struct Tunables {
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank is reported after this time
   absl::Duration stall_deadline = absl::Minutes(10);  // a wait for another rank fails after it; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
-  // After this many steps in a row with the same tensors the schedule is locked. Steps are then not negotiated until a
-  // rank does something else. 0: all steps are negotiated.
+  // After this number of steps in a row with the same tensors, the ranks lock the schedule. Then they do not negotiate
+  // any more until a rank does something else. 0: all steps are negotiated.
   int lock_after = 4;
-  // Whether rank 0 looks for settings with which the job is faster (docs/autotune.md). It begins with the settings
+  // Whether rank 0 looks for settings with which the job is faster (docs/autotune.md). Rank 0 begins with the settings
   // above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
   std::string autotune_log;            // the file for the measurements of rank 0; empty: none
@@ -106,7 +106,7 @@ struct Tunables {
   std::string negotiation_log;         // the file in which rank 0 records the reports of ranks; empty: none
 };
 
-// How ranks on different hosts talk to each other.
+// Settings for the connections between ranks on different hosts.
 struct NetworkSettings {
   std::string plugin;                                    // the path of libronda_hosts.so; empty: the folder of plugins
   std::vector<std::string> interfaces;                   // listens on the first that exists; empty: any usable
@@ -116,7 +116,7 @@ struct NetworkSettings {
   enum class Control { kTcp, kMpi } control = Control::kTcp;
 };
 
-// Tensors in the memory of GPUs.
+// Settings for tensors in the memory of GPUs.
 struct DeviceSettings {
   std::string cuda_plugin;   // the path of libronda_cuda.so; empty: the folder of plugins
   std::string nccl_library;  // the path of NCCL; empty: where the loader finds it
@@ -125,13 +125,13 @@ struct DeviceSettings {
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
       backend;  // carries tensors between ranks, see AllDeviceBackends; empty: the best possible one. Rank 0's applies
-  // If streams wait for operations when the job fails, the streams do not go on, and the process ends after this time.
-  // Infinite: the process does not end. nullopt: the streams go on.
+  // When the job fails, streams that wait for its operations stay blocked, and the process ends after this time.
+  // Infinite: the process does not end. nullopt: the streams are not blocked and go on.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;  // floating-point numbers are added in the order of the ranks. Rank 0's applies
 };
 
-// A trace of the operations on tensors (docs/timeline.md).
+// Settings for the timeline, which is a trace of the operations on tensors (docs/timeline.md).
 struct TimelineSettings {
   std::string path;                       // each rank inserts its number; empty: no timeline at the start
   size_t most_bytes = size_t{256} << 20;  // maximum size of a file

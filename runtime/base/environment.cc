@@ -20,7 +20,7 @@
 namespace ronda {
 namespace {
 
-// So much of a wrong value is enough to recognise it. More would only hide the message.
+// An error shows at most this number of characters of a wrong value. A longer value would hide the message.
 constexpr size_t kShownValueLength = 80;
 
 struct ByteUnit {
@@ -61,7 +61,7 @@ std::vector<std::string> ProcessVariables() {
 }
 
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables) {
-  // Compares without the prefix, because all names share it.
+  // Names are compared without the prefix, because all names have the same prefix.
   std::vector<absl::string_view> known;
   for (const absl::string_view name : kVariables) known.push_back(absl::StripPrefix(name, kVariablePrefix));
   std::vector<std::string> messages;

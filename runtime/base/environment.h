@@ -20,14 +20,14 @@ namespace ronda {
 // Reads an environment variable; nullopt if it is unset.
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
 
-// The environment of this process.
+// Returns a reader for the environment of this process.
 EnvironmentReader ProcessEnvironment();
 
-// All variables of this process, "NAME=value".
+// Returns all environment variables of this process as "NAME=value".
 std::vector<std::string> ProcessVariables();
 
 // Returns a message for each of `variables` ("NAME=value") that has Ronda's prefix but is not one of Ronda's variables.
-// Such a variable is probably misspelt. The message names the most similar variable, and contains no values.
+// Such a variable is probably misspelt. The message names the most similar variable of Ronda, and contains no value.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {
@@ -39,19 +39,19 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
-  // What a number without a unit means. kNothing: such a number is an error, because another program would read it in
-  // another unit.
+  // The meaning of a number without a unit. kNothing: such a number is an error, because another program would take it
+  // in another unit.
   enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };
 
 // Reads "1ms", "1.5h" or "inf", as absl::ParseDuration does, or a number of seconds without a unit.
 bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration);
 
-// Returns the error for a variable with a bad value, "RONDA_RANK="x": should be ...".
+// Returns the error for a variable with a bad value, such as "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
 
 // Typed access to environment variables. If a variable is unset, Read* does not change its target, so the target's
-// value is the default. A variable that is empty is treated as set.
+// value is the default. A variable with an empty value counts as set.
 //
 // Thread-compatible; keeps a reference to the environment.
 //
@@ -66,13 +66,13 @@ class EnvironmentVariables {
   absl::Status ReadInteger(VariableName name, IntegerRange range, int64_t* value) const;
   absl::Status ReadInteger(VariableName name, IntegerRange range, std::optional<int>* value) const;
 
-  // "0" or "1".
+  // Reads "0" or "1".
   absl::Status ReadSwitch(VariableName name, std::optional<bool>* value) const;
 
-  // Any text that is not empty; `expectation` describes it.
+  // Reads any text that is not empty. `expectation` describes the proper form in error messages.
   absl::Status ReadText(VariableName name, absl::string_view expectation, std::string* value) const;
 
-  // A number of bytes, alone or followed by KiB, MiB or GiB.
+  // Reads a number of bytes, which may be followed by KiB, MiB or GiB.
   absl::Status ReadBytes(VariableName name, size_t* value) const;
 
   // Reads a duration as ParseDurationOrSeconds does.

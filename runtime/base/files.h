@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reading and writing whole files, and the folders for shared memory.
+// Functions that read and write whole files, and that find the folders for shared memory.
 #ifndef RONDA_RUNTIME_BASE_FILES_H_
 #define RONDA_RUNTIME_BASE_FILES_H_
 
@@ -13,20 +13,20 @@
 
 namespace ronda {
 
-// Returns the contents of a file. Errors: NOT_FOUND, "PATH: REASON". A folder also gives this error, and so does a file
-// of /proc whose process has ended since the file was opened. (A std::ifstream that is read through its buffer throws
-// in these two cases.)
+// Returns the contents of a file. Errors: NOT_FOUND, "PATH: REASON". The error is also returned for a folder, and for a
+// file of /proc whose process has ended since the file was opened. (In these two cases a std::ifstream would throw if
+// it were read through its buffer.)
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".
 absl::Status WriteFile(const std::string& path, const std::string& text);
 
-// Whether the limit on file sizes (ulimit -f) lets this process write a file of so many bytes. Beyond the limit the
-// system sends SIGXFSZ.
+// Returns whether the limit on file sizes (ulimit -f) lets this process write a file of this size. If a process writes
+// beyond the limit, the system sends SIGXFSZ.
 bool IsWithinFileLimit(size_t bytes);
 
 // Returns the folders in which the ranks of a host look for the job's shared memory. The first is /dev/shm. The folders
-// for temporary files (TMPDIR and /tmp) follow, for hosts where /dev/shm is missing, closed or full.
+// for temporary files (TMPDIR and /tmp) come next, for hosts where /dev/shm is missing, not writable or full.
 std::vector<std::string> ShmFolders();
 
 }  // namespace ronda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Groups of ranks, and the wire form of ranks and cache ids, in which ascending numbers are (first, length) pairs.
+// Groups of ranks, and the encoding of ranks and cache ids in messages. A run of consecutive numbers is encoded as a
+// pair (first, length).
 #ifndef RONDA_RUNTIME_BASE_GROUP_H_
 #define RONDA_RUNTIME_BASE_GROUP_H_
 
@@ -25,7 +26,7 @@ class Group {
   // REQUIRES: `ranks` is ascending, without duplicates.
   explicit Group(std::vector<RankId> ranks) : ranks_(std::move(ranks)) {}
 
-  // All ranks of a job: rank and position are equal.
+  // Returns the group of all ranks of a job, in which each rank is its own position.
   static Group All(int size) {
     std::vector<RankId> ranks(size);
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -36,10 +37,10 @@ class Group {
   RankId operator[](int position) const { return ranks_[position]; }
   const std::vector<RankId>& ranks() const { return ranks_; }
 
-  // nullopt if `rank` is not in the group.
+  // Returns the position of `rank`; nullopt if `rank` is not in the group.
   std::optional<int> PositionOf(RankId rank) const {
-    // This check is enough in a group of all ranks. It is here because a large job's negotiation calls this function
-    // once per tensor and rank.
+    // In a group of all ranks this check finds the result without a search. It saves time because a large job's
+    // negotiation calls this function once per tensor and rank.
     if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;
@@ -47,7 +48,7 @@ class Group {
   }
   bool Contains(RankId rank) const { return PositionOf(rank).has_value(); }
 
-  // This group without the ranks of `others`, which are ascending.
+  // Returns this group without the ranks in `others`, which must be ascending.
   Group Without(const std::vector<RankId>& others) const {
     std::vector<RankId> rest;
     std::set_difference(ranks_.begin(), ranks_.end(), others.begin(), others.end(), std::back_inserter(rest));
@@ -60,7 +61,8 @@ class Group {
   std::vector<RankId> ranks_;
 };
 
-// Encodes 7, 8, 9, 3 as 7, 3, 3, 1. Any sequence can be encoded; consecutive numbers need no extra space.
+// Encodes 7, 8, 9, 3 as 7, 3, 3, 1. Any sequence of numbers can be encoded, and a run of consecutive numbers needs only
+// two numbers.
 template <typename T>
 class RunWriter {
  public:
@@ -99,8 +101,8 @@ std::vector<T> ToRuns(const std::vector<T>& values) {
 }
 
 // Decodes what ToRuns has encoded. Returns nullopt if `runs` has an odd length, an empty run, or a number that
-// overflows or is negative. Also returns nullopt for more than `limit` numbers in total, because a few damaged bytes
-// must not request all memory.
+// overflows or is negative. Also returns nullopt if there are more than `limit` numbers in total, because otherwise a
+// few damaged bytes could make this function request all memory.
 template <typename T, typename Runs>
 std::optional<std::vector<T>> FromRuns(const Runs& runs, size_t limit) {
   std::vector<T> values;

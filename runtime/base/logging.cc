@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// This is the only exception to "no mutable globals", because the process as a whole decides which messages it prints.
+// This is the only mutable global variable. It is allowed because the log level applies to the whole process.
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {

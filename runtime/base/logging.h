@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One-line messages on standard error, "ronda[3] W text". Each is written with a single write().
+// Log messages on standard error, in one line such as "ronda[3] W text". Each message is written with a single write().
 #ifndef RONDA_RUNTIME_BASE_LOGGING_H_
 #define RONDA_RUNTIME_BASE_LOGGING_H_
 

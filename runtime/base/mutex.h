@@ -38,7 +38,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mu_;
 };
 
-// Callers wait in a loop, because a wait may return without a notification.
+// Callers must wait in a loop, because a wait may return without a notification.
 class CondVar {
  public:
   void NotifyAll() { cv_.notify_all(); }
@@ -52,7 +52,8 @@ class CondVar {
   // Returns after a notification or after `timeout`, whichever comes first.
   void WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (timeout == absl::InfiniteDuration()) return Wait(mu);
-    // The wait is limited, because the standard library overflows when it adds a very long duration to its clock.
+    // One wait lasts at most an hour, because the standard library overflows when it adds a very long duration to its
+    // clock.
     const absl::Duration capped = timeout < absl::Hours(1) ? timeout : absl::Hours(1);
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_for(lock, absl::ToChronoNanoseconds(capped));

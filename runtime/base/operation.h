@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tables of the operations, the reductions and the wire formats, with all of their properties. The runtime, the
-// client and the benchmarks derive everything that depends on the operation from these tables.
+// Tables of the operations, the reductions and the wire formats, with all of their properties. The runtime, the client
+// and the benchmarks use these tables wherever something depends on the operation.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
 
@@ -35,7 +35,8 @@ enum class OpType : uint8_t {
 // Ranks of a process set that have a special role in an operation.
 enum class Side : uint8_t { kNone, kMembers, kRoot, kReceiver };
 
-// The meaning of a tensor's first dimension for the other ranks. All other dimensions are equal on every rank.
+// How a tensor's first dimension on one rank relates to the dimension on the other ranks. All other dimensions are
+// equal on every rank.
 enum class FirstDimension : uint8_t {
   kShared,    // the same on every rank
   kGathered,  // each rank has its own value, and all ranks learn all values
@@ -43,11 +44,12 @@ enum class FirstDimension : uint8_t {
   kOfRoot,    // the root's value is used; the other ranks' values are ignored
 };
 
-// The properties of an operation. Each default applies to most operations.
+// The properties of an operation. The default values are right for most operations.
 struct OperationTraits {
   OpType op;
   const char* name;
-  // The ranks that pass an input, that pass an output, and that decide how many rows go to each rank.
+  // The ranks that pass an input, the ranks that pass an output, and the ranks that decide how many rows go to each
+  // rank.
   Side input = Side::kNone;
   Side output = Side::kNone;
   Side splits = Side::kNone;
@@ -205,15 +207,15 @@ inline constexpr ReductionTraits kReductions[] = {
 };
 inline constexpr int kReductionCount = static_cast<int>(std::size(kReductions));
 
-// The format in which floating-point elements travel between ranks in a reduction. Dtypes to which it does not apply
-// travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
+// The format in which floating-point elements travel between ranks in a reduction. Elements of a dtype to which the
+// format does not apply travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
 enum class WireFormat : uint8_t { kNone = 0, kFloat16 = 1, kBfloat16 = 2, kFp8E4M3 = 3, kFp8E5M2 = 4 };
 
 struct WireFormatTraits {
   WireFormat op;
   const char* name;
-  // kDType: float32 and float64 travel as `dtype`. kBlocks: all floating-point types travel as blocks of 8-bit codes,
-  // with a scale per block (kernels/cpu/fp8.h).
+  // kDType: float32 and float64 elements travel as `dtype`. kBlocks: all floating-point elements travel in blocks of
+  // 8-bit codes, and each block has a scale (kernels/cpu/fp8.h).
   enum class Encoding : uint8_t { kAsIs, kDType, kBlocks } encoding;
   DType dtype = DType::kFloat32;
 };
@@ -233,7 +235,7 @@ inline constexpr WireFormatTraits kWireFormats[] = {
 };
 inline constexpr int kWireFormatCount = static_cast<int>(std::size(kWireFormats));
 
-// Checks that the rows are in the order of the values.
+// Returns whether the rows of a table are in the order of the enum's values.
 template <typename Row, size_t n>
 constexpr bool InOrder(const Row (&rows)[n]) {
   for (size_t i = 0; i < n; ++i) {
@@ -251,8 +253,8 @@ constexpr const char* Name(OpType op) { return TraitsOf(op).name; }
 constexpr const char* Name(Reduction reduction) { return TraitsOf(reduction).name; }
 constexpr const char* Name(WireFormat wire) { return TraitsOf(wire).name; }
 
-// The next three functions check a number that came from a client or a peer. They return nullopt if the number is not
-// one of the values.
+// The next three functions check a number that came from a client or a peer. They return nullopt if the enum has no
+// such value.
 constexpr std::optional<OpType> OpTypeFromInt(int64_t value) {
   if (value < 0 || value >= kOpTypeCount) return std::nullopt;
   return static_cast<OpType>(value);
@@ -266,7 +268,7 @@ constexpr std::optional<WireFormat> WireFormatFromInt(int64_t value) {
   return static_cast<WireFormat>(value);
 }
 
-// Whether `reduction` is defined on elements of `dtype`.
+// Returns whether `reduction` is defined on elements of `dtype`.
 constexpr bool Supports(Reduction reduction, DType dtype) {
   switch (TraitsOf(reduction).dtypes) {
     case ReductionTraits::DTypes::kAll:
@@ -281,7 +283,7 @@ constexpr bool Supports(Reduction reduction, DType dtype) {
   return false;
 }
 
-// Whether `wire` changes the format of elements of `dtype`, so that they are rounded.
+// Returns whether elements of `dtype` are rounded to another format when they travel as `wire`.
 constexpr bool IsNarrowed(DType dtype, WireFormat wire) {
   switch (TraitsOf(wire).encoding) {
     case WireFormatTraits::Encoding::kAsIs:
@@ -294,7 +296,8 @@ constexpr bool IsNarrowed(DType dtype, WireFormat wire) {
   return false;
 }
 
-// The dtype in which `dtype` travels under `wire`; for blocks, the dtype from which they are made.
+// Returns the dtype in which elements of `dtype` travel in the format `wire`. If they travel in blocks, returns the
+// dtype from which the blocks are made.
 constexpr DType WireDType(DType dtype, WireFormat wire) {
   const bool as_dtype = TraitsOf(wire).encoding == WireFormatTraits::Encoding::kDType;
   return as_dtype && IsNarrowed(dtype, wire) ? TraitsOf(wire).dtype : dtype;

@@ -31,7 +31,7 @@ std::string NameRanks(const std::vector<RankId>& ranks) {
   return text;
 }
 
-// Returns the name in printable ASCII, because other hosts and terminals must show it alike. Other bytes become
+// Returns the name in printable ASCII, so that all hosts and terminals show it in the same way. Other bytes become
 // escapes, as in "h\xc3\xb6st".
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -52,8 +52,7 @@ std::string HostId() {
   stat("/dev/shm", &shm);
   struct stat pid_namespace = {};
   stat("/proc/self/ns/pid", &pid_namespace);
-  // A failed stat leaves zeros. Ranks for which it fails are treated as sharing memory, and connecting them then
-  // reports the error.
+  // If stat fails, the numbers are 0. Two such ranks count as sharing memory, and get an error when they connect.
   return absl::StrCat(boot_id, "/", shm.st_dev, "/", pid_namespace.st_ino);
 }
 

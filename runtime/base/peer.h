@@ -14,29 +14,29 @@
 
 namespace ronda {
 
-// The name of a rank in messages. With this name a user finds the rank's process.
+// What messages say about a rank, so that the user can find the rank's process.
 struct Peer {
   RankId rank = 0;
   std::string host;
   pid_t pid = 0;
 };
 
-// "rank 1 (host node7, pid 4242)"
+// Returns a text such as "rank 1 (host node7, pid 4242)".
 inline std::string ToString(const Peer& peer) {
   return absl::StrCat("rank ", peer.rank, " (host ", peer.host, ", pid ", peer.pid, ")");
 }
 
-// Returns `failure` as the other ranks report it: the text starts with the rank that has failed.
+// Returns `failure` in the form in which the other ranks report it. The text then starts with the rank that has failed.
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// Returns "rank 3" or "ranks 1, 3". For many ranks it names only the first ones, "ranks 1, 2, 3 and 40 more", because
-// these are enough to see the pattern.
+// Returns "rank 3" or "ranks 1, 3". For many ranks it names only the first few, as in "ranks 1, 2, 3 and 40 more",
+// because these are enough for the user to see a pattern.
 std::string NameRanks(const std::vector<RankId>& ranks);
 
-// The numbers of a rank in the job and in two groups of it. Ranks on one host form the local group; ranks with the same
-// local rank on different hosts form the cross group.
+// The numbers of a rank in the job, in its local group and in its cross group. Ranks on one host form the local group;
+// ranks with the same local rank on different hosts form the cross group.
 struct Topology {
   RankId rank = 0;
   int size = 1;
@@ -47,16 +47,16 @@ struct Topology {
   std::string hostname = "localhost";
 };
 
-// The name of this host, for messages; "localhost" if it has none.
+// Returns the name of this host, for messages; "localhost" if the host has no name.
 std::string HostName();
 
-// Returns the id of the running kernel, which containers share. Every start of the machine has a new id. The result is
-// empty if the id is not known.
+// Returns the id of the running kernel, which is the same in all containers of a machine. The id changes each time the
+// machine is started. The result is empty if the id is not known.
 std::string BootId();
 
-// Returns an id that is equal for two processes if they can share memory and see each other's pids. The id consists of
-// the running kernel, its /dev/shm and the pid namespace. Containers of one machine that share neither /dev/shm nor the
-// pid namespace are treated as different hosts.
+// Returns an id that is equal for two processes if they can share memory and see each other's pids. The id is made of
+// the kernel's id, the number of the file system at /dev/shm, and the number of the pid namespace. Containers of one
+// machine that share neither /dev/shm nor the pid namespace are treated as different hosts.
 std::string HostId();
 
 }  // namespace ronda

@@ -11,7 +11,8 @@
 
 namespace ronda {
 
-// A part of Ronda in a separate shared library, because it needs libraries that some machines lack.
+// Describes a plugin, which is a part of Ronda in a separate shared library. It is separate because it needs libraries
+// that some machines lack.
 struct PluginDescription {
   absl::string_view kind;      // "MPI plugin"
   absl::string_view file;      // "libronda_mpi.so"
@@ -23,8 +24,8 @@ struct PluginDescription {
 };
 
 // Loads a plugin permanently and returns its table. It loads the plugin from `path`. If `path` is empty, it searches
-// the folder of the library or program that contains this code. Then it searches ../lib of that folder, and then the
-// loader's search path.
+// three places: the folder of the library or program that contains this code, ../lib of this folder, and the loader's
+// search path.
 //
 // Errors: NOT_FOUND that names the paths tried and the remedy; FAILED_PRECONDITION if the file has another version, or
 // is not this plugin.

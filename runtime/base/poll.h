@@ -11,10 +11,10 @@
 
 namespace ronda {
 
-// Waits until one of `descriptors` is ready, for `longest` at most. Returns how many are ready: 0 after that time, or
-// when a signal has interrupted the wait. Ignores negative descriptors.
+// Waits until one of `descriptors` is ready, for `longest` at most. Returns the number of ready descriptors. The result
+// is 0 if none is ready after `longest`, or if a signal has interrupted the wait. Ignores negative descriptors.
 //
-// The caller must not go on after an error, because its loop would run without a pause, and see nothing.
+// After an error the caller must stop. Otherwise its loop would run without a pause, and see no events.
 // Errors: FAILED_PRECONDITION if the system refuses the call; other errors of the system. After an error no descriptor
 // is ready.
 absl::StatusOr<int> PollDescriptors(absl::Span<pollfd> descriptors, absl::Duration longest);

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// The threads share this state.
+// The state that the threads and the SideBySide object share.
 class SideBySide::State {
  public:
   explicit State(std::vector<std::function<void()>> calls) : calls_(std::move(calls)), under_way_(calls_.size()) {}
@@ -33,7 +33,7 @@ class SideBySide::State {
     returned_.NotifyAll();
   }
 
-  // Returns whether all have returned.
+  // Returns whether all calls have returned within `timeout`.
   bool Await(absl::Duration timeout) {
     const absl::Duration end = MonotonicTime() + timeout;
     const MutexLock lock(&mu_);

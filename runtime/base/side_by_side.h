@@ -12,21 +12,21 @@
 
 namespace ronda {
 
-// Makes calls that may wait for each other. It makes them at the same time, one thread per call. If the system has no
+// Makes several calls at the same time, one thread per call. So the calls may wait for each other. If the system has no
 // more threads, the remaining calls are made one after the other.
 //
 // Thread-compatible. May be destroyed while calls are under way.
 class SideBySide {
  public:
-  // Allocates the memory that Run needs. So if there is too little memory, the constructor throws before any call is
+  // The constructor allocates the memory that Run needs. So if there is too little memory, it throws before any call is
   // made.
   explicit SideBySide(std::vector<std::function<void()>> calls);
 
-  // Makes the calls, once. Waits until all have returned and their function objects are destroyed. If a call has thrown
-  // an exception, Run then throws this exception.
+  // Run may be called only once. It makes the calls, and waits until all calls have returned and their function objects
+  // are destroyed. If a call has thrown an exception, Run then throws this exception.
   //
-  // Returns false if the calls take longer than `timeout`. The calls that have not returned go on, so they must own
-  // what they use.
+  // Returns false if the calls take longer than `timeout`. Calls that have not returned by then go on, so they must own
+  // all objects that they use.
   bool Run(absl::Duration timeout = absl::InfiniteDuration());
 
  private:

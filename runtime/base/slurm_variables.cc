@@ -24,7 +24,8 @@ bool IsNumber(absl::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isdigit(c) != 0; });
 }
 
-// Appends the numbers of "7" or "01-03". The numbers of a range have the width of the range's first number.
+// Appends the numbers in `range`, which has the form "7" or "01-03". The numbers of a range have as many digits as its
+// first number.
 bool AppendRange(absl::string_view range, Names* numbers) {
   const std::vector<absl::string_view> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
   uint32_t first = 0, last = 0;
@@ -38,7 +39,7 @@ bool AppendRange(absl::string_view range, Names* numbers) {
   return true;
 }
 
-// Returns the numbers between two brackets.
+// Returns the numbers in a list between two brackets, such as "01-03,7".
 std::optional<Names> ParseRanges(absl::string_view ranges) {
   Names numbers;
   for (const absl::string_view range : absl::StrSplit(ranges, ',')) {
@@ -47,7 +48,7 @@ std::optional<Names> ParseRanges(absl::string_view ranges) {
   return numbers;
 }
 
-// Returns each of `names` with each of `endings`, or nullopt if these are too many names.
+// Appends each of `endings` to each of `names`. Returns the resulting names, or nullopt if there are too many.
 std::optional<Names> Combine(const Names& names, const Names& endings) {
   if (names.size() * endings.size() > kMaxHosts) return std::nullopt;
   Names combined;
@@ -82,7 +83,7 @@ struct CountedHosts {
   int hosts = 1;
 };
 
-// "2(x3)" or "2"
+// Reads an item such as "2(x3)" or "2".
 std::optional<CountedHosts> ParseCount(absl::string_view item) {
   CountedHosts counted;
   const size_t open = item.find("(x");

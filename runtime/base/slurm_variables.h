@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Values of Slurm's variables: compressed lists of hosts and of counts, and numbers of steps.
+// Reads the values of Slurm's variables: compressed lists of hosts, compressed lists of counts, and step numbers.
 #ifndef RONDA_RUNTIME_BASE_SLURM_VARIABLES_H_
 #define RONDA_RUNTIME_BASE_SLURM_VARIABLES_H_
 
@@ -21,11 +21,12 @@ std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list);
 // hosts.
 std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
-// Values of SLURM_STEP_ID from this number on do not belong to srun, but for example to batch scripts and interactive
-// shells.
+// If SLURM_STEP_ID is this number or greater, srun has not started the step. Such a step is, for example, a batch
+// script or an interactive shell.
 inline constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
-// Whether a process with this SLURM_STEP_ID is a task of srun. A value that is not a number counts as a task of srun.
+// Returns whether srun has started a process with this SLURM_STEP_ID. If the value is not a number, the process counts
+// as started by srun.
 bool IsStepOfSrun(absl::string_view step_id);
 
 }  // namespace ronda

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Returns the status of `expr` from the calling function unless it is OK.
+// If the status of `expr` is an error, returns it from the calling function.
 #define RONDA_RETURN_IF_ERROR(expr)                     \
   do {                                                  \
     if (absl::Status status_ = (expr); !status_.ok()) { \
@@ -16,7 +16,8 @@
     }                                                   \
   } while (false)
 
-// Declares or assigns `lhs` from the value of a StatusOr, or returns its status.
+// Assigns the value of a StatusOr to `lhs`, which may be a declaration. If the StatusOr is an error, returns the error
+// from the calling function.
 #define RONDA_ASSIGN_OR_RETURN(lhs, expr) RONDA_ASSIGN_OR_RETURN_(RONDA_CONCAT_(statusor_, __LINE__), lhs, expr)
 
 #define RONDA_CONCAT_(a, b) RONDA_CONCAT_INNER_(a, b)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The basic types of the runtime: ranks, shapes, process sets, memories and wait limits. Operations are in operation.h.
+// The basic types of the runtime: ranks, shapes, process sets, memories and wait limits. The types of operations are in
+// operation.h.
 #ifndef RONDA_RUNTIME_BASE_TYPES_H_
 #define RONDA_RUNTIME_BASE_TYPES_H_
 
@@ -17,7 +18,7 @@
 
 namespace ronda {
 
-// A process' (or thread's) number in the job, 0 <= rank < size. Rank 0 is the coordinator.
+// The number of a process (or thread) in the job, 0 <= rank < size. Rank 0 is the coordinator.
 using RankId = int;
 
 inline constexpr RankId kCoordinatorRank = 0;
@@ -25,21 +26,21 @@ inline constexpr RankId kCoordinatorRank = 0;
 // Dimensions of a tensor, outermost first; {} is a scalar.
 using Shape = std::vector<int64_t>;
 
-// The number of elements of a tensor of this shape; 1 for a scalar.
+// Returns the number of elements of a tensor of this shape; 1 for a scalar.
 inline int64_t ElementCount(const Shape& shape) {
   int64_t count = 1;
   for (int64_t dim : shape) count *= dim;
   return count;
 }
 
-// "[128, 10]"
+// Returns a text such as "[128, 10]".
 inline std::string ToString(const Shape& shape) { return "[" + absl::StrJoin(shape, ", ") + "]"; }
 
-// Names a process set: ranks that run collectives among themselves. Ids are assigned in the order of creation. They are
-// equal on every rank, and never used twice.
+// The id of a process set, which is a group of ranks that run collectives among themselves. Ids are assigned in the
+// order of creation. An id is the same on every rank, and is never used twice.
 using ProcessSetId = uint32_t;
 
-// All ranks of the job.
+// The id of the process set of all ranks of the job.
 inline constexpr ProcessSetId kGlobalProcessSet = 0;
 
 // Where a tensor's buffers are. Numeric values are part of the C ABI (ronda_memory) and of the protocol.
@@ -62,9 +63,9 @@ struct WaitLimits {
   friend bool operator==(const WaitLimits&, const WaitLimits&) = default;
 };
 
-// How long a rank waits for the coordinator's answer. The coordinator itself fails a stalled tensor at the deadline,
-// and this time is longer by a margin. If it passes without an answer, the rank concludes that the coordinator does not
-// run.
+// Returns how long a rank waits for the coordinator's answer. The coordinator itself fails a stalled tensor at the
+// deadline, and the result is longer by a margin. If no answer comes within this time, the rank concludes that the
+// coordinator does not run.
 inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
   return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
 }

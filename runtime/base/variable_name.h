@@ -13,9 +13,8 @@ namespace ronda {
 
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
-// All variables with this prefix that the library, its plugins, rondarun, ronda-bench, the Python package and the
-// examples read or set. A VariableName with any other name does not compile, so the table has every variable that is
-// read.
+// All variables with this prefix that Ronda's programs, libraries, Python package and examples read or set. A
+// VariableName with a name that is not in the table does not compile. So the table is complete.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
     "RONDA_AUTOTUNE_LOG",
@@ -65,13 +64,13 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_TIMELINE_MAX_MB",
 };
 
-// Whether `name` is in the table, or does not have Ronda's prefix.
+// Returns whether `name` is in the table, or does not have Ronda's prefix.
 constexpr bool IsKnownVariable(absl::string_view name) {
   return name.substr(0, kVariablePrefix.size()) != kVariablePrefix ||
          std::find(std::begin(kVariables), std::end(kVariables), name) != std::end(kVariables);
 }
 
-// The name of an environment variable in kVariables. It is always a literal.
+// The name of an environment variable in kVariables. It is always made from a string literal.
 class VariableName {
  public:
   constexpr VariableName() = default;  // names none

@@ -13,8 +13,8 @@
 namespace ronda {
 
 // A pipe with which a thread ends the poll() of another thread. A program may close descriptors that it did not open
-// (closefrom), and then open files that get the same numbers. The pipe notices this, and neither writes to such a file
-// nor closes it.
+// (closefrom), and then open files that get the same numbers. The WakePipe notices this. It does not write to such a
+// file, and does not close it.
 //
 // Thread-compatible, except Wake and IsIntact, which are thread-safe.
 class WakePipe {
@@ -25,7 +25,7 @@ class WakePipe {
   WakePipe& operator=(WakePipe&& other) = delete;
   ~WakePipe();
 
-  // Returns the descriptor for poll(), which is readable from Wake until Clear.
+  // Returns the descriptor for poll(). It is readable after Wake, until Clear is called.
   int reader() const { return reader_.get(); }
   void Wake() const;
   void Clear() const;

@@ -29,10 +29,10 @@ absl::Span<const T> SpanOf(const T* first, int count) {
 
 namespace cuda = kernels::cuda;
 
-// The dot products of a pair: ab, aa, bb.
+// The number of dot products of a pair of vectors a and b: ab, aa and bb.
 constexpr size_t kDots = 3;
 
-// One Adasum on one rank. Lives as long as the call.
+// Carries out one call of Adasum on one rank.
 class AdasumRun {
  public:
   AdasumRun(Communicator& communicator, AdasumOps& ops, const ReduceCall& call)
@@ -70,7 +70,7 @@ class AdasumRun {
   absl::Status GatherResult();
   absl::Status UnpackResult();
 
-  // Convert all `elements` between the wire's format and dtype_.
+  // These functions convert all `elements` between the wire's format and dtype_.
   absl::Status Widen(const std::byte* from, std::byte* to, size_t elements);
   absl::Status RoundToWire(const std::byte* from, std::byte* to, size_t elements);
 
@@ -84,7 +84,7 @@ class AdasumRun {
   std::vector<size_t> shard_bytes_;  // bytes of each member's shards on the wire
   size_t own_elements_ = 0;          // elements of this rank's shards
 
-  // These point into the memory of `ops_`.
+  // These pointers point into the memory of `ops_`.
   std::byte* whole_ = nullptr;     // all members' shards on the wire: first what is sent, then the result
   std::byte* shards_ = nullptr;    // this rank's shards on the wire: first all members', then the result
   std::byte* partials_ = nullptr;  // this rank's shards of all members
@@ -163,7 +163,7 @@ absl::Status AdasumRun::CombineAll() {
   while (left_.size() > 1) {
     const size_t pairs = left_.size() / 2;
     RONDA_RETURN_IF_ERROR(CombinePairs(pairs));
-    // The first member of each pair goes on. If the number of members is odd, the last member also goes on.
+    // The first member of each pair stays in `left_`. If the number of members is odd, the last member also stays.
     for (size_t pair = 0; pair < pairs; ++pair) left_[pair] = left_[2 * pair];
     if (left_.size() % 2 == 1) left_[pairs] = left_.back();
     left_.resize(left_.size() - pairs);
@@ -197,7 +197,7 @@ void AdasumRun::ListShards(int member, std::vector<cuda::Extent>& shards) const 
 }
 
 absl::Status AdasumRun::GatherResult() {
-  // The only remaining partial result is the first member's.
+  // Only the partial result that began with the first member is left.
   if (members_.IncludeSelf()) RONDA_RETURN_IF_ERROR(RoundToWire(partials_, shards_, own_elements_));
   RONDA_RETURN_IF_ERROR(communicator_.Allgather(
       {.info = call_.info, .input = shards_, .output = whole_, .bytes_per_rank = shard_bytes_}));

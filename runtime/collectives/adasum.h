@@ -16,9 +16,9 @@
 
 namespace ronda {
 
-// The memory and the arithmetic of an Adasum, on the host or on a device. The calls take the kernels' descriptions
-// (kernels/cuda/calls.h). The calls take effect in order, also with respect to the communicator's calls. On a device a
-// call may return before it has taken effect.
+// The memory and the arithmetic of an Adasum, on the host or on a device. The calls' arguments are those of the kernels
+// (kernels/cuda/calls.h). These calls and the communicator's calls take effect in the order in which they were made. On
+// a device a call may return before it has taken effect.
 //
 // Thread-compatible.
 class AdasumOps {
@@ -31,15 +31,16 @@ class AdasumOps {
     absl::string_view label;  // the name of the Adasum, for messages
   };
   // Returns `bytes` bytes of uninitialised memory, aligned to 16 and valid until Release. Also allocates all memory
-  // that the later calls need, because a later allocation might wait for the device, and so for other ranks' part in
-  // this Adasum.
+  // that the later calls need, because a later allocation might wait for the device. The device may itself wait for
+  // other ranks in this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
-  // Ends the use of the memory, if any was allocated.
+  // Releases the memory, if any was allocated.
   virtual void Release() = 0;
 
-  // REQUIRES of Pack and Unpack: floating point, no blocks, no votes, nothing skipped.
+  // REQUIRES: calls of Pack and Unpack are for floating-point elements, without blocks, without votes, and skip no
+  // elements.
   virtual absl::Status Pack(const kernels::cuda::PackCall& call) = 0;
   virtual absl::Status Unpack(const kernels::cuda::UnpackCall& call) = 0;
 
@@ -48,7 +49,8 @@ class AdasumOps {
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };
 
-// The operations on the host, with the kernels of kernels/cpu. Each call is complete when it returns.
+// AdasumOps for tensors in the host's memory, which uses the kernels of kernels/cpu. Each call is complete when it
+// returns.
 //
 // Thread-compatible.
 class HostAdasumOps : public AdasumOps {
@@ -65,24 +67,24 @@ class HostAdasumOps : public AdasumOps {
 };
 
 // How the tensors of an Adasum are cut into shards, one per member and tensor, and where the shards are in a buffer.
-// First come the first member's shards, tensor by tensor, then the second member's shards, and so on. Each shard begins
-// at a multiple of 16 bytes, on the wire and in any wider type, because such addresses suit the kernels of devices
-// best.
+// The first member's shards of all tensors come first, then the second member's shards, and so on. Each shard begins at
+// a multiple of 16 bytes, on the wire and in any wider type, because the kernels of devices are fastest at such
+// addresses.
 //
-// A value; the segments must outlive it.
+// This is a small value that can be copied. The segments must outlive it.
 class AdasumLayout {
  public:
   AdasumLayout(absl::Span<const Segment> segments, int members, DType wire)
       : segments_(segments), members_(static_cast<size_t>(members)), unit_(kAccessBytes / SizeOf(wire)) {}
 
-  // One member's share of one tensor; may be empty.
+  // One member's shard of one tensor. It may be empty.
   struct Shard {
     size_t begin;  // element of the tensor
     size_t count;
     size_t offset;  // elements between the member's first shard and this one
   };
 
-  // Calls visit(segment, shard) for the shards of a member.
+  // Calls visit(segment, shard) for each shard of a member.
   template <typename Visit>
   void ForEach(int member, const Visit& visit) const {
     size_t offset = 0;
@@ -94,7 +96,7 @@ class AdasumLayout {
     }
   }
 
-  // The size of a member's shards in the buffer, in elements.
+  // Returns the size of all shards of a member in the buffer, in elements.
   size_t Elements(int member) const {
     size_t elements = 0;
     for (const Segment& segment : segments_) {
@@ -117,24 +119,25 @@ class AdasumLayout {
 };
 
 // Replaces each segment by the Adasum of the members' contributions. Gradients that agree are averaged, and orthogonal
-// gradients are added. So a training step has the right size for any number of ranks. (S. Maleki et al., "Scaling
-// Distributed Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two
+// gradients are added. So the size of a training step does not depend on the number of ranks. (S. Maleki et al.,
+// "Scaling Distributed Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two
 // gradients.)
 //
-// More gradients are combined pairwise in a binary tree over the members, in the order of the group: (0, 1), (2, 3),
-// and so on. If a level has an odd number of gradients, the last one moves to the next level unchanged. Each tensor is
-// cut into one shard per member. An Alltoall gives each member all contributions to its shard. On every level of the
-// tree one Reduce adds up the dot products of all shards, pairs and tensors. An Allgather distributes the result.
-// Contributions are scaled and rounded to the wire's format, combined in fp32 (float64: in fp64), scaled, rounded once
-// to the wire's format, and widened.
+// More than two gradients are combined in pairs, in a binary tree over the members, in the order of the group: (0, 1),
+// (2, 3), and so on. If a level has an odd number of gradients, the last gradient moves to the next level unchanged.
+// Each tensor is cut into one shard per member. An Alltoall sends each member all contributions to its shard. On each
+// level of the tree, one Reduce adds up the dot products of all shards, for all pairs and tensors. An Allgather
+// distributes the result. Contributions are scaled, rounded to the wire's format, and combined in fp32 (for float64 in
+// fp64). The result is scaled, rounded once to the wire's format, and widened.
 //
-// All ranks get the same bits. For tensors of the host, every backend gives the same bits, and they do not depend on
-// the other tensors of the call. On devices the dot products are added up in another order, and NCCL's sums depend on
-// addresses. So results on devices are only close to the host's results.
+// All ranks get the same bits. For tensors of the host, every backend gives the same bits, and a tensor's result does
+// not depend on the other tensors of the call. On devices the dot products are added up in another order, and NCCL's
+// sums depend on addresses. So results on devices are only close to the host's results.
 //
-// Every rank of the job calls this, as it does the communicator's operations. `call.op` is ignored, and there must be
-// no ballot. `ops` works where the communicator's buffers are; ranks outside the group do not use it. On a device this
-// function does not wait for the device. It needs memory for three copies of the tensors.
+// Every rank of the job must call this function, like the communicator's operations. `call.op` is ignored, and there
+// must be no ballot. `ops` must work in the memory of the communicator's buffers. Ranks outside the group do not use
+// `ops`. On a device this function does not wait for the device. The function needs memory for three copies of the
+// tensors.
 //
 // Errors: the errors of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for
 // 8-bit wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// The ranks of a job by host; the same on every rank.
+// The ranks of a job, host by host. All ranks have the same map.
 struct HostMap {
   std::vector<std::vector<RankId>> hosts;  // ascending ranks per host; hosts in the order of their lowest rank
 };
@@ -23,7 +23,7 @@ struct HostPosition {
   int local_rank = 0;
 };
 
-// REQUIRES: `rank` is on a host.
+// Returns the position of `rank`. REQUIRES: a host of the map has this rank.
 inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   for (size_t host = 0; host < map.hosts.size(); ++host) {
     const std::vector<RankId>& ranks = map.hosts[host];
@@ -34,7 +34,7 @@ inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   return {};
 }
 
-// The ranks with this local rank on their hosts, by host. REQUIRES: all hosts have such a rank.
+// Returns the rank with this local rank on each host, in the order of the hosts. REQUIRES: all hosts have such a rank.
 inline std::vector<RankId> RanksAt(const HostMap& map, int local_rank) {
   std::vector<RankId> ranks;
   for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(local_rank)]);
@@ -52,7 +52,7 @@ inline HostSizes SizesOf(const HostMap& map) {
   return {.least = static_cast<int>(least->size()), .most = static_cast<int>(most->size())};
 }
 
-// Whether the hosts, one after the other, list the ranks of the job in order.
+// Returns whether the ranks of the job are numbered host by host.
 inline bool IsInRankOrder(const HostMap& map) {
   RankId next = 0;
   for (const std::vector<RankId>& ranks : map.hosts) {

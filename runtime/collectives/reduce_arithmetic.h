@@ -12,20 +12,21 @@
 
 namespace ronda {
 
-// Whether `call` reduces one tensor to all ranks and contributes the tensor's own memory, as most small calls do.
-// ReduceArithmetic handles these calls too; ReducePlain takes a third of its time, which matters for small tensors.
+// Returns whether `call` reduces a single tensor to all ranks, and the contribution is the tensor's own memory. Most
+// small calls are like this. ReduceArithmetic could also do these calls, but ReducePlain takes a third of its time.
 bool IsPlain(const ReduceCall& call);
 
-// Reduces the members' contributions, in the order of the group, into the output.
+// Reduces the members' contributions, in the order of the group, and writes the result to the output.
 // REQUIRES: IsPlain(call).
 void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources);
 
-// The arithmetic of one ReduceCall on one rank. All backends share it, so that their results agree bit for bit. It
-// makes the rank's contribution, reduces contributions to the result, and delivers the rank's part of the result.
+// Does the arithmetic of one ReduceCall on one rank. All backends use this class, so that their results have the same
+// bits. It makes the rank's contribution, reduces contributions to the result, and delivers the rank's part of the
+// result.
 //
-// Vocabulary: the *contribution* is the rank's scaled input in the wire's format. To *pack* is to write it. *Sources*
-// are the members' contributions to the same granules. To *deliver* is to write a result to the outputs. Positions and
-// numbers are in granules of the wire (reduce_layout.h) unless a comment says elements.
+// Vocabulary: a rank's *contribution* is its scaled input in the wire's format. To *pack* means to write the
+// contribution. *Sources* are all members' contributions to the same granules. To *deliver* means to write a result to
+// the outputs. Positions and numbers count granules (reduce_layout.h), unless a comment says elements.
 //
 // Packing updates the segments' residuals, so each granule must be packed once. Apart from the residuals, nothing
 // changes after construction. The call must outlive this object.
@@ -45,30 +46,31 @@ class ReduceArithmetic {
   size_t wire_bytes() const { return buffer_.granules() * layout_.granule_bytes; }
   size_t input_bytes() const { return buffer_.elements() * element_bytes_; }
 
-  // True if the contribution is the input itself. It can then be reduced in place of a packed copy.
+  // Returns true if the contribution equals the input. Then the input can be reduced directly, without a packed copy.
   bool ContributesInputItself() const { return contributes_input_itself_; }
   const void* InputOf(const Run& run) const {
     return static_cast<const char*>(buffer_.segments()[run.segment].input) + run.begin * element_bytes_;
   }
 
-  // True if the result travels in the format of the outputs. It can then be sent from the outputs and received into
+  // Returns true if the outputs have the wire's format. Then results can be sent from the outputs and received into
   // them.
   bool DeliversWireItself() const { return layout_.dtype == call_.dtype && !layout_.fp8.has_value(); }
-  // Returns the address to which the run's result is delivered. REQUIRES: the call delivers all to all.
+  // Returns the address to which the run's result is delivered. REQUIRES: the call delivers everything to all ranks.
   void* OutputOf(const Run& run) const { return OutputAt(run.segment, run.begin); }
 
   // Writes the contribution of granules [begin, begin + n) to `wire`.
   void Pack(size_t begin, size_t n, void* wire) const;
 
-  // Reduces `count` elements, the first of which begins a granule, to granules.
+  // Reduces `count` elements, and writes the result to `wire` as granules. The first element must begin a granule.
   void ReduceToWire(Sources sources, size_t count, void* wire) const;
 
-  // Reduces `count` elements to the values that the granules would hold, as elements. If a granule has several
-  // elements, `count` must not end inside a granule unless the segment ends there.
+  // Reduces `count` elements, and writes the result as elements. The values are the same as after a conversion to
+  // granules and back. If a granule has several elements, `count` must not end inside a granule unless the segment ends
+  // there.
   void ReduceToElements(Sources sources, size_t count, void* elements) const;
 
-  // Widens this rank's part of granules [begin, begin + n) of the result, which lie at `wire`, into the outputs. The
-  // conversion is exact.
+  // Writes this rank's part of granules [begin, begin + n) of the result to the outputs. The granules are at `wire`.
+  // The conversion is exact.
   void Unpack(size_t begin, size_t n, const void* wire) const;
 
   // Elements [begin, end) of a segment.
@@ -77,29 +79,31 @@ class ReduceArithmetic {
     size_t end;
     bool empty() const { return begin >= end; }
   };
-  // The elements of the run's result that this rank receives.
+  // Returns the elements of the run's result that this rank receives.
   Part WantedOf(const Run& run) const;
 
-  // Reduces this rank's part of `run` into the output. `sources` point to the beginning of the run.
+  // Reduces this rank's part of `run`, and writes it to the output. Each of `sources` points to the beginning of the
+  // run.
   void Deliver(const Run& run, Sources sources) const;
 
-  // Copies this rank's part of `run` from `elements`, the elements of the run's result.
+  // Copies this rank's part of `run` to the output. `elements` are all elements of the run's result.
   void DeliverFrom(const Run& run, const void* elements) const;
 
  private:
   void PackRun(const Run& run, void* wire) const;
   void ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const;
   void ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const;
-  // Calls visit(granules, piece, skipped) in order for the pieces of this rank's part of the run. `piece` has elements
-  // of the part. `granules` has all elements of the granules that hold the piece. `skipped` is the number of bytes on
-  // the wire from the beginning of the run to these granules.
+  // Calls visit(granules, piece, skipped) for each piece of this rank's part of the run, in order. `piece` is a range
+  // of elements of the part. `granules` is the range of all elements in the piece's granules. `skipped` is the number
+  // of bytes on the wire from the beginning of the run to these granules.
   template <typename Visit>
   void ForEachWantedPiece(const Run& run, const Visit& visit) const;
-  // Returns the next granules to visit for `wanted`, as elements of the segment.
+  // Returns the range of the next granules to visit for `wanted`, in elements of the segment.
   Part NextGranules(const Run& run, Part wanted) const;
   // Converts `count` elements of a result from the wire's format to the call's type.
   void Widen(const void* wire, size_t count, void* elements) const;
-  // Reduces `granules`, to which `sources` point, and delivers `piece` of them.
+  // Reduces `granules`, and delivers only the elements of `piece`. `sources` point to the members' contributions to
+  // `granules`.
   void DeliverGranules(const Run& run, Part granules, Part piece, Sources sources) const;
   void* OutputAt(size_t segment, size_t element) const;
 

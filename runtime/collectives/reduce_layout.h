@@ -16,9 +16,9 @@
 
 namespace ronda {
 
-// How the elements of a reduction lie on the wire: as a sequence of granules, which are never cut. A granule is one
-// element, or one block of 8-bit codes with its scale. Each segment begins a new granule, so that the bits of a result
-// do not depend on the other tensors of the bucket.
+// The format in which the elements of a reduction travel: a sequence of granules, which are never cut. A granule is one
+// element, or one block of 8-bit codes with its scale. Each segment begins with a new granule, so that the bits of a
+// result do not depend on the other tensors of the bucket.
 struct WireLayout {
   DType dtype;                            // of the elements; unused for blocks
   std::optional<kernels::Fp8Format> fp8;  // granules are blocks of this format
@@ -41,17 +41,17 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
 }
 
-// A list of segments, seen as one array of granules without being copied together.
+// Treats a list of segments as one array of granules, without copying them into one buffer.
 //
-// Positions are found by binary search over the ends of the segments. Immutable, thus thread-safe; the segments and
-// their tensors must outlive it.
+// A position is found by binary search over the ends of the segments. Immutable, thus thread-safe. The segments and
+// their tensors must outlive this object.
 class LogicalBuffer {
  public:
-  // Storage that consecutive buffers share, so that only the first one allocates.
+  // Memory that one LogicalBuffer leaves to the next, so that only the first LogicalBuffer allocates memory.
   using Memory = std::vector<size_t>;
 
-  // `memory` may be null. It must outlive the buffer and serves one buffer at a time. REQUIRES: granule_elements is a
-  // power of two.
+  // `memory` may be null. It must outlive the LogicalBuffer, and only one LogicalBuffer at a time may use it. REQUIRES:
+  // granule_elements is a power of two.
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
       : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
     if (memory_ != nullptr) ends_.swap(*memory_);
@@ -69,15 +69,16 @@ class LogicalBuffer {
     if (memory_ != nullptr) ends_.swap(*memory_);
   }
 
-  // Granules of all segments.
+  // Returns the number of granules of all segments.
   size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // Elements of all segments. The last granule of a segment may hold fewer than granule_elements.
+  // Returns the number of elements of all segments. The last granule of a segment may hold fewer than granule_elements
+  // elements.
   size_t elements() const { return elements_; }
 
   absl::Span<const Segment> segments() const { return segments_; }
 
-  // Consecutive elements of one segment; the first one begins a granule.
+  // Consecutive elements of one segment. The first element begins a granule.
   struct Run {
     size_t segment;  // the segment's index
     size_t begin;    // the first element's index in the segment
@@ -85,7 +86,7 @@ class LogicalBuffer {
     size_t offset;   // granules between the beginning of the visited range and this run
   };
 
-  // Calls visit(Run) for the non-empty pieces of granules [begin, begin + n), in order.
+  // Calls visit(run) for each segment's elements in granules [begin, begin + n), in order. Empty runs are skipped.
   // REQUIRES: begin + n <= granules().
   template <typename Visit>
   void ForEachRun(size_t begin, size_t n, const Visit& visit) const {

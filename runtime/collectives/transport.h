@@ -39,35 +39,35 @@ class StreamMarks {
  public:
   virtual ~StreamMarks() = default;
 
-  // Labels all work that was put on the stream since the previous mark as `phase`. Costs nothing unless a timeline is
-  // written. A mark that cannot be made is left out, without an error.
+  // Labels all work that was put on the stream since the previous mark as `phase`. If no timeline is written, this call
+  // does nothing. If a mark cannot be made, it is left out without an error.
   virtual void Mark(StreamPhase phase) = 0;
 };
 
-// Marks `phase` behind work that has been put on the stream with `status`, and returns `status`. `marks` may be
+// If `status` is OK, marks the work that was just put on the stream as `phase`. Returns `status`. `marks` may be
 // nullptr.
 inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status status) {
   if (marks != nullptr && status.ok()) marks->Mark(phase);
   return status;
 }
 
-// A communicator for tensors in the memory of devices, with the hooks that its owner needs.
+// A communicator for tensors in the memory of devices, with functions that its owner needs.
 struct DeviceTransport {
   std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
-  // Returns the first error of the data path, for backends that know of such errors; otherwise nullptr. Any thread may
-  // call it.
+  // Returns the first error that the backend has found on the device. nullptr: the backend finds no such errors. Any
+  // thread may call it.
   std::function<absl::Status()> failure;
-  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold). No
-  // later call succeeds. nullptr: the backend does not need this function. Any thread may call it.
+  // Ends the work under way on the device, which may never end by itself. Does nothing if the device is held
+  // (Device::Hold). All later calls fail. nullptr: the backend does not need this function. Any thread may call it.
   std::function<void()> abort;
-  // The longest time that the first call of a group may take to connect its ranks, whatever the call's own deadline.
-  // After this time the backend ends the call.
+  // The first call of a group may take this time to connect the group's ranks, even if the call's own deadline is
+  // shorter. After this time the backend ends the call.
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
 // A collective that a transport carries out in the order of the calls, without a negotiation between the ranks.
 struct DirectCall {
-  // The ranks are the transport's ranks. The operation is an allreduce, a broadcast, an allgather of equal parts, or a
+  // All ranks of the transport take part. The operation is an allreduce, a broadcast, an allgather of equal parts, or a
   // reducescatter into equal parts.
   CallInfo info;
   const void* input = nullptr;
@@ -79,27 +79,27 @@ struct DirectCall {
   int root = 0;          // the root's position; only for a broadcast
 };
 
-// Collectives between the devices of some ranks. All of these ranks must make the same calls in the same order, and
-// nothing checks this.
+// Does collectives between the devices of some ranks. All of these ranks must make the same calls in the same order;
+// this is not checked.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class DirectTransport {
  public:
   virtual ~DirectTransport() = default;
 
-  // Whether the transport can do such a reduction. The result is the same on all of its ranks.
+  // Returns whether the transport can do this reduction. The answer is the same on all ranks of the transport.
   virtual bool Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const = 0;
 
   // Puts a call on the stream. The first call of a kind may wait for the other ranks; Abort ends that wait.
-  // REQUIRES: Reduces(), if it is a reduction.
-  // Errors: the library's errors. After an error no later call succeeds.
+  // REQUIRES: if the call is a reduction, Reduces() returns true for it.
+  // Errors: the library's errors. After an error all later calls fail.
   virtual absl::Status Run(const DirectCall& call) = 0;
 
-  // Returns the first error that is known, or OK.
+  // Returns the first error that has been found, or OK.
   virtual absl::Status failure() const = 0;
 
-  // Ends the work under way on the device, which may never end by itself, unless the device is held (Device::Hold). No
-  // later call succeeds.
+  // Ends the work under way on the device, which may never end by itself. Does nothing if the device is held
+  // (Device::Hold). All later calls fail.
   virtual void Abort() = 0;
 };
 
@@ -109,7 +109,8 @@ class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
 
-  // The plugin of the devices; the first call loads it. Thread-safe. Errors: the reason why there is no plugin.
+  // Returns the plugin for the devices. The first call loads it. Thread-safe. Errors: the reason why there is no
+  // plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
@@ -117,8 +118,8 @@ class DeviceSupport {
   static constexpr size_t kLongestFacts = 320;
   virtual std::string Facts(const Device& device) = 0;
 
-  // Connects the devices of all ranks. Every rank makes the call at the same point in the sequence of calls, with the
-  // same `facts`, which are the facts of all ranks. Errors: the reason why this rank cannot be connected.
+  // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
+  // `facts` contains the facts of all ranks. Errors: the reason why this rank cannot be connected.
   struct Request {
     RankId rank = 0;
     std::vector<std::string> facts;
@@ -131,7 +132,7 @@ class DeviceSupport {
   };
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
 
-  // Connects the devices of some ranks for direct calls. All of these ranks make the call, with the same `facts`.
+  // Connects the devices of some ranks for direct calls. All of these ranks must make this call, with the same `facts`.
   // If the backend that suits these ranks has no direct calls, the result is nullptr on all of them.
   // Errors: the reason why this rank cannot be connected.
   struct DirectRequest {
@@ -141,24 +142,24 @@ class DeviceSupport {
     std::vector<std::string> facts;
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;  // outlives the transport
-    // Brings bytes from the first member to the others. All members call it.
+    // Sends bytes from the first member to the other members. All members must call it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     std::function<absl::Status()> job_failure;
   };
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;
 };
 
-// One rank's connection to the rest of the job. The control plane and the communicator share the job's failure. After
-// ControlPlane::Fail, or a peer's death, the communicator's calls return this failure too.
+// One rank's connection to the rest of the job. After ControlPlane::Fail, or a peer's death, the communicator's calls
+// also return the job's failure.
 struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;             // the events of all ranks; never nullptr
   std::string job_id = {};                          // identifies the job for monitoring; may be empty
   std::optional<HostLevels> levels = std::nullopt;  // owned by the communicator; nullopt: the communicator has none
-  // For tensors in the memory of devices; nullptr: such tensors are refused.
+  // Supports tensors in the memory of devices; nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
-  // Destroyed first. Its destructor prepares this rank's departure from what the other members still use. May be
+  // Destroyed first. Its destructor prepares the rank's departure, before the data members above are destroyed. May be
   // nullptr.
   std::shared_ptr<const void> departure = nullptr;
 };

@@ -15,7 +15,8 @@
 
 namespace ronda {
 
-// One control message and its sender. The payload is opaque here; the engine encodes and decodes it.
+// One control message and its sender. The control plane does not look into the payload. The engine encodes and decodes
+// it.
 struct ControlMessage {
   RankId from = 0;
   std::string payload;
@@ -24,35 +25,35 @@ struct ControlMessage {
 // Carries control messages between a rank and the coordinator (rank 0), in order and reliably, and sends the job's
 // first failure to all ranks.
 //
-// It cannot deadlock, for these reasons. SendToCoordinator never blocks, so a rank always returns to Receive. (Messages
-// that do not fit are kept here, and sent when the coordinator has received earlier ones.) Broadcast does not block
-// either. Only the coordinator's Receive may wait, before it returns a broadcast that other ranks cannot receive yet.
-// It then waits only for ranks that execute collectives of earlier broadcasts. The coordinator itself has finished
-// these collectives.
+// The control plane cannot deadlock, for these reasons. SendToCoordinator never blocks, so a rank always comes to its
+// next Receive. (If a buffer is full, the control plane keeps messages and sends them later.) Broadcast does not block
+// either. Only the coordinator's Receive may wait, because some ranks cannot receive a broadcast yet. These ranks are
+// still executing collectives of earlier broadcasts. The coordinator has finished its own part in these collectives.
 //
 // Thread-safety: any thread may call Wake, RequestUnlock, Fail, failure and AnnounceExit at any time. One thread at a
-// time may be in Wait. One thread at a time, the thread in Wait or another thread, may make the other calls.
+// time may be in Wait. All other calls may be made by one thread at a time, which may be another thread than the one in
+// Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
 
-  // Queues `payload` for rank 0 and returns. Rank 0 may send to itself.
-  // Errors: the job's first failure, if it has failed.
+  // Queues `payload` for rank 0, and returns at once. Rank 0 may send messages to itself.
+  // Errors: the job's first failure, if the job has failed.
   virtual absl::Status SendToCoordinator(absl::string_view payload) = 0;
 
   // Sends `payload` to every rank, the caller included, and returns. Each rank receives broadcasts in the order in
   // which they were sent. When the caller has received a broadcast, all other ranks can receive it without further help
   // from the caller.
   // REQUIRES: called on rank 0.
-  // Errors: the job's first failure, if it has failed.
+  // Errors: the job's first failure, if the job has failed.
   virtual absl::Status Broadcast(absl::string_view payload) = 0;
 
-  // Returns all messages that have arrived, per sender the oldest first. The result is empty if none has arrived. Does
-  // not wait for messages. Rank 0 gets both reports (from any rank) and its own broadcasts, in `to_coordinator` and
-  // `broadcasts`. Rank 0 waits until the other ranks have drained the messages that block the returned broadcasts.
-  // REQUIRES: on rank 0: the caller has done everything that earlier broadcasts asked of it.
-  // Errors: the job's first failure; INTERNAL if a peer's framing is damaged; on rank 0, DEADLINE_EXCEEDED that names a
-  // rank that does not drain its messages.
+  // Returns all messages that have arrived. The messages of each sender are in the order in which they were sent. Does
+  // not wait for messages, so the result may be empty. Rank 0 gets the reports of all ranks in `to_coordinator`, and
+  // its own broadcasts in `broadcasts`. Rank 0 waits until the other ranks have drained the messages that block the
+  // returned broadcasts. REQUIRES: on rank 0, the caller has finished all work that earlier broadcasts requested.
+  // Errors: the job's first failure; INTERNAL if a peer sends invalid frames; on rank 0, DEADLINE_EXCEEDED with the
+  // name of a rank that does not drain its messages.
   struct Inbox {
     std::vector<ControlMessage> to_coordinator;  // on rank 0 only
     std::vector<std::string> broadcasts;
@@ -61,42 +62,44 @@ class ControlPlane {
   virtual absl::StatusOr<Inbox> Receive() = 0;
 
   // Blocks until a message may have arrived, Wake was called since the last Wait returned, the job failed, or
-  // `deadline` has passed. Uses no CPU while it blocks. May return early without cause.
+  // `deadline` has passed. Uses no CPU while it blocks. May return early without a reason.
   virtual void Wait(absl::Time deadline) = 0;
 
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
 
-  // The caller is going to poll, which means that it calls Receive repeatedly. Meanwhile messages and Wakes need not
-  // wake the thread in Wait. Returns false if this control plane cannot be polled.
+  // Must be called before the caller polls, which means that it calls Receive repeatedly. While it polls, messages and
+  // Wake need not wake the thread in Wait. Returns false if this control plane cannot be polled.
   virtual bool StartPolling() { return false; }
-  // Call between one call of Receive and the next. Returns false if nothing has come for so long that it is better to
-  // sleep. REQUIRES: StartPolling() has returned true. StopPolling requires this too.
+  // While polling, must be called between two calls of Receive. Returns false if nothing has come for so long that it
+  // is better to sleep. KeepPolling and StopPolling REQUIRE: StartPolling() has returned true.
   virtual bool KeepPolling() { return false; }
-  // Messages and Wakes since the last StartPolling or KeepPolling make Wait return.
+  // Ends polling. If a message or a Wake has come since the last StartPolling or KeepPolling, the next Wait returns at
+  // once.
   virtual void StopPolling() {}
-  // The caller expects that other threads will poll. So the next Wait need not be quick, and should not use the core of
-  // these threads.
+  // Tells the control plane that other threads will poll. So the next Wait may react slowly, and should not use a core
+  // that these threads need.
   virtual void ExpectPolling() {}
 
-  // Tells all ranks, the caller included, to unlock schedule number `schedule` (see locked_schedule.h). The current or
-  // next Wait of each rank returns, and from then on each Inbox contains the number. The request also reaches ranks
-  // that do not listen to rank 0 at the moment, and it does not need rank 0 to listen. Never blocks.
+  // Tells all ranks, the caller included, to unlock schedule number `schedule` (see locked_schedule.h). On each rank
+  // the current or next Wait returns, and from then on each Inbox contains the number. The request also reaches ranks
+  // that do not read rank 0's messages at the moment, and does not need rank 0 to read its messages. Never blocks.
   virtual void RequestUnlock(uint64_t schedule) = 0;
 
-  // Makes `failure` the job's failure, unless the job has one already, and wakes every rank, in Wait or in a
-  // collective. The text that the other ranks read attributes `failure` to this rank.
+  // Makes `failure` the job's failure, unless the job has one already, and wakes every rank that is in Wait or in a
+  // collective. The other ranks' error text names this rank as the origin of `failure`.
   virtual void Fail(const absl::Status& failure) = 0;
 
   // Returns the first failure of the job, with the same text on every rank. Returns OK if the job has not failed.
   virtual absl::Status failure() const = 0;
 
-  // Announces that this rank departs on purpose, so that its end is no failure. If the control plane is destroyed
-  // without this call, for example when an exception ends the start of a job, the job fails.
+  // Announces that this rank leaves the job on purpose, so that its end does not count as a failure. If the control
+  // plane is destroyed without this call, the job fails. This happens, for example, when an exception interrupts the
+  // start of a job.
   virtual void Depart() = 0;
 
   // Announces that the program of this rank has ended without Depart, and that its process is about to end. When the
-  // process is gone, the job fails and the failure names this cause. This rank notices no change. Returns when the
+  // process is gone, the job fails, and the failure gives this cause. On this rank nothing changes. Returns when the
   // announcement is on its way to the other ranks, or after a few seconds. A control plane that cannot announce the
   // exit does nothing.
   virtual void AnnounceExit() {}

@@ -9,15 +9,16 @@
 
 namespace ronda {
 
-// How long a thread spins for a message before it sleeps. More spinning would have avoided a short sleep, but not a
-// long one. So short sleeps make the time longer, and long sleeps make it shorter, down to nothing.
+// How long a thread spins for a message before it sleeps. Longer spinning avoids a short sleep, but cannot avoid a long
+// sleep. So after short sleeps the thread spins longer the next time, and after long sleeps it spins shorter or not at
+// all.
 //
 // Thread-compatible.
 class SpinTime {
  public:
   absl::Duration length() const { return length_; }
 
-  // The thread spun for length() in vain, and then slept this long.
+  // Must be called after the thread has spun for length() in vain and then slept for `slept`.
   void Learn(absl::Duration slept) {
     if (slept < 2 * kMost) {
       length_ = std::min(kMost, std::max(kLeast, 2 * length_));
@@ -27,7 +28,7 @@ class SpinTime {
   }
 
  private:
-  // Going to sleep and waking up costs about as much, so longer spinning cannot gain much.
+  // A sleep and a wake-up take about 40 us, so longer spinning cannot save much time.
   static constexpr absl::Duration kMost = absl::Microseconds(40);
   static constexpr absl::Duration kLeast = absl::Microseconds(2);
 

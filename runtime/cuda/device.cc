@@ -21,7 +21,8 @@ std::string ErrorText(const ronda_cuda_plugin& plugin, int error) {
   return text;
 }
 
-// The device that is current in this thread. It stays current while this variable is set.
+// The device that a Current object has made current in this thread. The device stays current as long as this variable
+// is set.
 thread_local Device* kept = nullptr;
 
 const char* Name(ronda_cuda_memory kind) {

@@ -45,7 +45,7 @@ using StreamHandle = void*;
 
 // A stream that Ronda creates, with the highest priority.
 //
-// Thread-compatible. The device must outlive it.
+// Thread-compatible. The device must outlive the stream.
 class DeviceStream {
  public:
   static absl::StatusOr<std::unique_ptr<DeviceStream>> Create(Device* device);
@@ -60,19 +60,20 @@ class DeviceStream {
   const StreamHandle handle_;
 };
 
-// A point in the work of a stream. Device::NewEvent creates it; the destructor gives it back to the device.
+// Marks a point in the work of a stream (a CUDA event). Device::NewEvent creates the event, and the destructor gives
+// the event back to the device for reuse.
 //
-// Thread-compatible, except done() and Wait(). The device must outlive it.
+// Thread-compatible, except that done() and Wait() are thread-safe. The device must outlive the event.
 class DeviceEvent {
  public:
-  // A timed event knows when the device has passed it; this costs the device a little.
+  // A timed event records the time at which the device passes it, which costs the device a little time.
   enum class Kind : uint8_t { kOrder, kTimed };
 
   ~DeviceEvent();
 
-  // Puts the point after all work that `stream` has so far.
+  // Puts the point behind all work that has been put on `stream` so far.
   absl::Status Record(StreamHandle stream);
-  // Makes the work that is put on `stream` from now on wait for the point. The caller does not wait.
+  // Makes all later work on `stream` wait until the device has passed the point. The calling thread does not wait.
   absl::Status OrderBefore(StreamHandle stream) const;
   // Whether the device has passed the point.
   // Errors: INTERNAL if the device had an error before the point.
@@ -81,9 +82,9 @@ class DeviceEvent {
   // Errors: as done().
   absl::Status Wait() const;
   // Returns how long after `earlier` the device has passed this point. The result is exact to about half a microsecond,
-  // and less exact from seconds on.
-  // REQUIRES: both are timed.
-  // Errors: INTERNAL, also if the device has not passed both points.
+  // but less exact for times of a second or more.
+  // REQUIRES: both events are timed.
+  // Errors: INTERNAL for an error of the driver, or if the device has not passed both points.
   absl::StatusOr<absl::Duration> Since(const DeviceEvent& earlier) const;
 
  private:
@@ -95,8 +96,8 @@ class DeviceEvent {
   void* const handle_;
 };
 
-// While a DeviceRange lives, profilers show a span of the calling thread, and the work that the thread gives to the GPU
-// meanwhile. Ranges of a thread end in the reverse order of their beginning.
+// While a DeviceRange lives, profilers show a named span of the calling thread. They also show which work the thread
+// gives to the GPU during the span. A thread must end its ranges in the reverse order of their beginning.
 class DeviceRange {
  public:
   DeviceRange(const ronda_cuda_plugin& plugin, const std::string& name) : plugin_(plugin) {
@@ -112,7 +113,7 @@ class DeviceRange {
 
 // Memory of the device, or host memory that the device can address.
 //
-// The device must outlive it.
+// The device must outlive the memory.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -123,8 +124,8 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Makes this object never free the memory. The device may still use the memory, and freeing it would wait for a
-  // device that may never finish.
+  // Makes sure that this object never frees the memory. The device may still use the memory, so a call to free it would
+  // wait for the device, perhaps forever.
   void Abandon() { data_ = nullptr; }
 
  private:
@@ -138,19 +139,20 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
-// Returns how many devices this process may use, at least one.
+// Returns how many devices this process may use, which is at least one.
 // Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin);
 
 // One GPU that a rank uses, through the plugin (plugin.h).
 //
-// Thread-safe. Every function makes the device current in the calling thread only during the call, so the trainer's
-// current device stays unchanged. A caller with several calls can keep the device current meanwhile (Current).
+// Thread-safe. Every function makes the device CUDA's current device of the calling thread during the call. After the
+// call the trainer's device is current again. A caller of several functions can keep the device current between them
+// with a Current object.
 class Device {
  public:
-  // While a Current lives, the device is current in the calling thread, which must not run the trainer's code
-  // meanwhile. The device's functions then neither ask for the current device nor change it. Current objects of one
-  // thread end in the reverse order of their beginning.
+  // While a Current object lives, the device stays current in the calling thread, and the thread must not run the
+  // trainer's code. During this time, the device's functions neither query nor change the current device. A thread must
+  // destroy its Current objects in the reverse order of their creation.
   class Current {
    public:
     explicit Current(Device* device);
@@ -167,51 +169,51 @@ class Device {
     int error_ = 0;
   };
 
-  // Makes the device current in the calling thread permanently. Only for a thread that Ronda started and that ends
-  // before the device.
+  // Makes the device current in the calling thread permanently. Only a thread that Ronda started and that ends before
+  // the device may call Adopt.
   void Adopt();
 
-  // Opens device number `ordinal` of this machine. `plugin` must outlive it.
+  // Opens device number `ordinal` of this machine. `plugin` must outlive the device.
   // Errors: UNAVAILABLE with the driver's text if there is no driver; NOT_FOUND with the number of devices.
   static absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin* plugin, int ordinal);
   ~Device();
 
   int ordinal() const { return ordinal_; }
 
-  // How long the end of a job waits for the device's work before it abandons the device. Set before other threads use
-  // the device.
+  // How long a rank waits for the device's work at the end of a job, before it abandons the device. The timeout must be
+  // set before other threads use the device.
   static constexpr absl::Duration kTimeout = absl::Seconds(2);
   absl::Duration timeout() const { return timeout_; }
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
 
-  // "NVIDIA H200, cuda:0"
+  // Returns for example "NVIDIA H200, cuda:0".
   const std::string& name() const { return name_; }
   const ronda_cuda_plugin& plugin() const { return *plugin_; }
 
-  // Errors: RESOURCE_EXHAUSTED with the size, the kind of memory and `purpose` ("the fusion buffer").
+  // Allocates memory. Errors: RESOURCE_EXHAUSTED with the size, the kind of memory and `purpose` ("the fusion buffer").
   absl::StatusOr<DeviceMemory> Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose);
 
   // Returns an event that was given back, or creates an event if none is left.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
-  // Call when a caller has given up waiting for the device; logs `why`. From then on nothing is given back to the
-  // device, because freeing memory also waits for the device. Ronda's memory, and the work in which the device is
-  // stuck, stay on the device until the process ends.
+  // Must be called when a thread has given up waiting for the device. Logs `why`. After this call Ronda frees nothing
+  // on the device, because a call that frees memory also waits for the device. Ronda's memory, and the work that the
+  // device cannot finish, stay on the device until the process ends.
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
 
-  // Call when the job has failed, and a stream of the trainer waits for the job's work. If this work were ended, the
-  // trainer's stream would go on with a wrong result. So Hold leaves the work as it is until the process ends, and
-  // abandons the device. Returns whether this is the first call.
+  // Must be called when the job has failed while a stream of the trainer waits for the job's work. If Ronda ended this
+  // work, the trainer's stream would go on with a wrong result. So Hold leaves the work unfinished until the process
+  // ends, and abandons the device. Returns whether this is the first call of Hold.
   bool Hold(absl::string_view why);
   bool is_held() const { return is_held_.load(std::memory_order_acquire); }
 
-  // Errors: INTERNAL if the device has been abandoned. The text names the device and the reason, and says that this
-  // process cannot use the device again.
+  // Checks that the device can be used. Errors: INTERNAL if the device has been abandoned. The text names the device
+  // and the reason, and says that this process cannot use the device again.
   absl::Status CheckUsable() const;
 
-  // Calls a function of the plugin or of another library that gives something back to the device, unless the device has
-  // been abandoned. Errors are logged, because the caller can do nothing about them.
+  // Calls `function`, which frees memory or another resource of the device. Does nothing if the device has been
+  // abandoned. Errors are logged, because the caller can do nothing about them.
   template <typename Function>
   void GiveBack(absl::string_view what, const Function& function) {
     if (!is_abandoned()) LogIfError(Call(what, function));

@@ -17,14 +17,14 @@ namespace {
 
 namespace cuda_kernels = ronda::kernels::cuda;
 
-// Functions of the driver API. They return facts that the CUDA runtime does not know, or knows only after it has
-// created a context on the current device. A context takes hundreds of megabytes on the device.
+// Functions of CUDA's driver API. They return facts about a device. The CUDA runtime lacks some of these facts, and
+// returns others only after it has created a context, which takes hundreds of megabytes on the device.
 struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
   CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // of the part, for a part of a GPU; nullptr: an old driver
 
-  // nullptr if there is no driver.
+  // Returns the functions; nullptr if there is no driver.
   static const CudaDriver* Get();
 };
 
@@ -51,16 +51,17 @@ const CudaDriver* CudaDriver::Get() {
   return driver;
 }
 
-// Clears a thread's last error. The runtime keeps the error until it is read. If it were not cleared, CUDA's own
-// launches would report it as their error. This library has its own copy of the runtime, so the last errors of a
-// trainer's copy stay unchanged. An error that has broken the context cannot be cleared, and both copies see it.
+// Clears a thread's last error. The runtime keeps the error until it is read. If Result did not clear the error, the
+// next kernel launch would report this old error as its own. This library has its own copy of the runtime, so the last
+// errors of a trainer's copy stay unchanged. An error that has broken the device's context cannot be cleared, and both
+// copies of the runtime report it.
 int Result(int error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error;
 }
 
-// Makes calls that could disturb a graph that is being captured. From any thread these calls would break a trainer's
-// capture, unless the calling thread declares them to be unrelated.
+// Makes calls that CUDA forbids while the trainer captures a graph. In any thread these calls would break the trainer's
+// capture. So this function first declares to CUDA that the calls do not belong to the capture.
 template <typename Function>
 int BesideCaptures(const Function& function) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -97,7 +98,7 @@ int DeviceCount(int* count) {
   return error;
 }
 
-// Fills in the device's UUID. Leaves it empty if the driver does not know it.
+// Fills in the device's UUID. Leaves the UUID empty if the driver does not know it.
 void DescribeUuid(int device, ronda_cuda_device* description) {
   const CudaDriver* const driver = CudaDriver::Get();
   CUuuid uuid;
@@ -154,7 +155,8 @@ int DeviceOf(const void* pointer, int* device) {
   if (driver == nullptr) return cudaErrorInsufficientDriver;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   unsigned int type = 0;
-  // The driver's call fails for memory that CUDA does not know.
+  // If CUDA does not know the memory, the driver's call fails. This is no error, because ordinary host memory is
+  // unknown to CUDA.
   if (driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return cudaSuccess;
   if (type != CU_MEMORYTYPE_DEVICE) return cudaSuccess;
   const CUresult result = driver->pointer_attribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
@@ -195,7 +197,8 @@ int DestroyStream(void* stream) {
 int IsCapturing(void* stream, int* capturing) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const int error = Result(cudaStreamIsCapturing(AsStream(stream), &status));
-  // The default stream is ordered with a stream that is being captured, so it cannot be used before the capture ends.
+  // Another stream is being captured, and the default stream waits for that stream. So the default stream cannot be
+  // used before the capture ends.
   if (error == cudaErrorStreamCaptureImplicit) {
     *capturing = 1;
     return cudaSuccess;
@@ -246,7 +249,7 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
 
 int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAsync(dst, 0, bytes, AsStream(stream))); }
 
-// NVTX looks for a profiler in the first of its calls. Without a profiler the domain is a null pointer, and the calls
+// The first call to NVTX looks for a profiler. Without a profiler the domain is a null pointer, and all calls to NVTX
 // return at once.
 nvtxDomainHandle_t Domain() {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("Ronda");
@@ -264,7 +267,7 @@ void BeginRange(const char* name) {
 
 void EndRange() { nvtxDomainRangePop(Domain()); }
 
-// Wraps a kernel's launcher as an entry of the table.
+// Wraps the function that launches a kernel, so that it can be an entry of the plugin's table.
 template <typename Call, int (*launch)(const Call&, void*)>
 int Launch(const Call* call, void* stream) {
   return Result(launch(*call, stream));

@@ -79,7 +79,7 @@ absl::StatusOr<EpochPlace> MemberChannel::Join(const JoinRequest& join, absl::Du
       continue;
     }
     if (const auto* end = std::get_if<EndNotice>(&**message)) return end_ = NoPlace(*end);
-    // If a change was requested earlier, this new epoch fulfills the request.
+    // If the launcher requested a change before, the new epoch fulfills the request.
     auto* place = std::get_if<EpochPlace>(&**message);
     if (place != nullptr && place->epoch > join.last_epoch) return std::move(*place);
   }
@@ -95,7 +95,7 @@ absl::Status MemberChannel::Leave() {
 absl::StatusOr<MemberChannel::Request> MemberChannel::Look() {
   if (!end_.ok()) return Request::kEnd;
   RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
-  // A place is only for a member that has asked for one.
+  // The launcher sends a place only to a member that has asked for a place, so a place that comes here is ignored.
   if (!message || std::holds_alternative<EpochPlace>(*message)) return request_;
   request_ = Request::kChange;
   if (const auto* end = std::get_if<EndNotice>(&*message)) {

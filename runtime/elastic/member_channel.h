@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A member's end of the socket to the launcher of its elastic job.
+// A member of an elastic job talks to its launcher through a socket. MemberChannel is the member's end of this socket.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 
@@ -17,31 +17,31 @@
 
 namespace ronda {
 
-// Sends a member's requests to its launcher, and receives the answers. DATA_LOSS means that the member has no place in
-// the job. The launcher has said so, or the launcher is gone, or its answer takes too long. The first two cases are
-// final. No other error of this class, or of the start of a job, has the code DATA_LOSS.
+// Sends a member's requests to its launcher, and receives the answers. The error DATA_LOSS means that the member has no
+// place (no rank) in the job. Either the launcher has said this, or the launcher is gone, or the launcher's answer
+// takes too long. In the first two cases the member can never get a place again. No other error of this class, or of
+// the start of a job, has the code DATA_LOSS.
 //
 // Thread-compatible.
 class MemberChannel {
  public:
   // Returns the channel whose descriptor is in RONDA_MEMBERSHIP_FD; null if the variable is not set. Programs that this
   // process executes do not inherit the descriptor.
-  // Errors: INVALID_ARGUMENT if the descriptor is no such socket.
+  // Errors: INVALID_ARGUMENT if the descriptor is no socket to a launcher.
   static absl::StatusOr<std::unique_ptr<MemberChannel>> Open(const EnvironmentReader& environment);
 
   explicit MemberChannel(UniqueFd socket) : socket_(std::move(socket)) {}
 
-  // Asks for a place in the epoch after `join.last_epoch`. Waits for the answer while the launcher is there, but at
-  // most `timeout`.
+  // Asks for a place in the epoch after `join.last_epoch`. Waits for the launcher's answer, for `timeout` at most.
   // Errors: DATA_LOSS; INVALID_ARGUMENT for a malformed message.
   absl::StatusOr<EpochPlace> Join(const JoinRequest& join, absl::Duration timeout);
 
-  // Notifies the launcher that all ranks of the epoch have met.
+  // Notifies the launcher that all ranks of the epoch have connected to each other.
   // Errors: DATA_LOSS.
   absl::Status TellMet(int64_t epoch);
 
-  // Notifies the launcher that this member wants no further place. Does nothing if it is called again, or if the member
-  // gets no place anyway.
+  // Notifies the launcher that this member wants no further place. Does nothing if Leave has been called before, or if
+  // the member gets no further place anyway.
   // Errors: DATA_LOSS.
   absl::Status Leave();
 
@@ -55,7 +55,7 @@ class MemberChannel {
 
  private:
   absl::Status Tell(const MemberMessage& message);
-  // Blocks until a message can be received, or the launcher is gone.
+  // Blocks until the launcher has sent a message or has gone.
   absl::Status WaitUntil(absl::Duration deadline, absl::Duration timeout) const;
 
   const UniqueFd socket_;

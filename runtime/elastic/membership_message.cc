@@ -28,7 +28,7 @@ constexpr int kMaxSize = 1 << 20;
 constexpr size_t kMaxQuoted = 200;
 constexpr size_t kMaxReason = kMaxMembershipMessage - 256;
 
-// Reads the words of a message one after the other. Finish() returns the first error.
+// Reads the space-separated fields of a message one after the other. Finish() returns the first error.
 class WordReader {
  public:
   explicit WordReader(absl::string_view text) : text_(text.substr(0, kMaxQuoted)), rest_(text) {
@@ -61,7 +61,7 @@ class WordReader {
     }
   }
 
-  // Checks that the message ends here. Returns the first error.
+  // Checks that the message has no more fields. Returns the first error of the whole message.
   absl::Status Finish() {
     if (!rest_.empty()) Refuse("it is too long");
     return status_;
@@ -73,7 +73,7 @@ class WordReader {
   absl::Status status_;
 };
 
-// One line, and not too long.
+// Returns `reason` in one line and cut to kMaxReason characters.
 std::string ReasonOf(absl::string_view reason) {
   return absl::StrReplaceAll(reason.substr(0, kMaxReason), {{"\n", " "}, {"\r", " "}});
 }

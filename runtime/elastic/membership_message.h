@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The messages between a member of an elastic job and its launcher, which alone decides on membership.
+// The messages between a member of an elastic job and its launcher. The launcher alone decides which processes are
+// members.
 //
-// A member is a process that the launcher has started. Its number never changes; its rank may differ in every epoch.
-// Both ends of a SOCK_SEQPACKET pair send one message per packet, as text:
+// A member is a process that the launcher has started. A member's number never changes, but its rank may differ in
+// every epoch. The member and the launcher each have one end of a SOCK_SEQPACKET socket pair. They send one message per
+// packet, as text:
 //
 //   member                                      launcher
 //   join <last epoch> <step> <reason>   ->
@@ -14,7 +16,8 @@
 //   join ...                            ->                        at the end of its step
 //   <-      end <reason>      the member has no place any more
 //
-// The peer may be of another version, or the user's own program. So every message is checked like any other input.
+// Each side checks every message like any other input, because the other side may have another version of Ronda, or may
+// be the user's own program.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
 
@@ -30,10 +33,10 @@
 
 namespace ronda {
 
-// The environment variable with the descriptor of the member's end of the pair.
+// The environment variable that contains the descriptor of the member's end of the socket pair.
 inline constexpr VariableName kMembershipVariable = "RONDA_MEMBERSHIP_FD";
 
-// The longest message. Longer reasons are cut.
+// The longest message. A reason that would make a message longer is cut.
 inline constexpr size_t kMaxMembershipMessage = 4096;
 
 // The member has left its epoch, and wants a place in the next one.
@@ -45,7 +48,7 @@ struct JoinRequest {
   bool operator==(const JoinRequest&) const = default;
 };
 
-// All members of the epoch have met.
+// The member reports that all members of the epoch have connected to each other.
 struct EpochMet {
   int64_t epoch = 0;
 
@@ -59,7 +62,7 @@ struct LeaveRequest {
 
 using MemberMessage = std::variant<JoinRequest, EpochMet, LeaveRequest>;
 
-// A member's place in the next epoch.
+// The place of a member in the next epoch, which is its rank and the size of the job.
 struct EpochPlace {
   int64_t epoch = 0;
   Topology topology;           // without the host's name, which the member knows
@@ -91,11 +94,11 @@ absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text);
 absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
 
 // Sends an encoded message as one packet, without waiting.
-// Errors: UNAVAILABLE if the other end is gone, or does not read.
+// Errors: UNAVAILABLE if the other side is gone or does not read its messages.
 absl::Status SendMembershipMessage(int fd, absl::string_view text);
 
 // Returns the next packet; empty if no packet has arrived.
-// Errors: UNAVAILABLE if the other end is gone; INVALID_ARGUMENT for a packet that is too long.
+// Errors: UNAVAILABLE if the other side is gone; INVALID_ARGUMENT for a packet that is too long.
 absl::StatusOr<std::string> ReceiveMembershipMessage(int fd);
 
 }  // namespace ronda

@@ -16,7 +16,7 @@ absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) 
   return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
-// Runs the callback, which is the trainer's code. Returns its exception as a status; OK if the callback returned.
+// Runs the callback, which is the trainer's code. If the callback throws an exception, returns it as a status, else OK.
 absl::Status Invoke(const CallbackThread::Callback& callback) {
   try {
     callback.function(callback.status);
@@ -43,8 +43,8 @@ absl::Status CallbackThread::Start() {
   MutexLock lock(&mu_);
   if (state_ != State::kNew) return absl::OkStatus();
   try {
-    // The thread shares ownership: even if a callback releases the runtime and all handles, the thread still has a
-    // queue.
+    // The thread shares the ownership of this object. So the thread still has a queue if a callback releases the
+    // runtime and all handles.
     thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("no thread to run callbacks on: ", error.what()));

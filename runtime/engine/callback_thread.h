@@ -15,11 +15,12 @@
 
 namespace ronda {
 
-// Runs the callbacks of completed handles on a separate thread, one after the other in the order of completion. So a
-// callback may take long, submit tensors and wait for them, while the background thread goes on. The thread starts with
-// the first callback that is requested.
+// Runs the callbacks of completed handles on a separate thread, one after the other in the order of completion. So the
+// background thread goes on while a callback runs, even if the callback takes long or waits for tensors that it has
+// submitted. The thread starts when the trainer requests a callback for the first time.
 //
-// Thread-safe. A runtime and its handles share this object. The runtime stops it; the handles may outlive the runtime.
+// Thread-safe. A runtime and its handles share this object. The runtime stops the callback thread, and the handles may
+// outlive the runtime.
 class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
  public:
   struct Callback {
@@ -28,7 +29,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
     std::shared_ptr<const std::string> tensor;  // its name, for messages
   };
 
-  // Called on the callback thread, without a lock.
+  // Functions that the callback thread calls without holding a lock.
   struct Hooks {
     std::function<void(const absl::Status&)> thrown;  // a callback threw; the status names the tensor
     std::function<void()> idle;                       // no callback is left
@@ -39,34 +40,35 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   // REQUIRES: Stop() was called, or no callback was ever requested.
   ~CallbackThread();
 
-  // Call before Post. Does nothing if the thread already runs.
-  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  // Must be called before Post. Does nothing if the thread already runs.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   absl::Status Start();
 
-  // Runs `callbacks` soon; after Stop, at once in this thread. Allocates nothing.
+  // Lets the callback thread run `callbacks` soon. After Stop, the calling thread runs them at once. Allocates nothing.
   // REQUIRES: Start() has returned OK, or `callbacks` is empty.
   void Post(std::list<Callback> callbacks);
 
-  // Whether no callback is waiting or running.
+  // Returns true if no callback waits or runs.
   bool idle() const;
 
   bool IsThisThread() const;
 
-  // Waits for the callbacks that have been posted, and ends the thread. On the callback thread itself, Stop does not
-  // wait. The hooks are not called after Stop has returned.
+  // Waits for the callbacks that have been posted, and ends the thread. If the callback thread itself calls Stop, Stop
+  // does not wait. The hooks are not called after Stop has returned.
   void Stop();
 
  private:
   explicit CallbackThread(Hooks hooks) : hooks_(std::move(hooks)) {}
 
   void Run();
-  // Waits for a callback and moves it to `next`; returns false if no more will come.
+  // Waits for a callback and moves it to `next`. Returns false if no more callbacks will come.
   bool PopNext(std::list<Callback>* next);
-  // The callback that PopNext returned has run.
+  // Must be called when the callback that PopNext returned has run.
   enum class Left { kNone, kSome };
   Left Finish();
 
-  // The callback thread calls the hooks, and they are cleared after the thread has ended. So the hooks need no lock.
+  // The hooks need no lock, because only the callback thread calls them, and Stop clears them after the thread has
+  // ended.
   Hooks hooks_;
 
   mutable Mutex mu_;

@@ -15,8 +15,8 @@
 namespace ronda {
 namespace {
 
-// If a program waits, and has neither submitted anything nor been answered for this long, its rank reports to the
-// coordinator that the program waits.
+// If the program waits for a tensor, and for this time has neither submitted a tensor nor got a result, its rank
+// reports to the coordinator that the program waits.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
 
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
@@ -62,10 +62,10 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   if (HasRequest(parts_.meter->request())) {
     AnswerRequest(parts_.carry_out_request, &parts_.meter->request());
   }
-  // The coordinator sends a list only after it has unlocked the schedule. This rank also unlocks before it carries out
-  // the list.
+  // The coordinator sends a list only after it has unlocked the schedule. So this rank also unlocks its schedule before
+  // it carries out the list.
   if (lists_.has_waiting()) schedule_.VetoNext();
-  // First, because the coordinator must finish its lists before it listens again.
+  // Lists come first, because the coordinator must finish its lists before it receives reports again.
   if (lists_.has_begun() || (lists_.has_waiting() && !schedule_.locked())) return FollowList();
   const absl::Time now = parts_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
@@ -118,7 +118,8 @@ void CoordinationLoop::ApplySettings(const JobSettings& settings) {
 }
 
 absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
-  // Read before the queue is examined, so that every submission that was accepted before the request is found.
+  // The flag is read before the queue, so that the loop finds every submission that was accepted before the shutdown
+  // was requested.
   const bool shutting_down = parts_.shutdown_requested->load();
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
     HandOverFresh(now);
@@ -135,7 +136,7 @@ absl::Time CoordinationLoop::NextLookAtProgram() const {
   return parts_.queue->empty() ? absl::InfiniteFuture() : look_at_program_;
 }
 
-// While a callback runs or a device has work, the program does not count as waiting. The callback may submit something,
+// While a callback runs or a device has work, the program does not count as waiting. The callback may submit a tensor,
 // and another thread may wait for the end of the device's work.
 void CoordinationLoop::LookAtProgram(absl::Time now) {
   const bool waits = parts_.progress->waiting() > 0 && parts_.callbacks->idle() && parts_.devices->idle();
@@ -150,7 +151,7 @@ size_t CoordinationLoop::HandOverFresh(absl::Time now) {
 }
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
-  // Tensors in flight may be in a bucket that will never be complete.
+  // The schedule must be unlocked, because a tensor in flight may be in a bucket that will never be complete.
   schedule_.VetoNext();
   if (departure_ == Departure::kReported) return;
   if (!parts_.queue->has_only_removals()) return Drain();
@@ -161,7 +162,8 @@ void CoordinationLoop::ShutDownIfDone(absl::Time now) {
   answers_.ExpectEnd(now);
 }
 
-// Other ranks may wait for tensors that this rank will never submit, and so keep it waiting for its own operations.
+// Without this report, other ranks may wait for tensors that this rank will never submit. This rank would then wait for
+// these ranks in its own operations.
 void CoordinationLoop::Drain() {
   if (departure_ != Departure::kNotYet || parts_.queue->has_followers()) return;
   reporter_.Drain();
@@ -189,8 +191,8 @@ void CoordinationLoop::ReportAnew() {
   for (TensorEntry* entry : parts_.queue->HandedOver()) Report(*entry);
 }
 
-// Submissions that have come meanwhile are reported together with the others, so that one age applies to all: deadlines
-// begin at the submission.
+// Submissions that have come in the meantime are reported together with the earlier submissions. One report states one
+// age for all its tensors, and deadlines count from the submission.
 void CoordinationLoop::ReportWhatWaited(absl::Time now) {
   static_cast<void>(parts_.queue->HandOverFresh(now));  // so that HandedOver() includes them
   absl::Time newest = absl::InfinitePast();
@@ -208,14 +210,15 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time n
   if (schedule_.RecordUnlockRequest(inbox.unlock_requested)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
-  // Checked last, because a rank that was stopped for long finds its answers in the inbox.
+  // The answers are checked after the inbox has been read, because a rank that was stopped for long finds its answers
+  // in the inbox.
   if (!role_ && !schedule_.locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }
 
 absl::Status CoordinationLoop::Coordinate(absl::Time now) {
-  // A rank that has left the schedule may report before this rank has left it, or even before this rank has begun it.
-  // Its report can wait until then.
+  // Another rank may leave the schedule and send a report while this rank still follows the schedule, or has not even
+  // begun it. The report can wait until this rank has left the schedule.
   if (role_->locked()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(role_->Receive(reports_, now));
   reports_.clear();

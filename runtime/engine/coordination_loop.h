@@ -34,16 +34,16 @@
 
 namespace ronda {
 
-// The loop of one rank, step by step. A step takes submissions from the queue to the negotiation, or carries out the
-// next bucket of the coordinator's response list or of the locked schedule. On rank 0 a step also makes the
-// coordinator's decisions. While a schedule is locked, the ranks send no control messages.
+// Runs the coordination loop of one rank, one step per call. A step passes submissions from the queue to the
+// negotiation, or carries out the next bucket of the coordinator's response list or of the locked schedule. On rank 0 a
+// step also makes the coordinator's decisions. While a schedule is locked, the ranks send no control messages.
 //
 // An error of a step ends the job. GuardedSteps reports the error to the other ranks.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinationLoop {
  public:
-  // None of the pointers is owned; all must outlive the loop.
+  // The loop owns none of these objects; all must outlive the loop.
   struct Parts {
     const Topology* topology;
     const Tunables* tunables;
@@ -57,7 +57,7 @@ class CoordinationLoop {
     TensorQueue* queue;
     DeviceLanes* devices;
     const std::atomic<bool>* shutdown_requested;
-    // Carries out a request that a user of rondactl makes to this rank.
+    // Carries out a request that a user has sent to this rank with rondactl.
     std::function<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out_request;
   };
 
@@ -65,33 +65,34 @@ class CoordinationLoop {
 
   using Progress = ProgressEngine::Steps::Progress;
 
-  // Does the next thing that is ready; kOver once every rank has shut down.
+  // Makes the next step that is possible. Returns kOver when every rank has shut down.
   absl::StatusOr<Progress> Step();
 
-  // Takes submissions that are new at `now` to the locked schedule. Does nothing if the next step has more to do.
-  // Returns kSome if all new submissions are flags, which travel with the votes on the next bucket.
+  // Hands the submissions that are new at `now` over to the locked schedule. Does nothing if the next Step has other
+  // work to do. Returns kSome if all new submissions are flags, which the rank sends with its vote on the next bucket.
   Progress OnSubmission(absl::Time now);
 
-  // When to call Step again at the latest, even if nothing has been submitted and no message has come.
+  // The latest time for the next call of Step, even if the rank submits nothing and receives no message.
   absl::Time NextDeadline() const;
 
  private:
   absl::Status ReportFresh(absl::Time now);
-  // When, and how, to check whether the program waits. The coordinator needs to know this to find ranks that wait for
-  // each other.
+  // NextLookAtProgram returns when to call LookAtProgram, which checks whether the program waits. The coordinator needs
+  // this fact to find ranks that wait for each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
-  // Returns how many submissions it has handed over.
+  // Hands the new submissions over, and returns their number.
   size_t HandOverFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
-  // Reports, once, that this rank will submit nothing more, after everything that it has submitted is reported.
+  // Reports that this rank will submit nothing more. Does so only once, and only after all submissions have been
+  // reported.
   void Drain();
   void Report(TensorEntry& entry);
-  // A schedule has begun or was unlocked: submits the tensors in flight to the reporter again.
+  // Passes the tensors in flight to the reporter again, because a schedule has begun or has been unlocked.
   void ReportAnew();
   void ReportWhatWaited(absl::Time now);
 
-  // kNone if no bucket of the locked schedule is ready.
+  // FollowSchedule returns kNone if no bucket of the locked schedule is ready.
   absl::StatusOr<Progress> FollowSchedule(absl::Time now);
   absl::StatusOr<Progress> FollowList();
   void ApplySettings(const JobSettings& settings);

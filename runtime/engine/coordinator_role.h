@@ -26,19 +26,19 @@
 
 namespace ronda {
 
-// The coordinator's part, which rank 0 plays besides its own work as a rank. It turns the ranks' reports into response
-// lists. It also looks for tensors that some rank does not submit, and for ranks that wait for each other. It connects
-// the negotiator, the stall inspector, the deadlock detector, autotune and the codec. It does no I/O except the log
-// and, on request, a recording of the negotiation and a log of autotune.
+// The work of the coordinator, which rank 0 does besides its own work as a rank. The coordinator turns the ranks'
+// reports into response lists. It also looks for tensors that a rank does not submit, and for ranks that wait for each
+// other. CoordinatorRole connects the negotiator, the stall inspector, the deadlock detector, autotune and the codec.
+// It does no I/O except that it writes the log and, on request, a recording of the negotiation and a log of autotune.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // The flight recorders in `flights` tell the last activity of late ranks. `log` records which rank is ready for which
-  // tensor; it is not owned and may be nullptr.
+  // The flight recorders in `flights` contain the last activity of each rank, for the reports about late ranks. `log`
+  // records which rank is ready for which tensor. The caller keeps the ownership of `log`, which may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
-  // Call first: begins the files that the tunables request.
+  // Must be called first. Opens the files that the tunables request.
   // Errors: the operating system's error, with the path.
   absl::Status Start();
 
@@ -51,30 +51,32 @@ class CoordinatorRole {
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
-  // Whether a schedule that the coordinator has sent is locked. It stays locked until all ranks have unlocked it, and
-  // until then reports can wait.
+  // Whether a schedule that the coordinator has sent is locked. The schedule stays locked until all ranks have unlocked
+  // it. Until this time the coordinator need not process reports.
   bool locked() const { return negotiator_.locked(); }
 
   // Returns the encoded list of all decisions since the last call; empty if nothing was decided. The first list is
   // never empty, because it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
-  // The ranks have carried out one more round of the locked schedule.
+  // Must be called when the ranks have carried out one more round of the locked schedule.
   void EndRound(absl::Time now);
 
-  // Whether to unlock the schedule because autotune wants to try other settings.
+  // Whether the caller must unlock the schedule because autotune wants to try other settings.
   bool wants_to_unlock() const { return tuning_ != nullptr && tuning_->wants_change(); }
 
-  // The ranks have unlocked the schedule, after it was carried out `rounds` times.
+  // Must be called when the ranks have unlocked the schedule. `progress.rounds` is how often the ranks carried out the
+  // schedule.
   void Unlock(ScheduleProgress progress, absl::Time now);
 
-  // When to call Inspect again at the latest.
+  // The latest time for the next call of Inspect.
   absl::Time next_inspection() const { return next_inspection_; }
 
  private:
-  // Adds to the recording, if one is written. An error ends the recording, not the job.
+  // Adds `event` to the recording of the negotiation, if the job writes one. After an error the recording ends, but the
+  // job goes on.
   void Record(const NegotiationEvent& event);
-  // Does nothing if the job wants no warnings.
+  // Logs a warning if ranks wait for each other. Does nothing if the job wants no warnings.
   void WarnOfDeadlock();
   absl::Status ReceiveOne(const ControlMessage& message, absl::Time now);
   void Tune(absl::Time now);
@@ -93,35 +95,35 @@ class CoordinatorRole {
   absl::Time next_inspection_ = absl::InfiniteFuture();
 };
 
-// The limits in a job's tunables.
+// Returns the time limits that the job's tunables contain.
 WaitLimits LimitsOf(const Tunables& tunables);
 
-// Watches whether the coordinator answers this rank's reports. While the coordinator answers any report, it is alive,
-// and the coordinator itself fails tensors that wait too long.
+// Watches whether the coordinator answers this rank's reports. As long as the coordinator answers some reports, it is
+// alive. In this case the coordinator itself fails the tensors that wait too long.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class AnswerWatch {
  public:
-  // Neither is owned.
+  // The caller keeps the ownership of `queue` and `flights`.
   AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, WaitLimits limits);
 
-  // The job's limits, once they are known.
+  // Must be called when the job's limits are known.
   void set_limits(WaitLimits limits);
 
-  // The tensor has been reported.
+  // Must be called when the tensor has been reported to the coordinator.
   void Expect(const TensorEntry& entry);
 
-  // This rank has reported its shutdown.
+  // Must be called when this rank has reported its shutdown to the coordinator.
   void ExpectEnd(absl::Time now);
 
-  // The coordinator's last list has been carried out. While this rank was in collectives it received nothing, and the
-  // coordinator sent nothing.
+  // Must be called when this rank has carried out the coordinator's last list. The time until now does not count as
+  // silence, because during the list's collectives the coordinator sent nothing.
   void Heard(absl::Time now);
 
-  // Errors: DEADLINE_EXCEEDED, with the coordinator's last activity, if it has not answered for too long.
+  // Errors: DEADLINE_EXCEEDED, with the coordinator's last activity, if the coordinator has not answered for too long.
   absl::Status Check(absl::Time now);
 
-  // When to call Check again at the latest.
+  // The latest time for the next call of Check.
   absl::Time next_check() const { return next_check_; }
 
  private:

@@ -17,14 +17,15 @@
 
 namespace ronda {
 
-// A tensor to examine.
+// A tensor that FindNonFinite examines.
 struct TensorView {
   const void* data = nullptr;
   size_t count = 0;  // elements
 };
 
-// The memory that holds the tensors of a bucket, on the host or on a device. All calls, calls to the communicator
-// included, take effect in the order in which they were made. On a device a call may take effect after it has returned.
+// The memory that holds the tensors of a bucket, on the host or on a device. All calls to a DataPlane and to its
+// communicator take effect in the order in which they were made. On a device a call may take effect after it has
+// returned.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class DataPlane {
@@ -35,7 +36,8 @@ class DataPlane {
   virtual AdasumOps& adasum_ops() = 0;
 
   // Returns uninitialised memory for a result.
-  // Errors: RESOURCE_EXHAUSTED that names the tensor. The job then cannot continue, because the other ranks proceed.
+  // Errors: RESOURCE_EXHAUSTED that names the tensor. After this error the job must end, because the other ranks go on
+  // with the operation.
   virtual absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) = 0;
 
   // Returns zeroed memory for the residual of the tensor.
@@ -44,12 +46,13 @@ class DataPlane {
 
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes) = 0;
 
-  // Makes room for the overflow flags of `tensors` tensors. Called before the work whose results are examined, because
-  // an allocation on a device may wait for that work, and an error would come too late. Errors: RESOURCE_EXHAUSTED.
+  // Allocates memory for the overflow flags of `tensors` tensors. Must be called before the work that computes these
+  // tensors, because an allocation on a device may wait for this work, and an error would come too late. Errors:
+  // RESOURCE_EXHAUSTED.
   virtual absl::Status PrepareOverflow(size_t tensors) = 0;
 
-  // Returns one flag per tensor, in this memory: 1 if the tensor has an element that is infinite or NaN, else 0. The
-  // flags are valid until the next PrepareOverflow.
+  // Returns one flag per tensor, in the memory of this data plane. The flag is 1 if the tensor has an element that is
+  // infinite or NaN, else 0. The flags are valid until the next PrepareOverflow.
   // REQUIRES: PrepareOverflow was called.
   virtual absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) = 0;
 

@@ -23,21 +23,21 @@ bool VotesWithData(const TensorRequest& request) {
                            .wire = request.wire});
 }
 
-// `run` after the vote has approved it.
+// Returns a copy of `run` for the time after the vote, in which all ranks have approved the bucket.
 BucketRun Decided(const BucketRun& run) {
   BucketRun decided = run;
   decided.info.ballot = nullptr;
   return decided;
 }
 
-// If a rank does not come to the vote, the warning first leads to a negotiation, which finds that rank. The
-// communicator gives up only when rank 0 would have given up.
+// If a rank does not take part in the vote, the other ranks start a negotiation after the warning time, and the
+// negotiation finds the missing rank. The communicator gives up only after rank 0 would have given up.
 WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
-// Ranks that have agreed on an operation start it at once, unless their machine is overloaded, and a rank that does not
-// start it fails the job. So an operation's own short deadline applies only to the agreement.
+// Ranks that have agreed on an operation start it at once, unless their machine is overloaded. A rank that does not
+// start the operation fails the job. So an operation's own short deadline applies only to the agreement.
 WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
   constexpr absl::Duration kLeast = absl::Seconds(10);
   if (!request.limits) return jobs;
@@ -46,14 +46,14 @@ WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
   return limits;
 }
 
-// A GPU driver's error names no tensor, so this adds the name.
+// Adds the tensor's name to an error of the GPU driver, which names no tensor.
 absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInternal) return status;
   return absl::InternalError(absl::StrCat(Name(info.op), " '", info.label, "': ", status.message()));
 }
 
-// The bytes of this rank's tensors. In some operations each rank has its own first dimension, and the agreed request
-// has none.
+// Returns the bytes of this rank's tensors in the bucket. In some operations each rank has its own first dimension, so
+// the agreed request has no first dimension.
 uint64_t BytesOf(const BucketRun& run) {
   const FirstDimension first = TraitsOf(run.info.op).first_dimension;
   const bool is_own = first == FirstDimension::kGathered || first == FirstDimension::kLocal;
@@ -64,7 +64,8 @@ uint64_t BytesOf(const BucketRun& run) {
   return bytes;
 }
 
-// A bucket without a vote was negotiated, so a rank has been waiting since it reported the bucket's tensors.
+// Describes the bucket for the tensor log. If the bucket was negotiated, it has no vote, and the wait of a rank began
+// when the rank reported the bucket's tensors.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
   TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run)};
   if (run.info.ballot != nullptr) {
@@ -82,7 +83,7 @@ Executor::Executor(const Parts& parts, WaitLimits limits)
 
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
   const OpType op = bucket.responses.front()->request.op;
-  // A join concerns all members, even those that have joined.
+  // All members take part in a join, even the members that have joined.
   const Group& group = op == OpType::kJoin ? *bucket.members : *bucket.participants;
   ForgetEntries();
   if (group.Contains(parts_.communicator->rank())) RONDA_RETURN_IF_ERROR(FindEntries(bucket));
@@ -105,7 +106,7 @@ absl::StatusOr<Executor::Decision> Executor::ExecuteIfAllApprove(const AgreedBuc
   return Decision{.result = ballot.result, .flags = ballot.flags};
 }
 
-// The label looks like "conv1/weight and 9 more".
+// Describes the bucket as a BucketRun, whose label is for example "conv1/weight and 9 more".
 BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
   const TensorRequest& first = bucket.responses.front()->request;
   label_ = first.name;
@@ -139,7 +140,7 @@ absl::StatusOr<BucketOutcome> Executor::Carry(const BucketRun& run) {
   if (run.info.ballot != nullptr && !VotesWithData(run.request(0))) {
     RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(run.info));
     if (IsVetoed(run.info)) return BucketOutcome::kVetoed;
-    // The vote was itself the barrier.
+    // A barrier needs no more calls after the vote, because the vote itself is a barrier.
     if (run.info.op == OpType::kBarrier) return BucketOutcome::kDone;
     return Carry(Decided(run));
   }
@@ -181,7 +182,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
   }
   DeviceLane& lane = *parts_.devices->lane();
   const Device::Current current(&lane.device());
-  // The range has the same name as in the timeline.
+  // The profiler's range has the same name as the bucket's event in the timeline.
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(lane.Begin(
       {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run), .limits = run.info.limits}, ready_.points()));

@@ -32,9 +32,9 @@
 
 namespace ronda {
 
-// Tensors in the host's memory: when a call returns, its work is done.
+// The DataPlane for tensors in the host's memory. When a call returns, its work is done.
 //
-// Thread-compatible. The communicator is not owned.
+// Thread-compatible. HostPlane does not own the communicator.
 class HostPlane : public DataPlane {
  public:
   explicit HostPlane(Communicator* communicator) : communicator_(communicator) {}
@@ -54,19 +54,20 @@ class HostPlane : public DataPlane {
   std::vector<uint8_t> flags_;
 };
 
-// Carries out buckets: looks up the tensors, runs the collective, completes the handles. Reductions and Exchanges make
-// the calls of each operation. Joins and process sets move no data; the executor handles them itself.
+// Carries out buckets. For each bucket it looks up the tensors, runs the collective, and completes the handles.
+// Reductions and Exchanges call the communicator for each operation. Joins and changes of process sets move no data, so
+// the executor itself handles them.
 //
-// Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks make the lane when they come
-// to the first bucket with such tensors. Every rank executes every bucket, so all ranks make the lane at the same
-// point. The handles complete when the bucket has been given to the device; their DeviceCompletion reports the rest.
-// Work that a device has been given cannot be taken back. So if a bucket has a vote, the ranks vote over the host's
-// communicator before they give the bucket to the device.
+// Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks create the lane when they
+// come to the first bucket with such tensors. Every rank executes every bucket, so all ranks create the lane at the
+// same point. The handles complete when the bucket has been given to the device. Afterwards the handles'
+// DeviceCompletion reports the end of the work. Work that has been given to a device cannot be cancelled. So if a
+// bucket has a vote, the ranks vote over the host's communicator before they give the bucket to the device.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
  public:
-  // None is owned; all must outlive the executor.
+  // The executor owns none of these objects; all must outlive the executor.
   struct Parts {
     Communicator* communicator;
     TensorQueue* queue;
@@ -78,18 +79,20 @@ class Executor {
   // `limits` apply to operations that have no limits themselves.
   Executor(const Parts& parts, WaitLimits limits);
 
-  // The job's limits, once they are known.
+  // Must be called when the job's limits are known.
   void set_limits(WaitLimits limits) { limits_ = limits; }
   const WaitLimits& limits() const { return limits_; }
 
-  // Every rank executes every bucket, even a bucket of a process set that the rank is not in.
+  // Executes a bucket. Every rank must execute every bucket, even a bucket of a process set to which the rank does not
+  // belong.
   //
-  // Errors: the communicator's errors; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no
-  // memory for a result. After an error the handles of the bucket are still in the queue, and the job cannot continue.
+  // Errors: the communicator's errors; INTERNAL if this rank has not submitted a tensor of the bucket;
+  // RESOURCE_EXHAUSTED if there is no memory for a result. After an error the handles of the bucket are still in the
+  // queue, and the job cannot continue.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Executes a bucket of all ranks if all ranks approve, and tells which flags have travelled with the votes. If a rank
-  // vetoes, nothing has happened, and the handles are still in the queue.
+  // Executes a bucket of all ranks if all ranks approve it, and returns the flags that the ranks have sent with their
+  // votes. If a rank vetoes, nothing is executed, and the handles stay in the queue.
   // Errors: the communicator's errors; RESOURCE_EXHAUSTED as for Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
@@ -105,7 +108,7 @@ class Executor {
   absl::StatusOr<Decision> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
  private:
-  // The operations on tensors in one memory: the host's or the device's.
+  // The operations on tensors in one kind of memory, which is the host's or the device's.
   struct Lane {
     Lane(DataPlane* plane, Communicator* host) : reductions(plane), exchanges(plane, host) {}
 
@@ -114,14 +117,14 @@ class Executor {
   };
 
   void ForgetEntries();
-  // Looks up this rank's submissions, one per response.
+  // Looks up this rank's submissions, one per response of the bucket.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
-  // Returns kFailed if some rank has no device for the bucket's tensors. The handles of these tensors have then got the
-  // reason.
+  // Returns kFailed if some rank has no device for the bucket's tensors. In this case the handles of the tensors
+  // contain the reason.
   absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
-  // Makes the device's lane if the rank has none.
+  // Creates the device's lane if the rank has no lane.
   absl::StatusOr<BucketOutcome> CarryOnDevice(const BucketRun& run);
   absl::Status GiveToDevice(const BucketRun& run);
   void RefuseAll(const BucketRun& run, const absl::Status& status);
@@ -134,7 +137,7 @@ class Executor {
   HostPlane host_plane_;
   Lane host_;
   std::optional<Lane> device_;
-  // Of the current bucket; kept for their memory.
+  // Data of the current bucket. The vectors are members so that their memory is reused.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;
   LastPoints ready_;

@@ -41,11 +41,12 @@ ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {
   return Progress::kOver;
 }
 
-// Only the standard library throws, mostly when memory runs out. Unfinished work does not matter, because the job is
-// over.
+// Runs `step`, and returns an exception as an error. Only the standard library throws, mostly when memory runs out. The
+// step may stay half done, because the job is over after an exception.
 absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step step) {
   try {
-    // The environment is set on any thread, because all ranks must get the same bits.
+    // Every thread that makes a step sets this floating-point environment, because all ranks must compute the same
+    // bits.
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
@@ -67,8 +68,8 @@ void GuardedSteps::End() {
   parts_.queue->Close(shut_down_);
 }
 
-// Recording a failure takes a little memory, and other threads may take the freed memory first. Their submissions are
-// refused by now, so that memory becomes free again.
+// Repeats Fail until it finds the little memory that it needs. Other threads may take the emergency memory first. But
+// the queue already refuses their submissions, so this memory becomes free again.
 absl::Status GuardedSteps::FailOrRetry(const absl::Status& cause) {
   return UntilMemoryIsFound([&] { return Fail(cause); });
 }
@@ -77,7 +78,7 @@ absl::Status GuardedSteps::Fail(const absl::Status& cause) {
   parts_.control->Fail(cause);
   absl::Status failure = parts_.control->failure();
   Log(LogLevel::kError, parts_.rank, failure.message());
-  // The queue is closed first, because ending the work under way on a device may take long, and no thread should wait
+  // The queue is closed first, because it may take long to end the work under way on a device, and no thread must wait
   // for this.
   parts_.queue->Close(failure);
   parts_.devices->Close(failure);

@@ -20,13 +20,14 @@
 
 namespace ronda {
 
-// Makes the steps of a loop, and ends the job on this rank. Every error and every exception of a step fails the job.
-// The failure is recorded for all ranks, every handle in flight completes with it, and no further step is made.
+// Makes the steps of a CoordinationLoop, and ends the job on this rank. Every error and every exception of a step fails
+// the job. The failure is recorded for all ranks, every handle in flight completes with the failure, and no further
+// step is made.
 //
-// Thread-safe as ProgressEngine::Steps demands: the progress thread makes the steps, and any thread may ring.
+// Thread-safe as ProgressEngine::Steps demands: the progress thread makes the steps, and any thread may call Wake.
 class GuardedSteps : public ProgressEngine::Steps {
  public:
-  // None is owned; all must outlive this object.
+  // GuardedSteps owns none of these objects; all must outlive GuardedSteps.
   struct Parts {
     RankId rank;
     ControlPlane* control;
@@ -39,18 +40,19 @@ class GuardedSteps : public ProgressEngine::Steps {
   Progress Advance() override;
   Progress OnSubmission(absl::Time now) override;
   absl::Time NextDeadline() override { return loop_->NextDeadline(); }
-  // The background thread wakes up and looks for work.
+  // Wakes up the background thread, which then looks for work.
   void Wake() override { parts_.control->Wake(); }
-  // The control plane is polled also in a locked schedule, because another rank may request to unlock the schedule.
+  // The control plane is also polled while a schedule is locked, because another rank may request to unlock the
+  // schedule.
   bool StartPolling() override { return parts_.control->StartPolling(); }
   bool KeepPolling() override { return parts_.control->KeepPolling(); }
   void StopPolling() override { parts_.control->StopPolling(); }
 
-  // Whether all ranks have shut down. After that no failure may be recorded, because other ranks may still be reading
-  // that their job has ended. Any thread may ask.
+  // Whether all ranks have shut down. After the shutdown no failure may be recorded, because other ranks may not have
+  // read yet that the job has ended. Any thread may call has_ended.
   bool has_ended() const { return has_ended_.load(); }
 
-  // OK after a shutdown of all ranks, else the job's failure.
+  // Returns OK after a shutdown of all ranks, else the job's failure.
   // REQUIRES: a step has returned kOver.
   const absl::Status& outcome() const { return outcome_; }
 
@@ -65,12 +67,12 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Status FailOrRetry(const absl::Status& cause);
 
   const Parts parts_;
-  // Leaked after an exception for lack of memory, because an Abseil hash table that found no memory to grow cannot be
-  // destroyed.
+  // The loop is leaked after memory has run out, because an Abseil hash table cannot be destroyed after it has found no
+  // memory to grow.
   std::unique_ptr<CoordinationLoop> loop_;
   std::atomic<bool> has_ended_{false};
   absl::Status outcome_;
-  // Created in advance, because there is no memory for them when they are needed.
+  // These errors are created in advance, because no memory may be left when they are needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");
   const absl::Status shut_down_ = absl::CancelledError("the job has been shut down");
   std::unique_ptr<std::byte[]> emergency_memory_;  // freed when memory runs out, so that the error can be reported

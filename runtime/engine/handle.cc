@@ -41,7 +41,8 @@ absl::Status Handle::OrderBefore(void* stream) const {
 
 absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
-  // The tensor that the program submits next may be the one that waits for this operation.
+  // The next tensor that the program submits may be the tensor for which it has waited until this operation was
+  // complete.
   RecordLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
   const absl::Status status = result_.completion->OrderBefore(stream);
@@ -152,7 +153,7 @@ void Handle::TellWaiters() {
     callbacks.swap(callbacks_);
     launch_callbacks.swap(launch_callbacks_);
   }
-  // Notified outside the lock, because the threads that wake up take the lock.
+  // The threads are notified without holding the lock, because they take the lock when they wake up.
   completed_.NotifyAll();
   Post(std::move(launch_callbacks), status_);
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;

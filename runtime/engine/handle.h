@@ -27,7 +27,7 @@ namespace ronda {
 
 class DeviceBlocks;
 
-// Frees a result's memory: gives it back to `blocks`, or to the heap if `blocks` is nullptr.
+// Frees the memory of a result. Returns the memory to `blocks`, or to the heap if `blocks` is nullptr.
 struct ResultDeleter {
   std::shared_ptr<DeviceBlocks> blocks;
   size_t bytes = 0;
@@ -35,38 +35,41 @@ struct ResultDeleter {
   void operator()(std::byte* data) const;
 };
 
-// The memory of a result that belongs to Ronda. It is where the tensor is: on the host or a device.
+// The memory of a result, if Ronda owns this memory. The result is in the same kind of memory as the tensor, on the
+// host or on a device.
 using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
 class WaitingStream;
 
-// Numbers of rows, one per rank. For few ranks it needs no allocation.
+// Numbers of rows, one per rank. For up to 8 ranks RowCounts needs no allocation.
 using RowCounts = absl::InlinedVector<int64_t, 8>;
 
-// The results that an operation leaves with its handle.
+// The results of an operation, which its handle keeps.
 struct OperationResult {
-  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives, in Ronda's
-  // memory or the caller's. If the tensor is in the memory of a GPU, the rows are there as well. Ronda uses its own
-  // memory again after the memory has been freed, and after the streams that were ordered behind the operation
-  // (Handle::OrderBefore) have done all work that they had by then. If the device may not have finished other work on
-  // the memory, the caller uses Handle::FreeAfter.
+  // For allgather, gather (on the root), scatter, reducescatter and alltoall: the rows that this rank receives, in
+  // memory of Ronda or of the caller. If the tensor is in the memory of a GPU, the rows are in the memory of this GPU
+  // as well. Ronda reuses its own memory only after two events. The memory has been freed, and each stream that waits
+  // for the operation (Handle::OrderBefore) has done the work that it had at that time. If other work on the device may
+  // still use the memory, the caller must call Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
-  // Not OK: the operation was carried out, but this rank does not get its result.
+  // If this status is not OK, the operation was carried out, but this rank does not get the result.
   absl::Status status = absl::OkStatus();
-  // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent. scatter,
-  // reducescatter: one entry, the number of rows received.
+  // For allgather, gather (on the root) and alltoall: how many rows each member of the process set has sent. For
+  // scatter and reducescatter: only one entry, the number of received rows.
   RowCounts first_dims;
-  // send/recv: the sender; join: the last rank to join; add_process_set: the id of the set; allgather, gather: how many
-  // ranks an average counts.
+  // For send/recv: the sender. For join: the last rank that has joined. For add_process_set: the id of the set. For
+  // allgather and gather: the number of ranks over which an average is taken.
   int64_t number = 0;
-  // Whether the result, on any rank, has an element that is infinite or NaN. Set only if detection was requested.
+  // Whether the result on any rank has an element that is infinite or NaN. Only set if overflow detection was
+  // requested.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
-  // The flag as a device writes it: not 0 if found, once the operation is complete. nullptr: see `overflow`.
+  // The overflow flag that a device writes before the operation is complete; not 0 if an overflow was found. If this
+  // pointer is nullptr, `overflow` is valid instead.
   std::shared_ptr<const uint8_t> device_overflow = nullptr;
-  // Not nullptr: the operation has been given to a device, which has not carried it out yet.
+  // If this pointer is not nullptr, the operation has been given to a device, which may not have carried it out yet.
   std::shared_ptr<DeviceCompletion> completion = nullptr;
 
   // REQUIRES: the operation is complete.
@@ -76,17 +79,17 @@ struct OperationResult {
   }
 };
 
-// The future of one submission. The progress thread completes it exactly once; any number of threads may wait for it.
-// If the operation is in the memory of a device, "complete" means only that it has been given to the device;
-// OperationResult::completion reports the rest.
+// The future of one submission. The progress thread completes the handle exactly once. Any number of threads may wait
+// for the handle. If the operation's tensor is in the memory of a device, "complete" only means that the operation has
+// been given to the device. In this case OperationResult::completion reports the end of the work.
 //
-// Thread-safe. Memory ordering: status_, result_ and sender_ are written before state_ becomes kDone with release, and
-// not after that. A thread that loads kDone with acquire may read them without the lock.
+// Thread-safe. Memory ordering: status_, result_ and sender_ are written before a release store sets state_ to kDone,
+// and never after this store. A thread whose acquire load returns kDone may read these members without the lock.
 //
 // No wake-up is lost, and a completion costs no wake-up if no thread waits. A thread that is about to sleep, or that
-// adds a callback, changes kPending to kAwaited under the lock. This change fails if the completion came first. If it
-// succeeds, the completing thread finds kAwaited and takes the lock before it notifies. By then the waiting thread
-// sleeps, or its callback is in the list.
+// adds a callback, changes kPending to kAwaited under the lock. This change fails if the operation has already
+// completed. If the change succeeds, the completing thread finds kAwaited, and takes the lock before it notifies the
+// waiting threads. When it gets the lock, the waiting thread already sleeps, or its callback is already in the list.
 class Handle {
  public:
   // `callbacks` runs the functions given to OnCompletion. `progress`, which may be null, belongs to the engine that
@@ -98,8 +101,9 @@ class Handle {
   // Whether the operation is complete, or is under way on a device.
   bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
 
-  // Whether launched(), or MonotonicTime() has reached `deadline`. For a loop that polls; `*looks` counts the calls.
-  // Reading the clock costs as much as looking at the messages, so only one call in 64 reads it.
+  // Whether launched() is true or MonotonicTime() has reached `deadline`. A loop that polls for messages calls this
+  // function. `*looks` counts the calls. A clock read takes as long as a look for messages, so only one call in 64
+  // reads the clock.
   bool IsLaunchedOrPast(absl::Duration deadline, int* looks) const {
     return launched() || (++*looks % 64 == 0 && MonotonicTime() >= deadline);
   }
@@ -111,55 +115,57 @@ class Handle {
     return done;
   }
 
-  // Blocks until the operation has completed; returns its status. An error status names the tensor. If no other thread
-  // drives, the calling thread carries out the operation itself.
+  // Blocks until the operation has completed, and returns the operation's status. An error status names the tensor. If
+  // no other thread drives the progress engine, the calling thread carries out the operation itself.
   absl::Status Wait() const;
 
-  // As Wait, but at most until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
+  // Waits as Wait does, but only until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
   bool WaitUntil(absl::Duration deadline) const;
 
-  // Blocks until launched(), or until MonotonicTime() reaches `deadline`. Returns launched().
+  // Blocks until launched() is true, or until MonotonicTime() reaches `deadline`. Returns launched().
   bool LaunchesBy(absl::Duration deadline) const {
     AwaitLaunch(deadline);
     return launched();
   }
 
-  // Makes the work that is put on `stream` (a cudaStream_t) from now on wait for the operation. Blocks like Wait until
-  // the operation has been given to the device, but does not wait for the device. For a tensor in the host's memory
-  // this is the same as Wait. The stream must live as long as the handle, because the result's memory is used again
-  // only after the stream's work.
-  // Errors: the operation's errors, as far as they are known by then.
+  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Blocks until the operation has been given
+  // to the device, but does not wait for the device. For a tensor in the host's memory OrderBefore does the same as
+  // Wait. The stream must live as long as the handle, because Ronda reuses the result's memory only after the stream's
+  // work.
+  // Errors: the operation's error, if the error is known when OrderBefore returns.
   absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;
 
-  // REQUIRES: Wait() or OrderBefore() has returned OK. After OrderBefore(), `overflow` is not known yet.
+  // REQUIRES: Wait() or OrderBefore() has returned OK. After OrderBefore(), FindOverflow() may not be called yet.
   const OperationResult& result() const;
 
-  // After the last reference to this handle is gone, keeps the memory of the result until the device has done the work
-  // that `stream` (a cudaStream_t) has so far. Does nothing if the result is not in device memory of Ronda.
-  // REQUIRES: launched(); called once.
+  // Makes sure that the result's memory is not reused before the device has done all work that is now on `stream` (a
+  // cudaStream_t), even if the last reference to this handle is gone. Does nothing if the result is not in device
+  // memory of Ronda.
+  // REQUIRES: launched() is true, and FreeAfter has not been called before.
   // Errors: INVALID_ARGUMENT if the stream is being captured; the device's errors. After an error nothing has changed.
   absl::Status FreeAfter(void* stream);
 
-  // As OnCompletion, but `callback` is called once launched() is true. If the operation is then under way on a device,
-  // the status is OK.
+  // Does the same as OnCompletion, but `callback` is already called when launched() becomes true. If the operation is
+  // still under way on a device at this time, the callback's status is OK.
   absl::Status OnLaunch(std::function<void(const absl::Status&)> callback);
 
   // Calls `callback` once, with the operation's status, after the operation has completed, or soon if it has completed
   // already. The callback runs on the runtime's callback thread, after the callbacks of operations that completed
   // earlier. It may submit tensors and wait for other handles. If it throws, the job fails: "callback of tensor 'x'
   // threw: ...". After the runtime is gone, the callback is called in the calling thread.
-  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; then `callback` is not called.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. In this case `callback` is not called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // Returns the rank whose message a receive in order of arrival (IsOrderedReceive) has got, even if the receive has
-  // failed since; nullopt if it has got no message. REQUIRES: launched().
+  // If the operation is a receive in the order of arrival (IsOrderedReceive), returns the rank whose message it has
+  // got, even if the receive has failed later. Returns nullopt if there is no message. REQUIRES: launched().
   std::optional<int> sender() const { return sender_; }
 
-  // For the progress thread, before Complete: the message comes from this rank.
+  // Records that the received message comes from `rank`. Only the progress thread may call this, before Complete.
   void RecordSender(int rank) { sender_ = rank; }
 
-  // For the progress thread (progress_engine.h): the operation has ended. Allocates nothing. A second call is a bug.
+  // Completes the handle, because the operation has ended. Only the progress thread (progress_engine.h) may call
+  // Complete, and only once. Allocates nothing.
   void Complete(absl::Status status);
   void Complete(OperationResult result);
 
@@ -167,25 +173,25 @@ class Handle {
   enum class State : uint8_t { kPending, kAwaited, kDone };
 
   // Records that the program knows that this operation is complete. The operation is counted once, or a few times if
-  // several threads learn of its completion at the same time.
+  // several threads learn of the completion at the same time.
   void RecordLearned() const {
     if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
     progress_->RecordLearned();
-    // A thread that sees this value also sees the count.
+    // The release store makes sure that a thread that sees this value also sees the count.
     learned_.store(true, std::memory_order_release);
   }
 
   bool IsPastDevice() const;
-  // The blocks that the result's memory comes from; nullptr if it comes from none.
+  // Returns the DeviceBlocks from which the result's memory comes; nullptr if the memory comes from elsewhere.
   DeviceBlocks* BlocksOfResult() const;
-  // REQUIRES: done().
+  // Returns the operation's status. REQUIRES: done() is true.
   absl::Status KnownStatus() const;
-  // Until `deadline` at the latest.
+  // Waits until the operation is launched, but at most until `deadline`.
   void AwaitLaunch(absl::Duration deadline = absl::InfiniteDuration()) const;
   void SleepUntilLaunched(absl::Duration deadline) const;
-  // Records that some thread or callback awaits the completion. Returns false if it has completed already.
+  // Records that a thread or a callback waits for the completion. Returns false if the operation has already completed.
   bool AnnounceWaiterLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Notifies all that await the completion.
+  // Notifies all threads that wait for the completion, and posts the callbacks.
   void TellWaiters();
   void Post(std::list<CallbackThread::Callback> callbacks, const absl::Status& status) const;
 
@@ -204,14 +210,15 @@ class Handle {
   std::optional<int> sender_;
 };
 
-// Keeps the memory of objects that are created and destroyed all the time, such as handles. Once the largest number of
-// objects has existed, no further object needs an allocation.
+// Keeps the memory of objects that are created and destroyed all the time, such as handles. The pool allocates memory
+// only if more objects exist at once than ever before.
 //
-// All blocks of a pool have the size of the first; requests of other sizes go to the global operator new. Thread-safe.
+// All blocks of a pool have the size of the first requested block. Requests of other sizes go to the global operator
+// new. Thread-safe.
 //
-// Blocks may outlive the owner: the pool is destroyed when it has no owner and the last block has come back. So the
-// holder of a block needs no reference to the pool. (All threads would write to such a reference count with every
-// block.)
+// Blocks may outlive the pool's owner, because the pool is destroyed only when it has no owner and all blocks have been
+// freed. So the holder of a block needs no reference to the pool. (Otherwise all threads would have to change one
+// reference count for each block.)
 class BlockPool {
  public:
   struct GiveUp {
@@ -224,7 +231,7 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // `bytes`, aligned as by operator new. Throws std::bad_alloc.
+  // Returns memory of `bytes`, aligned as by operator new. Throws std::bad_alloc.
   void* Allocate(size_t bytes);
 
   // Takes back a block from Allocate(bytes).
@@ -238,7 +245,8 @@ class BlockPool {
 
   bool IsOverLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !is_owned_ && in_use_ == 0; }
 
-  // Prefetches the cache lines of the next block: if many objects live at once, it was last used long ago.
+  // Prefetches the cache lines of the next free block. If many objects live at once, this block was last used long ago,
+  // and is in no cache.
   void PrefetchNextLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Stored in each block that is not in use.
@@ -253,8 +261,8 @@ class BlockPool {
   bool is_owned_ ABSL_GUARDED_BY(mu_) = true;
 };
 
-// For std::allocate_shared: the object and its counter are in one block of `pool`. The owner of the pool must live as
-// long as this allocator is used to allocate; the objects may outlive it.
+// An allocator for std::allocate_shared, which puts the object and its counter into one block of `pool`. The owner of
+// the pool must live as long as the allocator allocates objects. The objects may outlive the owner.
 template <typename T>
 class PoolAllocator {
  public:

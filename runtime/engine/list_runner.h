@@ -22,13 +22,13 @@
 
 namespace ronda {
 
-// Carries out the coordinator's response lists in the order of their arrival, one bucket at a time. For a
-// locked schedule see step_runner.h.
+// Carries out the coordinator's response lists in the order of their arrival, one bucket at a time.
+// StepRunner (step_runner.h) carries out a locked schedule instead.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ListRunner {
  public:
-  // None of the pointers is owned.
+  // ListRunner owns none of these objects.
   struct Parts {
     RankId rank = 0;
     Reporter* reporter = nullptr;
@@ -41,23 +41,23 @@ class ListRunner {
 
   explicit ListRunner(Parts parts) : parts_(std::move(parts)) {}
 
-  // A list has arrived, encoded.
+  // Must be called with the encoded list when a list has arrived.
   void Add(std::string list) { lists_.push_back(std::move(list)); }
 
-  // Whether a list has arrived and not begun.
+  // Whether a list has arrived but has not begun.
   bool has_waiting() const { return !lists_.empty(); }
-  // Whether a list has begun and not ended.
+  // Whether a list has begun but has not ended.
   bool has_begun() const { return begun_.has_value(); }
 
-  // What comes after the end of a list.
+  // What the rank must do after the end of a list.
   struct End {
     ResponseList::Job job = ResponseList::Job::kGoesOn;
     std::optional<ResolvedSchedule> schedule;  // begins now
   };
 
   // Begins the next list, or carries out the next bucket of the list that has begun. Returns the end of the list if
-  // this was the list's last bucket. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT (a damaged list);
-  // INTERNAL (the list answers a tensor that this rank has not submitted); the executor's errors.
+  // this was the list's last bucket. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT if the list is
+  // damaged; INTERNAL if the list answers a tensor that this rank has not submitted; the executor's errors.
   absl::StatusOr<std::optional<End>> RunNext();
 
  private:

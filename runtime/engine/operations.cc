@@ -17,7 +17,7 @@ ReduceCall::Delivery DeliveryOf(OpType op) {
   return op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts;
 }
 
-// `info` for a call over all ranks of the job.
+// Returns a copy of `info` for a call to all ranks of the job.
 CallInfo WholeJob(const CallInfo& info) {
   CallInfo whole = info;
   whole.group = nullptr;
@@ -29,8 +29,9 @@ absl::Status TooLarge(const TensorRequest& request) {
       absl::StrCat("the result of ", Name(request.op), " '", request.name, "' is too large"));
 }
 
-// Sets `bytes` to the bytes of each of `rows`, and returns their sum. The numbers come from other ranks.
-// Errors: RESOURCE_EXHAUSTED if 64 bits cannot hold them; INTERNAL if a number is negative.
+// Computes the bytes for each number of rows in `rows`, stores them in `bytes`, and returns their sum. The numbers of
+// rows come from other ranks, so they are checked.
+// Errors: RESOURCE_EXHAUSTED if a number of bytes does not fit into 64 bits; INTERNAL if a number is negative.
 absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const int64_t> rows,
                                std::vector<size_t>* bytes) {
   bytes->clear();
@@ -70,7 +71,8 @@ PartRange PartOf(const BucketRun& run, size_t i, int position) {
   return {.begin = static_cast<size_t>(rows.begin) * row, .count = static_cast<size_t>(rows.count) * row};
 }
 
-// " (4 of rank 0, 3 of rank 2)": the bytes that each participant sends; empty if `parts` is empty.
+// Returns the bytes that each participant sends as text, for example " (4 of rank 0, 3 of rank 2)". The text is empty
+// if `parts` is empty.
 std::string DescribeParts(absl::Span<const size_t> parts, const Group& participants) {
   constexpr size_t kNamed = 8;
   if (parts.empty()) return "";
@@ -81,10 +83,10 @@ std::string DescribeParts(absl::Span<const size_t> parts, const Group& participa
   return absl::StrCat(text, parts.size() > kNamed ? ", ...)" : ")");
 }
 
-// Returns where the `bytes` of a result by rows go: the caller's memory, or memory that belongs to the result. If the
-// caller's memory is too small, memory of the result is used, because the other ranks rely on this rank to take part.
-// The operation then ends with an error on this rank only. `parts`: the bytes that each participant sends, if the
-// result consists of these parts.
+// Returns the memory for the `bytes` of a result that consists of rows. This is the caller's memory, or memory that
+// belongs to the result. If the caller's memory is too small, the rank receives into memory of the result, because the
+// other ranks need this rank to take part. In this case the operation ends with an error on this rank only. `parts` are
+// the bytes that each participant sends, if the result consists of these parts.
 absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
                                   absl::Span<const size_t> parts = {}) {
   const Submission& submission = run.submission(i);
@@ -126,7 +128,7 @@ absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) 
   if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
   Entry& entry = it->second;
   if (entry.values == nullptr || entry.count != count) {
-    // The old memory is freed first, because the new memory may need its room.
+    // The old memory is freed before the new memory is allocated, because there may not be enough memory for both.
     entry.values = ResultData();
     RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
     entry.count = count;
@@ -139,7 +141,7 @@ void ErrorFeedback::Drop(ProcessSetId process_set) {
 }
 
 absl::Status Reductions::Run(const BucketRun& run) {
-  // Either all tensors of a bucket request overflow detection, or none does.
+  // Either all tensors of a bucket request overflow detection, or no tensor does.
   const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
   RONDA_RETURN_IF_ERROR(PrepareSegments(run));
   if (detects_overflow) RONDA_RETURN_IF_ERROR(plane_->PrepareOverflow(run.size()));
@@ -257,7 +259,8 @@ class Exchange {
   absl::Status Alltoall();
   absl::Status SendRecv();
 
-  // Sends rows as scratch_.splits says. Stores the received rows in the result, but not the first dimensions.
+  // Sends the rows to the participants as scratch_.splits describes. Stores the received rows in the result, but not
+  // the first dimensions.
   absl::Status MoveRows();
   // Sets scratch_.splits to the number of rows that each participant sends to each participant.
   absl::Status ShareSplits();

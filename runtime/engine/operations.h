@@ -26,10 +26,10 @@
 
 namespace ronda {
 
-// A bucket that is being carried out, as one rank sees it. A rank that takes no part (it is not in the process set, or
-// has joined) makes the same calls to the communicator, without buffers.
+// A bucket that is being carried out, as one rank sees it. A rank takes no part in the bucket if it is not in the
+// process set or has joined. Such a rank makes the same calls to the communicator, but without buffers.
 //
-// Owns nothing.
+// A BucketRun owns nothing.
 struct BucketRun {
   const AgreedBucket& bucket;
   CallInfo info;
@@ -46,33 +46,36 @@ struct BucketRun {
 
   int participants() const { return bucket.participants->size(); }
 
-  // How many ranks an average counts.
+  // The number of ranks over which an average is taken.
   int averaged_over() const {
     const bool counts_joined = bucket.absent == TensorRequest::Absent::kCountedAsZeros;
     return counts_joined ? bucket.members->size() : participants();
   }
 
-  // The position of `rank` among the participants.
-  // REQUIRES: `rank` is a participant. The negotiation has failed operations whose root has joined.
+  // Returns the position of `rank` among the participants.
+  // REQUIRES: `rank` is a participant. A root is always a participant here, because the negotiation refuses operations
+  // whose root has joined.
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
 };
 
-// The number of elements of a row (one unit of the first dimension), and the number of their bytes.
+// RowElements returns the number of elements of a row, which is one index of the first dimension. RowBytes returns the
+// number of bytes of a row.
 // REQUIRES: the shape has a first dimension.
 size_t RowElements(const TensorRequest& request);
 size_t RowBytes(const TensorRequest& request);
 
-// The rows that the member at `position` of `members` gets when `rows` are split as evenly as possible: the first rows
-// % members members get one more.
+// The rows that the member at `position` of `members` gets when `rows` are split as evenly as possible. The first (rows
+// % members) members get one row more than the other members.
 struct RowRange {
   int64_t begin = 0;
   int64_t count = 0;
 };
 RowRange EvenSplit(int64_t rows, int members, int position);
 
-// Keeps a residual for each tensor that requests it: the sum of what was lost so far when this rank's contributions
-// were rounded to the wire's format. The next contribution adds it. (The rounding of the reduced value is not
-// corrected: its error is equal on all ranks, and no rank owns it.)
+// Keeps a residual for each tensor that requests error feedback. The residual is the sum of the rounding errors so far,
+// which come from rounding this rank's contributions to the wire's format. The residual is added to the rank's next
+// contribution. (The rounding error of the reduced value is not corrected, because it is equal on all ranks and belongs
+// to no single rank.)
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ErrorFeedback {
@@ -82,12 +85,12 @@ class ErrorFeedback {
 
   explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
 
-  // The residual of a tensor of `count` elements. It is zero at first, and after each change of the count. Valid until
-  // the next call for this tensor, or Drop.
+  // Returns the residual of a tensor of `count` elements. The residual is zero at first, and again after each change of
+  // `count`. The pointer is valid until the next call for this tensor, or until Drop.
   // Errors: the errors of Allocate.
   absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
 
-  // Forgets all tensors of a process set.
+  // Deletes the residuals of all tensors of a process set.
   void Drop(ProcessSetId process_set);
 
  private:
@@ -100,13 +103,14 @@ class ErrorFeedback {
   TensorKeyMap<Entry> entries_;
 };
 
-// Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or one Adasum, for any number of tensors.
+// Carries out buckets of allreduce, reduce and reducescatter. One call of Reduce or Adasum covers all tensors of a
+// bucket.
 //
-// If overflow is to be detected, all participants learn of a non-finite element in any rank's part of the result. An
-// allreduce leaves the same bits on all ranks, so each rank examines its own result. For the other operations, the
-// participants learn it from a second, tiny reduction.
+// If overflow detection is requested, all participants learn whether any rank's part of the result has an infinite or
+// NaN element. After an allreduce each rank examines its own result, because all ranks have the same bits. After a
+// reduce or reducescatter, the participants share their flags by a second, tiny reduction.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h). The plane is not owned.
+// Thread-compatible: used by the progress thread (progress_engine.h). The caller keeps the ownership of the DataPlane.
 class Reductions {
  public:
   explicit Reductions(DataPlane* plane)
@@ -116,12 +120,12 @@ class Reductions {
   // Errors: the communicator's errors; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
 
-  // The process set was removed: forgets the residuals of its tensors.
+  // Deletes the residuals of a process set's tensors, because the process set was removed.
   void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
 
  private:
-  // A root's result that must not be written to the output yet, because the output is where the input is, and not all
-  // of the input has been read.
+  // A root's result that must not be written to the output yet, because the output overlaps the input, and not all of
+  // the input has been read.
   struct Staged {
     ResultData data;
     void* output;
@@ -146,10 +150,10 @@ class Reductions {
 // send/recv and barrier, with one call to the communicator per tensor.
 //
 // In an alltoall or scatter only the senders know how the rows are split, but the communicator needs the split on every
-// rank of the job. So the splits travel first, over the whole job.
+// rank of the job. So the senders first send the splits to all ranks of the job.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h). The plane and `host`, the communicator for the
-// host's memory, are not owned.
+// Thread-compatible: used by the progress thread (progress_engine.h). Exchanges owns neither the DataPlane nor `host`,
+// which is the communicator for the host's memory.
 class Exchanges {
  public:
   // Arrays that an operation needs while it runs.

@@ -11,11 +11,11 @@
 namespace ronda {
 namespace {
 
-// How long the background thread's short sleep is. A tensor is delayed by this time if the program, against
-// expectation, does not wait for it at once.
+// How long the background thread's short sleep is. If the program unexpectedly does not wait for a tensor immediately,
+// the tensor is delayed by up to this time.
 constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
-// A wait is "at once" if it begins at most this long after the submission. This limit is a few times the delay of a
-// thread that loses its core to another thread meanwhile.
+// A wait counts as immediate if it begins at most this long after the submission. A thread may lose its core to another
+// thread between the submission and the wait. This limit is several times longer than such a delay.
 constexpr int64_t kAtOnceNs = 200'000;
 // How often a waiting thread yields to the thread that drives, before it sleeps.
 constexpr int kYields = 64;
@@ -32,7 +32,8 @@ bool ProgressEngine::DriverMutex::TryLockOrLeaveNote(Note* note) {
   int found = kFree;
   int next;
   do {
-    // The state goes from kFree to kNone, and then from one note to the next.
+    // If the lock is free, the state changes from kFree to kNone. If another thread holds it, the state changes from
+    // each note to the next one.
     next = std::min(found + 1, static_cast<int>(Note::kSleeps));
   } while (!state_.compare_exchange_weak(found, next, std::memory_order_acq_rel, std::memory_order_relaxed));
   *note = static_cast<Note>(next);
@@ -94,20 +95,20 @@ void ProgressEngine::Disconnect() {
   driver_mutex_.Lock();
   steps_ = nullptr;
   StopAndRing();
-  // A thread that has stopped driving, and still knows `steps_`, may not have rung yet.
+  // A thread that has released the lock may still be about to ring through `steps_`.
   for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
 }
 
-// Rings only after the right to drive has been given up, because the background thread may start on this core at once.
+// Rings only after the lock has been released, because the background thread may start on this core immediately.
 void ProgressEngine::StopAndRing() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);
   const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
   const DriverMutex::Note note = driver_mutex_.Unlock();
-  // A thread that will drive again at once does not ring. The background thread would find it driving again, so it
-  // would ring again when it leaves, and so on. Its next step finds the background thread's work, or the background
-  // thread finds it after its short sleep.
+  // A thread that will drive again immediately does not ring. If it rang, the background thread would find it driving
+  // again and leave another note, and this would repeat. The thread's next step does the work for which the background
+  // thread came. If the thread makes no further step, the background thread does the work after its short sleep.
   const bool is_called =
       note == DriverMutex::Note::kSleeps || (note == DriverMutex::Note::kSleepsBriefly && !returns_at_once);
   if (steps != nullptr && (must_ring || is_called)) steps->Wake();
@@ -165,7 +166,7 @@ void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {
   const bool polls = steps_->StartPolling();
   while (progress != Steps::Progress::kOver && !done()) {
     if (progress == Steps::Progress::kNone && !(polls && steps_->KeepPolling())) break;
-    // The step finds the reason why the background thread came.
+    // The next step does the work for which the background thread came.
     const DriverMutex::Note note = driver_mutex_.ReadNote();
     if (note != DriverMutex::Note::kNone) sleeps_until_ = EndOfSleep(note);
     progress = steps_->Advance();
@@ -198,7 +199,8 @@ void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
   wait_heuristic_.Waits();
   if (done()) return;
-  // The last thread to leave has seen the first one leave, and so knows when the first one came.
+  // The first thread that begins to wait stores the time. The last thread that stops waiting reads this time. The
+  // atomic operations on waiting_ make the time visible.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) {
     wait_began_.store(CheapTicks(), std::memory_order_relaxed);
   }
@@ -206,11 +208,12 @@ void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<voi
   if (!done()) block();
   if (waiting_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const uint64_t now = CheapTicks(), began = wait_began_.load(std::memory_order_relaxed);
-  // Another thread may have begun to wait just now.
+  // Another thread may just have begun to wait and stored a later time, so `began` may be greater than `now`.
   exposed_ticks_.fetch_add(now - std::min(now, began), std::memory_order_relaxed);
 }
 
-// Often the background thread drives and has just begun the step that this thread waits for.
+// The thread yields a few times, because often the background thread has just begun the step for which this thread
+// waits.
 void ProgressEngine::DriveSoon(absl::FunctionRef<bool()> done) {
   for (int i = 0; Drive(done) == Attempt::kBusy && !done() && i < kYields; ++i) std::this_thread::yield();
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Body = std::function<absl::Status(Runtime&)>;
 
-// Keeps the first failure and the first exception. Thread-safe.
+// Keeps the first failure and the first exception of all ranks. Thread-safe.
 class FirstFailure {
  public:
   void Add(const absl::Status& status, std::exception_ptr exception = nullptr) {
@@ -36,7 +36,8 @@ class FirstFailure {
   RunThreadsOutcome outcome_ ABSL_GUARDED_BY(mu_);
 };
 
-// Returns the status that the body returned; or its exception, as a status and in `exception`.
+// Calls `body`, and returns its status. If the body throws an exception, stores the exception in `exception` and
+// returns it as a status.
 absl::Status CallBody(const Body& body, Runtime& runtime, std::exception_ptr* exception) {
   try {
     return body(runtime);
@@ -93,7 +94,7 @@ std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body
   } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
     failure->Add(absl::ResourceExhaustedError(
         absl::StrCat("no thread for each of ", options.size, " ranks: ", error.what(), ": run fewer ranks")));
-    // Runtimes whose threads did not start are destroyed. The other ranks see that as a failure, and end as well.
+    // Runtimes whose threads did not start are destroyed. The other ranks see this as a failure, and end as well.
     runtimes->erase(runtimes->begin() + static_cast<std::ptrdiff_t>(threads.size()), runtimes->end());
   }
   return threads;

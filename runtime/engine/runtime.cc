@@ -17,13 +17,13 @@ namespace {
 
 constexpr char kNotSubmitted[] = "out of memory: nothing was submitted; free some memory and try again";
 
-// Runs `function`, and turns lack of memory into a status with `text`.
+// Runs `function`. If memory runs out, returns RESOURCE_EXHAUSTED with `text`.
 template <typename Result, typename Function>
 Result CatchOutOfMemory(const char* text, const Function& function) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    // Even this text may be too long; a status without a text needs no memory.
+    // There may not even be memory for this text. A status without a text needs no memory.
     try {
       return absl::ResourceExhaustedError(text);
     } catch (const std::bad_alloc&) {
@@ -247,8 +247,8 @@ void Runtime::WakeForShutdown() {
 }
 
 void Runtime::Abandon(const absl::Status& cause) {
-  // After the job has ended on this rank, other ranks may still be reading that it has ended. So no failure may be
-  // recorded any more.
+  // After the job has ended on this rank, other ranks may not have read yet that the job has ended. So this rank must
+  // not record a failure any more.
   if (!steps_.has_ended()) transport_.control->Fail(cause);
 }
 
@@ -256,7 +256,8 @@ void Runtime::AnnounceExit() {
   if (!steps_.has_ended()) transport_.control->AnnounceExit();
 }
 
-// The exposed time is converted from ticks in each call, and may come out slightly lower than before.
+// Each call converts the exposed time from ticks to nanoseconds. So the result may be slightly lower than the result of
+// an earlier call.
 Statistics Runtime::statistics() const {
   Statistics counts = Read(meter_->words());
   uint64_t told = exposed_told_.load(std::memory_order_relaxed);

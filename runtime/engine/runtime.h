@@ -42,19 +42,19 @@
 
 namespace ronda {
 
-// One rank's membership in a job. It accepts named tensors from any thread, and carries them out in an order that all
-// ranks agree on. The work is done by a background thread, or by a thread that waits for it (progress_engine.h).
-// Nothing here is global: several ranks can live in one process.
+// One rank's membership in a job. It accepts named tensors from any thread, and carries out their operations in an
+// order on which all ranks agree. A background thread does the work, or a thread that waits for an operation
+// (progress_engine.h). A Runtime has no global state, so several ranks can live in one process.
 //
 // Trainer threads fill the queue, and the steps of CoordinationLoop empty it. An error in a step fails the job
-// (GuardedSteps): every handle in flight completes with it, and the job is over.
+// (GuardedSteps). Every handle in flight then completes with this error, and the job is over.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
 //   RONDA_RETURN_IF_ERROR(handle->Wait());
 //
 // Thread-safe; the progress thread makes the steps (progress_engine.h). Owns the rank's transport. If a runtime is
-// destroyed without a shutdown, the other ranks see that as a failure of this rank.
+// destroyed without a shutdown, the other ranks see this as a failure of this rank.
 class Runtime {
  public:
   struct Options {
@@ -62,13 +62,14 @@ class Runtime {
     Clock* clock = Clock::Real();               // not owned
     size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
     absl::Duration device_timeout = Device::kTimeout;
-    // Called once, with the reason, if the job fails while streams of the trainer wait for its operations on a device.
-    // These streams never go on. So the process should end, because it can no longer use the device. The function must
-    // not block its thread. nullptr: the streams go on, with undefined data.
+    // If the job fails while streams of the trainer wait for the job's operations on a device, Ronda calls this
+    // function once, with the reason. These streams never go on, and the process can no longer use the device. So the
+    // process should end. The function must not block its thread. If this is nullptr, the streams go on with undefined
+    // data.
     std::function<void(const std::string& why)> stream_is_held = nullptr;
-    // For a rank that has no tensor on a device when other ranks have: the number of the device that it takes, modulo
-    // the number of devices. If it is unset, the local rank is used. An elastic job sets it, because there the local
-    // rank changes but the device of the process must not.
+    // If other ranks have tensors on a device but this rank has none, this rank uses device number `device_hint` modulo
+    // the number of devices. If the hint is unset, the local rank is the hint. An elastic job sets the hint, because
+    // the local rank may change in an elastic job but the device of the process must not.
     std::optional<int> device_hint;
   };
 
@@ -79,105 +80,109 @@ class Runtime {
 
   const Topology& topology() const { return topology_; }
 
-  // Returns the ranks of a process set, ascending, with their numbers in the job; for set 0, all ranks.
+  // Returns the ranks of a process set, in ascending order and with their numbers in the job. Set 0 contains all ranks.
   // Errors: INVALID_ARGUMENT if the set does not exist, or no longer exists.
   absl::StatusOr<std::shared_ptr<const Group>> ProcessSet(ProcessSetId id) const { return process_sets_.Find(id); }
 
-  // The existing process sets, ascending.
+  // Returns the ids of the existing process sets in ascending order.
   std::vector<ProcessSetId> ProcessSetIds() const { return process_sets_.Ids(); }
 
-  // Returns the set whose ranks remove set `id` together. This is set `id` itself if its members created it, else set
-  // 0.
+  // Returns the set whose ranks remove set `id` together. The result is `id` itself if the members of the set created
+  // it, else 0.
   ProcessSetId RemoversOf(ProcessSetId id) const { return process_sets_.RemoversOf(id); }
 
-  // Submits a tensor; never waits for other ranks. The buffers stay the caller's and must remain valid until the handle
-  // is complete.
+  // Submits a tensor. Never waits for other ranks. The caller keeps the ownership of the buffers, which must remain
+  // valid until the handle is complete.
   //
-  // Process sets are also added and removed by submissions, either of every rank of the job or of the set's members
-  // alone.
+  // Ranks also add and remove process sets by submissions. Either every rank of the job submits the change, or only the
+  // members of the set do.
   //
-  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight in the process set), CANCELLED (after Shutdown),
-  // RESOURCE_EXHAUSTED (no memory to submit it), or the job's failure.
-  // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor, or it needs a rank that has joined, or
-  // its process set was removed), DEADLINE_EXCEEDED (some rank did not submit it), UNAVAILABLE (a rank has shut down).
-  // After these errors the job goes on. The handle may also have the job's failure.
+  // Errors: INVALID_ARGUMENT for a wrong submission; ALREADY_EXISTS if the name is in flight in the process set;
+  // CANCELLED after Shutdown; RESOURCE_EXHAUSTED if there is no memory for the submission; the job's failure.
+  // The handle's errors: FAILED_PRECONDITION if ranks disagree about the tensor, or if it needs a rank that has joined,
+  // or if its process set was removed; DEADLINE_EXCEEDED if some rank did not submit the tensor; UNAVAILABLE if a rank
+  // has shut down. After these errors the job goes on. The handle's error may also be the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits all of `submissions`, or none if there is an error. Sets `*handles`, whose memory is used again, to their
-  // handles, in the same order. All tensors of a group (see TensorRequest::group) are submitted in one call, and run or
-  // fail together.
+  // Submits all of `submissions`, or none of them if there is an error. Stores their handles in `*handles`, in the same
+  // order. The memory of `*handles` is reused. All tensors of a group (see TensorRequest::group) are submitted in one
+  // call, and run or fail together.
   // Errors: as Submit.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Whether Submit would accept these.
+  // Checks whether Submit would accept `submissions`.
   // Errors: INVALID_ARGUMENT, as Submit.
   absl::Status Check(absl::Span<const Submission> submissions) const {
     return CheckSubmissions(submissions, submitter());
   }
 
-  // SubmitAll for tensors without groups that Check() has accepted and that have not changed since. If their process
-  // set has been removed meanwhile, the handles end with that error.
+  // Does the same as SubmitAll, without checks. REQUIRES: no tensor has a group, and Check() has accepted
+  // `submissions`, which have not changed since. If the process set has been removed since Check(), the handles end
+  // with an error about the removal.
   absl::Status SubmitChecked(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Submits, and waits until the operation is complete, or until MonotonicTime() reaches `deadline`; then the operation
-  // is still in flight. If no other thread drives, the calling thread carries out the operation itself. This saves two
-  // wake-ups: of the background thread and back.
-  // Errors: as Submit. The handle has the operation's own errors. The runtime must outlive the call.
+  // Submits a tensor, and waits until the operation is complete or MonotonicTime() reaches `deadline`. At the deadline
+  // the operation may still be in flight. If no other thread drives the progress engine, the calling thread carries out
+  // the operation itself. This saves the wake-up of the background thread and the wake-up of the calling thread.
+  // Errors: as Submit. Errors of the operation itself are in the handle. The runtime must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
                                               absl::Duration deadline = absl::InfiniteDuration());
 
-  // As Run, for all of `submissions`. Sets `*handles` to their handles, all complete, in the same order.
+  // Does the same as Run, but for all of `submissions`. Stores their handles in `*handles`, in the same order. All of
+  // these handles are complete.
   // Errors: as SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Lets this rank's GPU set some of its memory to zero, after the work that `stream` (a cudaStream_t) has so far. Does
-  // not wait for it.
-  // Errors: INVALID_ARGUMENT (memory of the host or of another GPU), FAILED_PRECONDITION (no GPU), INTERNAL.
+  // Makes this rank's GPU set `bytes` at `memory` to zero, after the work that is now on `stream` (a cudaStream_t).
+  // Does not wait for the GPU.
+  // Errors: INVALID_ARGUMENT if the memory belongs to the host or to another GPU; FAILED_PRECONDITION if there is no
+  // GPU; INTERNAL for an error of the driver.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
     return device_.FillZero(memory, bytes, stream);
   }
 
-  // Opens the lane of a process set, unless it is open: from then on the set's operations on GPU memory can go over
-  // `lanes()`, in the order of the calls. All members of the set call it at the same point of their operations in the
-  // set. Returns, on all of them, whether the lane is open now (see OpenCallerLane). Waits for the members. `buffer`,
-  // which may be nullptr, is in the memory of this rank's GPU. `limits` apply to the lane's calls.
+  // Opens the lane of a process set, unless it is open already. Afterwards `lanes()` can carry out the set's operations
+  // on GPU memory, in the order of the calls. All members of the set must call OpenLane at the same point of their
+  // sequence of operations in the set. OpenLane waits for the members, and returns on all of them whether the lane is
+  // open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr. `limits` apply to the
+  // lane's calls.
   // Errors: as OpenCallerLane; INVALID_ARGUMENT if the rank is not in the set.
   absl::StatusOr<bool> OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits);
 
   CallerLanes& lanes() { return lanes_; }
 
-  // This rank's GPU; nullptr if it has not used one yet.
+  // Returns this rank's GPU; nullptr if the rank has not used a GPU yet.
   std::shared_ptr<const Device> device() const { return device_.chosen(); }
 
-  // From now on this rank writes a timeline, as a trace for Perfetto (docs/timeline.md). Each rank has its own file:
-  // `path` with the rank inserted.
-  // Errors: FAILED_PRECONDITION if this rank already writes one; the operating system's error, with the path.
+  // Makes this rank write a timeline from now on, as a trace for Perfetto (docs/timeline.md). Each rank writes its own
+  // file, whose path is `path` with the rank inserted.
+  // Errors: FAILED_PRECONDITION if this rank already writes a timeline; the operating system's error, with the path.
   absl::Status StartTimeline(const std::string& path);
 
-  // Ends the file, as the end of the job also does. Does nothing if no timeline is written.
+  // Ends the timeline's file. The end of the job also ends the file. Does nothing if no timeline is written.
   void StopTimeline() { timeline_.Stop(); }
 
-  // The counts of this rank so far.
+  // Returns what this rank has counted about its work so far.
   Statistics statistics() const;
 
   // Completes all operations in flight on this rank, waits for its callbacks, notifies the other ranks, and waits until
-  // they have all shut down. Idempotent.
-  // Errors: the job's failure, if it failed; DEADLINE_EXCEEDED that names the ranks that did not shut down;
-  // FAILED_PRECONDITION if called from a callback, for which it would have to wait.
+  // all ranks have shut down. Idempotent.
+  // Errors: the job's failure, if the job has failed; DEADLINE_EXCEEDED that names the ranks that did not shut down;
+  // FAILED_PRECONDITION if a callback calls Shutdown, because Shutdown would have to wait for this callback.
   absl::Status Shutdown();
 
   // Whether the calling thread runs a callback. In a callback, Shutdown returns an error.
   bool InCallback() const { return callbacks_->IsThisThread(); }
 
-  // Called if this rank gives up. Unless the job has ended, the job fails with `cause` for all ranks.
+  // Must be called if this rank gives up. If the job has not ended, it fails with `cause` for all ranks.
   void Abandon(const absl::Status& cause);
 
-  // Called if the program of this rank ends without Shutdown(). The job goes on here until the process is gone; then
-  // the failure on the other ranks says how the process ended. Returns when the other ranks can know this, or after a
-  // few seconds. Any thread may call this.
+  // Must be called if the program of this rank ends without Shutdown(). The job goes on until the process has ended.
+  // Then the job fails on the other ranks, and their error says how this process ended. Returns when the other ranks
+  // can know of this exit, or after a few seconds. Any thread may call AnnounceExit.
   void AnnounceExit();
 
-  // The job's failure, as far as this rank knows; OK if it has not failed.
+  // Returns the job's failure that this rank knows; OK if this rank knows no failure.
   absl::Status failure() const { return transport_.control->failure(); }
 
  private:
@@ -187,27 +192,28 @@ class Runtime {
   DeviceLanes::Options MakeDeviceOptions();
   std::unique_ptr<CoordinationLoop> MakeLoop();
 
-  // Sleeps in ControlPlane::Wait until a submission, a message or a deadline gives it work. Returns when the job has
-  // ended.
+  // The background thread's function. It sleeps in ControlPlane::Wait until there is work because of a submission, a
+  // message or a deadline. Returns when the job has ended.
   void RunBackgroundThread();
 
-  // Checks the tensors and adds them to the queue. After an error or an exception none of them is there.
+  // These functions check the tensors and add them to the queue. After an error or an exception none of the tensors is
+  // in the queue.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
   absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
-  // As AddAll, without the checks.
+  // Does the same as AddAll, but without the checks.
   absl::Status AddChecked(absl::Span<const Submission> submissions, absl::Time now,
                           std::vector<std::shared_ptr<Handle>>* handles);
   Submitter submitter() const;
 
-  // Announce: tensors were added to the queue at `now`, and no thread waits for them. CarryOut: carries out one
-  // operation and waits for it, until `deadline` at the latest.
+  // Announce must be called when tensors were added to the queue at `now` and no thread waits for them. CarryOut
+  // carries out one operation and waits for its end, but at most until `deadline`.
   void Announce(absl::Time now);
   void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
   void Wake() { transport_.control->Wake(); }
-  // Called when something has ended for which a shutdown may wait.
+  // Must be called when an operation or a callback has ended for which a shutdown may wait.
   void WakeForShutdown();
 
-  // Carries out a request that a user of rondactl makes to this rank.
+  // Carries out a request that a user has sent to this rank with rondactl.
   absl::StatusOr<std::string> CarryOutRequest(const TimelineRequest& request);
 
   const Topology topology_;

@@ -40,7 +40,7 @@ size_t StepRunner::flags() const {
   return flags_.size() - static_cast<size_t>(std::count(flags_.begin(), flags_.end(), nullptr));
 }
 
-// A flag can wait for the next step, unless a thread waits for it.
+// A flag can wait until the next training step, unless a thread of the program waits for it.
 void StepRunner::CheckWaits(absl::Time now) {
   const bool is_awaited = parts_.progress->waiting() > 0;
   const size_t can_wait = is_awaited ? 0 : flags();

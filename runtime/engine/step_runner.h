@@ -27,15 +27,15 @@
 
 namespace ronda {
 
-// Runs a rank's locked schedule (runtime/step/step.h). It gives the rank's submissions to the LockedSchedule, which
-// decides which bucket is next and when to veto. It lets the executor carry out the next bucket with this rank's vote,
-// and tells the other ranks when this rank requests to unlock. It remembers the tensors of each bucket, and lets flags
-// (runtime/step/flags.h) travel with the votes.
+// Runs a rank's locked schedule (runtime/step/step.h). It passes the rank's submissions to the LockedSchedule, which
+// decides which bucket is next and when this rank vetoes. StepRunner makes the executor carry out the next bucket with
+// this rank's vote. It notifies the other ranks when this rank wants to unlock the schedule. It also remembers the
+// tensors of each bucket, and sends flags (runtime/step/flags.h) with the votes.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class StepRunner {
  public:
-  // None is owned.
+  // StepRunner owns none of these objects.
   struct Parts {
     ControlPlane* control;
     const ProgressEngine* progress;
@@ -50,27 +50,28 @@ class StepRunner {
 
   void Begin(ResolvedSchedule resolved, absl::Time now);
   bool locked() const { return schedule_.locked(); }
-  // Vetoes the next bucket of the schedule, if one is locked.
+  // If a schedule is locked, vetoes its next bucket.
   void VetoNext() { schedule_.VetoNext(); }
 
   // Whether the schedule that was locked last did not fit this rank's program.
   bool did_not_fit() const { return schedule_.has_timed_out(); }
 
-  // Whether RunNext has something to do.
+  // Whether RunNext can vote on a bucket now.
   bool ready() const { return locked() && schedule_.Next().has_value(); }
 
-  // A rank has requested to unlock this schedule and all earlier ones. Returns whether one of them is locked here.
+  // Must be called when a rank has requested to unlock `schedule` and all earlier schedules. Returns whether one of
+  // these schedules is locked on this rank.
   bool RecordUnlockRequest(uint64_t schedule);
 
-  // If the tensor is one of the locked schedule, known from an earlier round, submits it to the schedule. Otherwise
-  // returns false, and nothing has happened.
+  // If the tensor is in the locked schedule and known from an earlier round, submits the tensor to the schedule and
+  // returns true. Otherwise does nothing and returns false.
   bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.step_place, entry.version); }
 
-  // If the tensor is a flag, it travels with the next votes. Otherwise returns false, and nothing has happened.
-  // REQUIRES: locked().
+  // If the tensor is a flag, this rank will send the flag with its next votes, and the function returns true. Otherwise
+  // does nothing and returns false. REQUIRES: locked().
   bool SubmitFlag(const TensorEntry& entry);
 
-  // How many flags are in flight; 0 if no schedule is locked.
+  // Returns how many flags are in flight; 0 if no schedule is locked.
   size_t flags() const;
 
   // Submits a tensor to the schedule; `id` is the id of its request in the response cache, if it has one.
@@ -81,20 +82,20 @@ class StepRunner {
   // REQUIRES: locked().
   void CheckWaits(absl::Time now);
 
-  // Carries out, or votes on, the next bucket. Returns the result of the vote; nullopt if this rank lacks tensors of
-  // the bucket. After a veto the schedule is unlocked: the caller submits everything in flight to the negotiation
-  // again. REQUIRES: locked(). Errors: the executor's errors.
+  // Votes on the next bucket, and carries it out if all ranks approve it. Returns the result of the vote; nullopt if
+  // this rank lacks tensors of the bucket. After a veto the schedule is unlocked, and the caller must submit all
+  // tensors in flight to the negotiation again. REQUIRES: locked(). Errors: the executor's errors.
   absl::StatusOr<std::optional<Ballot::Result>> RunNext(absl::Time now);
 
-  // When to call RunNext again even if nothing has been submitted.
+  // Returns the latest time for the next call of RunNext, even if nothing is submitted.
   // REQUIRES: locked().
   absl::Time NextDeadline() const { return schedule_.next_look(); }
 
  private:
-  // Lets the ranks vote on the bucket and carry it out.
+  // Lets the ranks vote on the bucket, and carries it out if they approve it.
   absl::StatusOr<Executor::Decision> Execute(size_t bucket);
   Flags OwnFlags() const;
-  // Completes the flags that have travelled with the votes of all ranks.
+  // Completes the flags that all ranks have sent with their votes.
   void CompleteFlags(const Flags& flags);
   void RecordCarriedOut(uint64_t rounds_before, absl::Time now);
   void RequestUnlock();
@@ -103,8 +104,8 @@ class StepRunner {
   const Parts parts_;
   LockedSchedule schedule_;
   std::vector<AgreedBucket> buckets_;  // of that schedule
-  // By bucket and index in the bucket: the tensor that was last submitted there, in this schedule or an earlier one.
-  // The tensors of a bucket that may be entered are in flight.
+  // For each bucket and each index in the bucket: the tensor that was last submitted for this index, in this schedule
+  // or an earlier one. If a bucket is complete, all of its tensors are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
   std::array<const TensorEntry*, kFlagCount> flags_ = {};  // nullptr: not in flight
 };

@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The checks of one submission. Their order matters: a later check relies on earlier ones.
+// The checks of one submission. The order of the checks matters, because later checks rely on earlier checks.
 class Check {
  public:
   Check(const Submission& submission, const Submitter& submitter)
@@ -45,13 +45,13 @@ class Check {
  private:
   template <typename... Parts>
   absl::Status Invalid(const Parts&... parts) const {
-    // A name that Ronda gave means nothing to the caller.
+    // The error omits a name that Ronda gave, because the caller does not know this name.
     const bool is_callers = !absl::StartsWith(request_.name, "ronda/");
     const std::string tensor = is_callers ? absl::StrCat(" of tensor '", request_.name, "'") : "";
     return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));
   }
 
-  // Whether this rank is in `side`.
+  // Whether this rank is one of the ranks that `side` describes.
   bool IsOne(Side side) const {
     switch (side) {
       case Side::kNone:
@@ -102,7 +102,8 @@ class Check {
                    request_.receiver, ": submit it on those two only");
   }
 
-  // A product must not overflow even if the shape has a zero, because the multiplication may reach the zero last.
+  // The product of the dimensions is checked for overflow even if a dimension is zero, because the zero may be the last
+  // factor.
   absl::Status Extent() {
     if (traits_.by_rows && request_.shape.empty()) {
       return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");
@@ -148,7 +149,7 @@ class Check {
                    " bytes: pass the same pointer or disjoint buffers");
   }
 
-  // A result by rows cannot be in place, because its size differs from the size of the input.
+  // If an operation works by rows, its output cannot be its input, because the sizes of the two differ.
   absl::Status OverlapOfRows() const {
     if (!IsOne(traits_.input) || bytes_ == 0 || submission_.output_bytes == 0) return absl::OkStatus();
     const auto input = reinterpret_cast<uintptr_t>(submission_.input);
@@ -269,7 +270,7 @@ bool InSameGroup(const TensorRequest& a, const TensorRequest& b) {
   return a.group == b.group && a.process_set == b.process_set;
 }
 
-// How many of `submissions` are in the group of `request`.
+// Returns how many of `submissions` are in the group of `request`.
 int64_t MembersOfGroup(absl::Span<const Submission> submissions, const TensorRequest& request) {
   return std::count_if(submissions.begin(), submissions.end(),
                        [&](const Submission& other) { return InSameGroup(other.request, request); });

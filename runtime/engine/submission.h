@@ -19,53 +19,56 @@
 
 namespace ronda {
 
-// A client's request: one collective operation on one tensor.
+// A client's request to carry out one collective operation on one tensor.
 struct Submission {
   TensorRequest request;        // the name is not empty; in its process set no other tensor in flight has it
   const void* input = nullptr;  // unused by broadcast (see `output`) and by a rank that only receives
-  // allreduce (may equal input), reduce (on the root), broadcast, receive. For operations by rows: if this is null, the
-  // result belongs to the handle; otherwise it goes here if it fits, and must not overlap the input.
+  // The buffer for the result of allreduce, reduce (on the root), broadcast and receive. For an allreduce it may be the
+  // input. For operations by rows it may be nullptr, and the result then belongs to the handle. Otherwise the result is
+  // written to this buffer, if it is large enough. The buffer must not overlap the input.
   void* output = nullptr;
   size_t output_bytes = 0;  // operations by rows: the size of the buffer at `output`
 
-  // alltoall: how many rows of the first dimension each member of the process set gets, in the order of the members;
-  // scatter: the same, on the root. Empty: equal parts (scatter: as equal as possible).
+  // For alltoall, and on the root for scatter: how many rows of the first dimension each member of the process set
+  // gets, in the order of the members. If this is empty, the members get equal parts (for scatter, parts that are as
+  // equal as possible).
   std::vector<int64_t> splits;
 
   // For a tensor in the memory of a GPU (request.memory): the stream with the work that writes `input` and the last
-  // work that uses `output`; nullptr is the default stream. On the device the operation runs after that work.
+  // work that uses `output`; nullptr is the default stream. On the device the operation runs after this work.
   void* stream = nullptr;
 
-  // For a tensor without a name from the caller (IsUnnamed): its number, from 1, among this rank's unnamed tensors in
-  // the process set. If its name is in flight, it is submitted as soon as the earlier tensor is complete. 0: it has a
-  // name.
+  // 0 if the caller has named the tensor. Otherwise the tensor's number among this rank's unnamed tensors in the
+  // process set, counted from 1 (IsUnnamed). If the tensor's name is in flight already, the tensor is submitted when
+  // the earlier tensor is complete.
   uint64_t unnamed_call = 0;
 
-  // Whether the error of rounding to the wire's format is added to the next contribution with the same name.
+  // Whether the error from rounding to the wire's format is added to this rank's next contribution to the same tensor.
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
 
-// The process sets that trainer threads see: the agreed changes that this rank has carried out so far.
+// The process sets as trainer threads see them. They contain the changes that this rank has carried out so far.
 //
 // Thread-safe.
 class ProcessSets {
  public:
   explicit ProcessSets(int world_size) : table_(world_size), global_(table_.Find(kGlobalProcessSet)) {}
 
-  // Errors: INVALID_ARGUMENT, which says whether the set was removed or never existed.
+  // Returns the ranks of a set. Errors: INVALID_ARGUMENT, with a text that says whether the set was removed or never
+  // existed.
   absl::StatusOr<std::shared_ptr<const Group>> Find(ProcessSetId id) const;
 
-  // All ranks: set 0, which always exists.
+  // Returns set 0, which contains all ranks and always exists.
   const Group& global() const { return *global_; }
 
-  // Returns the set whose ranks remove set `id` together. This is set `id` itself if its members created it, else set
-  // 0.
+  // Returns the set whose ranks remove set `id` together. The result is `id` itself if the members of the set created
+  // it, else 0.
   ProcessSetId RemoversOf(ProcessSetId id) const;
 
-  // The ids of the existing sets, ascending.
+  // Returns the ids of the existing sets in ascending order.
   std::vector<ProcessSetId> Ids() const;
 
-  // Applies a response that adds or removes a set. For the progress thread only (progress_engine.h).
+  // Applies a response that adds or removes a set. Only the progress thread may call Apply (progress_engine.h).
   absl::Status Apply(const Response& response);
 
  private:
@@ -74,25 +77,25 @@ class ProcessSets {
   const std::shared_ptr<const Group> global_;  // never removed
 };
 
-// `status` as an error of the tensor with this name; OK stays OK. Omits the name if there is no memory for the text.
+// Returns `status` as an error of the tensor `name`. OK stays OK. Omits the name if there is no memory for the text.
 absl::Status AboutTensor(const std::string& name, const absl::Status& status);
 
-// `status` with the number of the operation's call, if the operation has no name that the caller knows.
+// If the caller has not named the operation, returns `status` with the number of the operation's call.
 absl::Status AboutCall(const Submission& submission, const absl::Status& status);
 
-// The rank that submits, and its job.
+// The rank that makes a submission, and facts about its job.
 struct Submitter {
   RankId rank = 0;
   int world_size = 1;
   const ProcessSets* process_sets = nullptr;  // not owned
 };
 
-// Checks whether `submission` makes sense by itself. The negotiation checks whether it agrees with the submissions of
-// the other ranks.
+// Checks whether `submission` makes sense by itself. Later the negotiation checks whether the ranks' submissions match.
 // Errors: INVALID_ARGUMENT that names the tensor, the mistake and the remedy.
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter);
 
-// Calls CheckSubmission for each. Also checks that groups of tensors are complete, because they run as a whole.
+// Calls CheckSubmission for each submission. Also checks that each group of tensors is complete, because a group runs
+// as a whole.
 absl::Status CheckSubmissions(absl::Span<const Submission> submissions, const Submitter& submitter);
 
 }  // namespace ronda

@@ -11,7 +11,8 @@
 namespace ronda {
 namespace {
 
-// The bytes of a bucket in the format in which it travels. All its tensors have one dtype and format.
+// Returns the bytes of a bucket in the wire's format. All tensors of a bucket have the same dtype and the same wire
+// format.
 uint64_t WireBytes(const TensorRequest& request, uint64_t bytes) {
   const WireFormatTraits& wire = TraitsOf(request.wire);
   const auto count = [&] { return bytes / SizeOf(request.dtype); };
@@ -100,8 +101,8 @@ void TensorLog::Started(const Collective& collective) {
   }
 }
 
-// A vetoed bucket did not run. A launched bucket ends when the device has reached its end; the watch of the device
-// records that.
+// A vetoed bucket did not run. A launched bucket ends later, when the device has finished it, and the DeviceWatch
+// records this end.
 void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
   const uint64_t now = FlightNanoseconds();
   if (outcome == BucketOutcome::kDone || outcome == BucketOutcome::kFailed) {

@@ -16,34 +16,35 @@
 
 namespace ronda {
 
-// Records the events of a rank's tensors: always in its flight recorder and its counters, and in more detail in its
-// timeline, if it writes one.
+// Records the events of a rank's tensors in the rank's flight recorder and counters. If the rank writes a timeline,
+// also records them in the timeline, in more detail.
 //
-// Thread-safe. Owns none of the three.
+// Thread-safe. Owns neither the flight recorder nor the timeline nor the counters.
 class TensorLog {
  public:
-  // `timeline` and `meter` may be nullptr: then nothing is written to them.
+  // `timeline` and `meter` may be nullptr, and nothing is then written to them.
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 
-  // The time for tensors that are submitted together, in nanoseconds. It is exact only if a timeline shows it, else to
-  // the millisecond.
+  // Returns the time for tensors that are submitted together, in nanoseconds. The time is exact if a timeline shows it,
+  // else exact to a few milliseconds.
   uint64_t SubmissionTime() const {
     return IsDrawn() ? FlightNanoseconds() : static_cast<uint64_t>(absl::ToInt64Nanoseconds(CoarseFlightNow()));
   }
   void Submitted(const TensorRequest& request, uint64_t time);
-  // A tensor is submitted that the current step already contains. Called under the lock of submissions.
+  // Must be called when a tensor is submitted that the current step already contains. The caller must hold the lock of
+  // the submissions.
   void StepEnded(uint64_t time);
-  // How many tensors the engine has to carry out; called by the progress thread.
+  // Records how many tensors the engine has to carry out. The progress thread calls this.
   void InFlight(size_t tensors);
-  // Returns the time that it has recorded.
+  // Records that the rank has reported the tensor to the coordinator. Returns the recorded time.
   FlightTime Reported(const TensorRequest& request);
-  // The ranks have agreed on the tensors of `bucket`, which now wait for earlier buckets.
+  // Records that the ranks have agreed on the tensors of `bucket`, which now wait for earlier buckets.
   void Agreed(const AgreedBucket& bucket);
-  // A tensor that is not carried out.
+  // Records that a tensor is not carried out.
   void Failed(const TensorRequest& request);
 
-  // A collective that this rank takes part in. A rank has one at a time.
+  // A collective in which this rank takes part. A rank is in one collective at a time.
   struct Collective {
     const AgreedBucket& bucket;
     absl::string_view label;
@@ -55,17 +56,17 @@ class TensorLog {
   };
   void Started(const Collective& collective);
   void Ended(const Collective& collective, BucketOutcome outcome);
-  // A collective in which this rank takes no part.
+  // Records a collective in which this rank takes no part.
   void PassedBy();
 
-  // This rank has waited in a collective of the locked schedule for longer than the warning time.
+  // Records that this rank has waited in a collective of the locked schedule for longer than the warning time.
   void Waited(const AgreedBucket& bucket);
-  // The engine begins to carry out a response list, or it has carried out a round of the locked schedule.
+  // Records that the engine begins to carry out a response list, or has carried out a round of the locked schedule.
   void Cycled();
 
   // Whether a timeline shows what this log records.
   bool IsDrawn() const { return timeline_ != nullptr && timeline_->on(); }
-  // `rank` is ready for a tensor; the coordinator calls this while IsDrawn().
+  // Records that `rank` is ready for a tensor. Only the coordinator calls this, and only if IsDrawn() is true.
   void Ready(RankId rank, const TensorRequest& request);
 
  private:

@@ -175,12 +175,14 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
 }
 
 void TensorQueue::Assign(const Submission& submission, Slot& slot) {
-  // The version changes first, so that after an exception the old version does not belong to a changed request.
+  // The version is raised before the request is copied. So if the copy throws an exception, the old version does not
+  // belong to a changed request.
   if (slot.submission.request != submission.request) ++slot.version;
   Copy(submission, &slot.submission);
 }
 
-// Most submissions have the same request as the last one with their name.
+// Copies only the parts that differ, because most submissions have the same request as the last submission with their
+// name.
 void TensorQueue::Copy(const Submission& submission, Submission* kept) {
   if (kept->request != submission.request) kept->request = submission.request;
   kept->input = submission.input;
@@ -371,7 +373,7 @@ bool TensorQueue::has_only_removals() const {
 void TensorQueue::Close(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
-    // A failure replaces the status of a shutdown that is under way.
+    // If a shutdown is under way, the failure replaces the shutdown's status.
     refusal_ = status;
     fresh_.clear();
     fresh_count_.store(0, std::memory_order_relaxed);
@@ -386,7 +388,7 @@ void TensorQueue::Close(const absl::Status& status) {
       // attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
-      // A follower may be in flight now. The engine must not get it.
+      // A follower may be in flight now, and the engine must not get this follower.
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }

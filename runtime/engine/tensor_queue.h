@@ -46,20 +46,24 @@ struct TensorEntry {
   StepPlace step_place;                        // in the last schedule that it was submitted to
 };
 
-// The tensors in flight on this rank, by process set and name. Trainer threads add them; the engine removes them.
+// The tensors in flight on this rank, by process set and name. Trainer threads add tensors, and the engine removes
+// them.
 //
-// The queue keeps the memory of a tensor, idle, for the next submission with the same name, so a training step that is
-// like earlier ones allocates nothing. If there are too many idle names (kMaxIdle, or as many as have been in flight at
-// once), it forgets the names that have been idle for the longest time. It forgets at once the names of joins and of
-// changes of process sets, which may never come again, and the names of a process set that is removed.
+// After a tensor is complete, the queue keeps its name and its memory for the next submission with this name. So a
+// training step that is like earlier steps allocates nothing. A name is idle if it is not in flight. The largest number
+// of idle names is kMaxIdle, or the largest number of names that were in flight at the same time, if this is greater.
+// At this limit, the queue forgets the names that have been idle for the longest time. The queue does not keep the
+// names of joins and of changes of process sets, because these names may never come again. It also forgets the names of
+// a process set that is removed.
 //
-// Thread-safe. Only the engine completes entries, so the pointers that it gets stay valid until it completes them or
-// closes the queue.
+// Thread-safe. Only the engine completes entries. So the engine's pointers to entries stay valid until the engine
+// completes the entries or closes the queue.
 class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` and `progress` are for the handles; they may be null. `log` records submissions; it is not owned.
+  // `callbacks` and `progress` are passed to the handles, and may be nullptr. `log` records submissions. The caller
+  // keeps the ownership of `log`.
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress, TensorLog* log)
       : callbacks_(std::move(callbacks)),
         progress_(std::move(progress)),
@@ -69,15 +73,15 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission`. After an error or an exception (std::bad_alloc), nothing has been added. `ready` is
-  // for tensors in the memory of a device. If the name of an unnamed tensor is in flight already, the tensor follows
-  // the one in flight. The engine gets a follower when the tensor in front of it is complete.
-  // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status that the queue
-  // was closed with.
+  // only set for a tensor in the memory of a device. If the name of an unnamed tensor is in flight already, the new
+  // tensor becomes a follower of the earlier tensor. The engine gets the follower when the earlier tensor is complete.
+  // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status with which the
+  // queue was closed.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
-  // Adds all of `submissions`. After an error or an exception, none has been added. Sets `*handles` to their handles,
-  // in the same order. `ready`: one per submission, or none at all.
+  // Adds all of `submissions`. After an error or an exception, no submission has been added. Stores their handles in
+  // `*handles`, in the same order. `ready` has one element per submission, or is empty.
   // Errors: as Add; ALREADY_EXISTS also if a name occurs twice, or if tensors of the same group are in flight.
   absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
                       std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready = {});
@@ -86,45 +90,49 @@ class TensorQueue {
   // next call. Only one thread at a time may call this.
   const std::vector<TensorEntry*>& HandOverFresh(absl::Time now);
 
-  // The entries that HandOverFresh has returned and that are still in flight, in the order in which they were added.
+  // Returns the entries that HandOverFresh has returned and that are still in flight, in the order in which they were
+  // added.
   std::vector<TensorEntry*> HandedOver();
 
-  // When the oldest entry that HandOverFresh would return was added; the infinite future if it would return none.
+  // Returns the time at which the oldest entry was added that HandOverFresh would return; the infinite future if there
+  // is no such entry.
   absl::Time OldestFresh() const;
 
-  // The entry whose `time` is the earliest; nullptr if the queue is empty. `time` must not call the queue.
+  // Returns the entry for which `time` returns the earliest time; nullptr if the queue is empty. `time` must not call
+  // the queue.
   const TensorEntry* Earliest(absl::FunctionRef<absl::Time(const TensorEntry&)> time) const;
 
-  // nullptr if no tensor of this name is in flight in this process set.
+  // Returns the entry of a tensor; nullptr if no tensor with this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // The receive `match.receive` gets a message, and from now on has the name of that message. Its handle records the
-  // sender.
+  // Assigns a message to the receive `match.receive`, which from now on has the message's name. The receive's handle
+  // records the sender.
   // Errors: INTERNAL if the receive is not in flight, or if a tensor with its new name is in flight.
   absl::Status Match(const ReceiveMatch& match);
 
-  // Frees the name, then completes the handle. If the status says that a rank was late, that rank may still submit this
-  // tensor, so the unnamed tensors behind it fail as well: otherwise the late rank's tensor would meet one of them.
-  // REQUIRES: `entry` is in the queue.
+  // Frees the entry's name, and then completes the handle. If the status says that a rank was late, the unnamed tensors
+  // that follow this entry fail as well. Otherwise the late rank could still submit its tensor, and the ranks would
+  // match it with one of the followers. REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
-  // Completes many entries; afterwards `results`, one per entry, are empty. After an exception no entry is complete.
+  // Completes many entries. `results` has one element per entry, and each is empty afterwards. After an exception no
+  // entry is complete.
   void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
-  // From now on Add returns `status`. Later calls have no effect.
+  // Makes Add return `status` from now on. Later calls of Refuse have no effect.
   void Refuse(absl::Status status);
 
-  // Called when the process set was removed. Forgets its names, except the names in flight.
+  // Must be called when the process set was removed. Forgets the names of the set, except the names in flight.
   void Forget(ProcessSetId process_set);
 
-  // Refuses new submissions, and completes every entry with `status`, prefixed by its name.
+  // Refuses new submissions, and completes every entry with `status`, to which it adds the entry's name.
   void Close(const absl::Status& status);
 
-  // Whether a submission waits for another one with the same name.
+  // Whether a submission waits for an earlier submission with the same name.
   bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
 
-  // How many tensors are in flight. The result includes every submission that was accepted before an event that the
-  // calling thread knows of.
+  // Returns how many tensors are in flight. If the calling thread knows that a submission was accepted, the result
+  // includes this submission.
   size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
   bool empty() const { return size() == 0; }
 
@@ -140,7 +148,7 @@ class TensorQueue {
     std::shared_ptr<Handle> handle;
   };
 
-  // A name and its entry. The entry is in flight if it has a handle, else idle.
+  // A name and its entry. The entry is in flight if it has a handle, and is idle if it has none.
   struct Slot : TensorEntry {
     explicit Slot(TensorKeyView k)
         : name(std::make_shared<const std::string>(k.name)), key({.process_set = k.process_set, .name = *name}) {}
@@ -155,31 +163,31 @@ class TensorQueue {
   };
   using SlotList = std::list<Slot>;
 
-  // The slots own the names. Abseil's table is not used, because it is corrupt after it has found no memory to grow.
-  // This table must survive that.
+  // The slots own the names. The table is not an Abseil table, because an Abseil table is corrupt after it has found no
+  // memory to grow. This table must stay intact when memory runs out.
   using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
 
-  // The first of `submissions` whose group has tensors in flight, or nullptr.
+  // Returns the first of `submissions` whose group has tensors in flight, or nullptr.
   const Submission* GroupInFlightLocked(absl::Span<const Submission> submissions) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes room among the fresh entries.
+  // Allocates memory for `more` entries in the list of the fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts `submissions` in flight in their order, or makes them follow. Stops with an error at the first that is not
-  // allowed.
+  // Puts `submissions` in flight in their order, or makes them followers. Stops with an error at the first submission
+  // that is not allowed.
   absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now,
                                std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Undoes InsertAllLocked for the submissions that have `handles`, and clears `handles`.
   void RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
                        std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // An error or an exception leaves at most an idle slot behind.
+  // Puts `submission` in flight in `slot`. After an error or an exception the slot stays idle.
   // REQUIRES: ReserveLocked was called; `slot` has the submission's name.
   absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // REQUIRES: ReserveLocked was called; `slot` is in flight.
+  // Adds `submission` as a follower of `slot`. REQUIRES: ReserveLocked was called; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a submission may follow the last tensor in flight even though the caller gave it a name. A submission may
-  // follow a refusal, because a refusal has no handle that its caller could wait for.
+  // Whether a named submission may follow the last tensor of `slot`. It may follow a refusal, because the caller has no
+  // handle of a refusal and so cannot wait for its end.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     return !last.request.refusal.empty();
@@ -187,19 +195,19 @@ class TensorQueue {
   // Puts the first follower of an idle slot in flight. Allocates nothing.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);
-  // The slot of this name; if it has none, a new idle one.
+  // Returns the slot of this name. If the name has no slot, creates an idle slot.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Call before `slot` leaves the idle list. In a program that repeats its steps, the next submission is probably the
-  // tensor that was completed next after this one.
+  // Must be called before `slot` leaves the idle list. If a program repeats its steps, its next submission is probably
+  // the tensor that was completed directly after this tensor.
   void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetLocked(SlotList::iterator idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
   // Copies `submission` into the memory of the slot.
   static void Assign(const Submission& submission, Slot& slot);
   static void Copy(const Submission& submission, Submission* kept);
-  // Makes the slot idle, or puts its first follower in flight. Returns its handle.
+  // Makes the slot idle, or puts its first follower in flight. Returns the handle of the tensor that was in flight.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Records the fresh entries from index `first` on.
+  // Records the fresh entries from index `first` on in the log.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountStepLocked(Slot& slot, uint64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -220,9 +228,9 @@ class TensorQueue {
   std::list<Follower> spare_followers_ ABSL_GUARDED_BY(mu_);  // kept for their memory
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when one of its names is submitted again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
-  // The sizes, for readers that only need to know whether they are zero. They are written under mu_, which orders them
-  // with everything that a reader can know of. If a thread adds an entry while no thread drives, it makes some thread
-  // drive afterwards (progress_engine.h).
+  // The sizes of the queue, which threads may read without the lock. They are written under mu_. So a thread that knows
+  // of a submission also sees the sizes after this submission. A thread that adds an entry while no thread drives makes
+  // sure that a thread drives afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The last events on each rank, for reports about late or dead ranks.
+// The last events on each rank, which appear in reports about late or dead ranks.
 #ifndef RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 #define RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 
@@ -27,7 +27,7 @@ inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
   return name.substr(0, end);
 }
 
-// An event in the life of a tensor on a rank. The numbers are stored in shared memory.
+// The kind of an event of a tensor on a rank. The numbers are fixed, because they are stored in shared memory.
 enum class FlightKind : uint8_t {
   kSubmitted = 1,  // the trainer handed it over
   kReported = 2,   // the rank reported it to the coordinator
@@ -44,10 +44,10 @@ inline constexpr int kLastFlightKind = 8;
 // same clock.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
-// FlightNow() in nanoseconds, the unit of recorders and counters. It exists because a conversion is a large part of an
-// event's cost.
+// FlightNow() in nanoseconds, which is the unit of recorders and counters. It is a separate function because a
+// conversion would take a large part of the time for recording an event.
 uint64_t FlightNanoseconds();
-// FlightNow(), but up to a few milliseconds old. It is cheap enough for frequent events.
+// Returns FlightNow(), but may be a few milliseconds late. It is faster, so it suits frequent events.
 FlightTime CoarseFlightNow();
 
 struct FlightEvent {
@@ -58,20 +58,21 @@ struct FlightEvent {
   FlightTime time;
 };
 
-// The last events on one rank, in memory that its peers can read. The peers can also read it while the rank is stopped,
-// and after its death. A recorder of zero bytes is empty.
+// The last events on one rank, in memory that its peers can read. The peers can also read this memory while the rank is
+// stopped, and after the rank has ended. Memory that contains only zero bytes is a valid, empty recorder.
 //
-// Thread-safe, and safe between processes; no call ever waits. A slot is used again after kEvents events. If a thread
-// still writes the slot then, the new event is lost. A reader leaves out events that are being written.
+// Thread-safe, and safe between processes. No call ever waits. A slot is reused after kEvents events. If a thread still
+// writes to the slot at that time, the new event is lost. A reader skips events that are being written.
 //
 // Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines its slot. By
 // compare-and-swap it replaces the slot's sequence, which belongs to an earlier ticket, by the odd sequence of its own
-// ticket. So only one writer gets in. It stores the words of the event, each with release, and then the ticket's even
-// sequence, with release. A reader loads the sequence (acquire), then the words, each with acquire, then the sequence
-// again. If both loads return the ticket's even sequence, the words belong to that ticket. The first load makes all
-// words of the ticket visible. If a word came from a later writer, the load of the word would also make that writer's
-// odd sequence visible, and the second load of the sequence would return the odd sequence. (Fences would allow relaxed
-// words, but ThreadSanitizer does not know them; on x86 there is no difference.)
+// ticket. So only one writer at a time can write to the slot. It stores the words of the event, each with release, and
+// then the ticket's even sequence, with release. A reader loads the sequence (acquire), then the words, each with
+// acquire, then the sequence again. If both loads return the ticket's even sequence, the words belong to that ticket.
+// The first load makes all words of the ticket visible. If a word came from a later writer, the load of the word would
+// also make that writer's odd sequence visible, and the second load of the sequence would return the odd sequence.
+// (With fences, the loads and stores of the words could be relaxed. But ThreadSanitizer does not support fences, and on
+// x86 there is no difference.)
 class FlightRecorder {
  public:
   static constexpr int kEvents = 512;
@@ -83,10 +84,10 @@ class FlightRecorder {
     Record(kind, op, name, bytes, static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)));
   }
 
-  // The events that can be read, oldest first.
+  // Returns the events that can be read, with the oldest event first.
   std::vector<FlightEvent> Events() const;
 
-  // The last event; nullopt if none can be read.
+  // Returns the last event; nullopt if no event can be read.
   std::optional<FlightEvent> Last() const;
 
  private:
@@ -106,10 +107,10 @@ class FlightRecorder {
   Slot slots_[kEvents];
 };
 
-// "did last, 12.1s ago: started allreduce 'x' (4096 bytes)".
+// Returns for example "did last, 12.1s ago: started allreduce 'x' (4096 bytes)".
 std::string DescribeEvent(const FlightEvent& last, FlightTime now);
 
-// DescribeEvent() of the recorder's last event; "has done nothing yet" if it has none.
+// Returns DescribeEvent() for the recorder's last event; "has done nothing yet" if there is no event.
 std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now = FlightNow());
 
 // An offset in a file that this process has open.
@@ -118,27 +119,27 @@ struct FileRange {
   uint64_t offset = 0;
 };
 
-// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own recorder. This
-// process enters the events of ranks on other hosts as far as it receives them.
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own recorder. For
+// ranks on other hosts, this process records the events that it receives from them.
 //
 // Thread-safe. Shares ownership of the recorders' memory.
 class FlightBoard {
  public:
-  // Recorders in the memory of this process, for ranks that share this process.
+  // Creates recorders in the memory of this process, for ranks that are threads of this process.
   explicit FlightBoard(int size) {
     const std::shared_ptr<FlightRecorder[]> recorders(new FlightRecorder[static_cast<size_t>(size)]());
     for (size_t i = 0; i < static_cast<size_t>(size); ++i) recorders_.push_back(recorders.get() + i);
     memory_ = recorders;
   }
 
-  // A file that is mapped at `base`, and stays open while the memory lives.
+  // A file that is mapped into memory at `base`. It stays open as long as the mapping exists.
   struct MappedFile {
     int descriptor = -1;
     const void* base = nullptr;
     size_t bytes = 0;
   };
 
-  // Recorders in `memory`, by rank. Some of them may lie in `file`.
+  // Uses the existing `recorders` in `memory`, one per rank. Some of the recorders may be in `file`.
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory, MappedFile file)
       : recorders_(std::move(recorders)), memory_(std::move(memory)), file_(file) {}
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)
@@ -147,7 +148,7 @@ class FlightBoard {
   int size() const { return static_cast<int>(recorders_.size()); }
   FlightRecorder& Of(RankId rank) const { return *recorders_[static_cast<size_t>(rank)]; }
 
-  // Where other processes find the recorder of `rank`.
+  // Returns where other processes find the recorder of `rank`.
   FileRange PlaceOf(RankId rank) const {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(file_.base), at = reinterpret_cast<uintptr_t>(&Of(rank));
     if (file_.descriptor < 0 || at < begin || at - begin >= file_.bytes) return {};

@@ -60,10 +60,11 @@ ProcessId ThisProcess() {
 }
 
 bool IsAlive(const ProcessId& process) {
-  // Without /proc only the pid is known.
+  // Without /proc only the pid of the process is known, so a signal checks whether this pid exists.
   if (process.start_time == 0) return kill(process.pid, 0) == 0 || errno == EPERM;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  // If /proc is mounted with hidepid, it hides the processes of other users.
+  // If /proc is mounted with hidepid, it hides the processes of other users. The signal 0 still shows whether such a
+  // process exists.
   if (!stat.has_value()) return kill(process.pid, 0) != 0 && errno == EPERM;
   return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
 }
@@ -71,8 +72,8 @@ bool IsAlive(const ProcessId& process) {
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
-// The longest sleep of the thread while it relies on descriptors, which the program may have closed, and the longest
-// sleep without them.
+// kDescriptorIntervalMs is the longest sleep of the thread while it relies on descriptors, because the program may have
+// closed them. kStopInterval is the longest sleep without descriptors.
 constexpr int kDescriptorIntervalMs = 1000;
 constexpr absl::Duration kStopInterval = absl::Milliseconds(20);
 
@@ -130,7 +131,7 @@ void PeerMonitor::ForgetLostDescriptors() {
 
 void PeerMonitor::Run() {
   // If a pidfd was opened after its process had ended, it may belong to a later process with the same pid. So the start
-  // times are compared first; after that the pidfd can be trusted.
+  // times are compared once, and afterwards the pidfd is known to belong to the right process.
   for (Entry& entry : entries_) {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) ClosePidFd(entry);
   }
@@ -158,8 +159,7 @@ bool PeerMonitor::Sleep() {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
-  // If the system refuses the call, the thread goes on without it, because otherwise the end of a rank would not be
-  // noticed.
+  // If poll() fails, the thread sleeps and goes on, because it must still notice the end of a rank.
   if (poll(fds_.data(), fds_.size(), timeout_ms) < 0) absl::SleepFor(kStopInterval);
   return !is_stopping_;
 }

@@ -22,8 +22,8 @@
 
 namespace ronda {
 
-// A process of this host. The start time (clock ticks since boot) distinguishes it from a later process with the same
-// pid. It is 0 if there is no /proc.
+// A process of this host. The start time (clock ticks since boot) distinguishes the process from a later process with
+// the same pid. The start time is 0 if there is no /proc.
 struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time = 0;
@@ -35,28 +35,31 @@ struct ProcessStat {
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
-// nullopt if there is no such process. Allocates nothing, because peers are also watched when memory has run out.
+// Reads the facts about a process from /proc; nullopt if there is no such process. Allocates nothing, because peers are
+// also watched when memory has run out.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
-// The calling process.
+// Returns the calling process.
 ProcessId ThisProcess();
 
-// Whether `process` still runs. A process that has ended does not, even if its parent has not reaped it yet.
+// Whether `process` still runs. A process that has ended counts as not running, even if its parent has not reaped it
+// yet.
 bool IsAlive(const ProcessId& process);
 
-// The other ranks' failure text for a rank whose program returned from main() or called exit().
+// The text of the failure on the other ranks if a rank's program returned from main() or called exit().
 inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown()";
 
-// The other ranks' failure text for a rank that left the job, but whose process may still live.
+// The text of the failure on the other ranks if a rank has left the job but its process may still run.
 inline constexpr char kLeftEarly[] = "has left before the job ended";
 
-// Watches the processes of this host's other ranks, and reports within milliseconds when one ends for any reason. It
-// works off the data path and uses no CPU while it waits: its thread sleeps in poll() on one pidfd per process.
+// Watches the processes of this host's other ranks. If a process ends for any reason, reports this within milliseconds.
+// Its thread sleeps in poll() on one pidfd per process. So it uses no CPU while it waits, and does not slow down
+// collectives.
 //
-// If the program closes descriptors that are not its own (closefrom), the monitor looks the processes up in /proc
-// instead.
+// If the program closes descriptors that it did not open itself (closefrom), the monitor looks for the processes in
+// /proc instead.
 //
-// Thread-safe. The destructor stops the thread; no callback runs after it.
+// Thread-safe. The destructor stops the thread, and no callback runs afterwards.
 class PeerMonitor {
  public:
   struct Watched {
@@ -69,8 +72,8 @@ class PeerMonitor {
 
   enum class Method { kPidFd, kPolling };
   struct Options {
-    // kPolling reads /proc five times per second. The monitor also uses it for processes that pidfd_open() refuses to
-    // watch (old kernels, sandboxes).
+    // kPolling reads /proc five times per second. The monitor also polls processes for which pidfd_open() fails (old
+    // kernels, sandboxes).
     Method method = Method::kPidFd;
   };
 
@@ -94,11 +97,11 @@ class PeerMonitor {
   PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
   bool HasEnded(const Entry& entry) const;
-  // The wake-up pipe shows whether the program has closed all descriptors. If so, the program's own files may have the
-  // old numbers. Then no pidfd is closed, and processes are polled.
+  // The wake-up pipe shows whether the program has closed all descriptors. If it has, its own files may now have the
+  // numbers of the pidfds. So the monitor closes no pidfd, and polls the processes instead.
   void ClosePidFd(Entry& entry) const;
   void ForgetLostDescriptors();
-  // Sleeps until something may have happened. Returns false once the monitor is to stop.
+  // Sleeps until a process may have ended. Returns false if the monitor must stop.
   bool Sleep();
 
   const OnEnd on_end_;

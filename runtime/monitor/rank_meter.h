@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// Counts a rank's work, in words that other processes can read (RankWords).
+// Counts a rank's work, in shared memory that other processes can read (RankWords).
 //
 // Thread-safety: the progress thread makes the calls, with two exceptions. The submitting threads call BeginStep, under
 // their own lock, and any thread may read words(). No call waits or allocates.
@@ -30,7 +30,7 @@ class RankMeter {
     FileRange recorder;  // where this rank's flight recorder lies
   };
 
-  // If the system provides no memfd, no other process sees the rank.
+  // Creates a meter. If the system provides no memfd, other processes cannot see the rank.
   static std::unique_ptr<RankMeter> Create(const Options& options);
   ~RankMeter();
   RankMeter(const RankMeter&) = delete;
@@ -41,17 +41,17 @@ class RankMeter {
   DeviceTimes& device_times() { return words_->device_times; }
   RankRequestWords& request() { return words_->request; }
 
-  // Times are FlightTimes, or nanoseconds where a conversion would cost too much.
+  // Times are FlightTimes, or nanoseconds where a conversion would take too long.
 
-  // Called if a tensor is submitted that the current step already has. So a new step begins.
+  // Must be called if a tensor is submitted that the current step already contains. In this case a new step begins.
   void BeginStep(uint64_t now);
   void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 
-  // Called if all ranks make their next call and this rank has no part in it.
+  // Must be called if the ranks make their next collective call and this rank takes no part in it.
   void PassBucket() { NextBucket(); }
 
-  // This rank enters the next call. `ready` is the time at which all of its tensors were ready; it is not later than
-  // `now`.
+  // Must be called when this rank begins its next collective call. `ready` is the time at which all tensors of the call
+  // were ready, and is not later than `now`.
   struct Bucket {
     OpType op = OpType::kAllreduce;
     BucketMode mode = BucketMode::kNegotiated;
@@ -62,8 +62,8 @@ class RankMeter {
   void EnterBucket(uint64_t ready, uint64_t now);
   void EnterBucket(FlightTime ready, FlightTime now) { EnterBucket(Nanoseconds(ready), Nanoseconds(now)); }
 
-  // This rank's current call has ended. LeaveBucket: `bucket` was carried out. LeaveWithoutEffect: there was a veto or
-  // a failure.
+  // One of these functions must be called when this rank's current call has ended. LeaveBucket is for a `bucket` that
+  // was carried out. LeaveWithoutEffect is for a bucket that was vetoed or has failed.
   void LeaveBucket(const Bucket& bucket, uint64_t now);
   void LeaveBucket(const Bucket& bucket, FlightTime now) { LeaveBucket(bucket, Nanoseconds(now)); }
   void LeaveWithoutEffect(uint64_t now);

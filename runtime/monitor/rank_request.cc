@@ -29,7 +29,7 @@ std::string Load(const std::atomic<char> (&from)[n]) {
   return text;
 }
 
-// Checks a file's path, which must mean the same file in any process.
+// Checks the path of a file. The path must be absolute, because it must mean the same file in every process.
 absl::Status CheckPath(absl::string_view path) {
   const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   if (path.size() >= RankRequestWords::kPathBytes) {
@@ -61,7 +61,8 @@ absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* w
   if (request.kind == TimelineRequest::Kind::kStart) {
     if (absl::Status status = CheckPath(request.path); !status.ok()) return status;
   }
-  // Numbers always grow, even if an asking process has ended in the middle of a request.
+  // The new number is greater than both numbers. So numbers always grow, even if an earlier rondactl ended while it
+  // wrote a request.
   const uint64_t last =
       std::max(words->number.load(std::memory_order_acquire), words->answered.load(std::memory_order_acquire));
   const uint64_t number = last + 1 == 0 ? 1 : last + 1;

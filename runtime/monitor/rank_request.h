@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A user's request to a running rank, and the rank's answer, as words in memory that both processes have mapped.
+// A user's request to a running rank, and the rank's answer. Both are stored in shared memory of the user's process and
+// the rank's process.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 #define RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 
@@ -22,12 +23,14 @@ struct TimelineRequest {
   std::string path;  // of kStart: absolute; each rank inserts its number (PathOfRank)
 };
 
-// A part of a rank's words (RankWords), and the only part that another process writes: rondactl, which locks the file
-// (RankControl). In each step of its progress engine, the rank compares `number` with `answered` (HasRequest).
+// The part of a rank's shared memory (RankWords) that contains the request. It is the only part to which another
+// process writes. This process is rondactl, which locks the file while it writes (RankControl). In each step of its
+// progress engine, the rank compares `number` with `answered` (HasRequest).
 //
 // Memory ordering: `number` protects the request, and `answered` protects the answer, as in RankWords. The writing side
-// stores 0 to the protecting word, then the other words, then the number, all with release. The reading side loads the
-// number, then the other words, then the number again, all with acquire. An answer has the number of its request.
+// stores 0 to the protecting word (`number` or `answered`), then the other words, then the new number, all with
+// release. The reading side loads the number, then the other words, then the number again, all with acquire. An answer
+// has the number of its request.
 struct RankRequestWords {
   static constexpr size_t kPathBytes = 1024;
   static constexpr size_t kTextBytes = 1088;  // a path with a rank in it
@@ -37,7 +40,7 @@ struct RankRequestWords {
   std::atomic<uint64_t> kind{0};
   std::atomic<char> path[kPathBytes] = {};
 
-  // Only the rank writes these.
+  // Only the rank writes the following members.
   alignas(64) std::atomic<uint64_t> answered{0};
   std::atomic<uint64_t> code{0};            // an absl::StatusCode
   std::atomic<char> text[kTextBytes] = {};  // of the error or, without one, the file that the rank writes
@@ -45,12 +48,13 @@ struct RankRequestWords {
 
 // --- The side that asks; one process at a time ---
 
-// Returns the number of the request. It replaces a request that the rank has not answered yet.
+// Sends a request to the rank, and returns the number of the request. The request replaces an earlier request that the
+// rank has not answered yet.
 // Errors: INVALID_ARGUMENT that names the path.
 absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* words);
 
-// Returns the rank's answer, which is the path of the file that the rank writes now, if it writes one. nullopt: no
-// answer yet.
+// Returns the rank's answer, which is the path of the file that the rank writes now, or an empty text if it writes no
+// file. Returns nullopt if there is no answer yet.
 std::optional<absl::StatusOr<std::string>> AnswerTo(uint64_t number, const RankRequestWords& words);
 
 // --- The rank's side ---
@@ -59,8 +63,8 @@ inline bool HasRequest(const RankRequestWords& words) {
   return words.number.load(std::memory_order_relaxed) != words.answered.load(std::memory_order_relaxed);
 }
 
-// Answers with the result of `carry_out`, or with an error if the words are no valid request. Does nothing if there is
-// no request, or while another process writes one.
+// Answers the request with the result of `carry_out`, or with an error if the request is not valid. Does nothing if
+// there is no request, or while another process writes one.
 void AnswerRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
                    RankRequestWords* words);
 

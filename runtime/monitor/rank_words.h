@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's facts about itself, for processes that watch it: plain words in memory that they can map.
+// What a rank publishes about itself in shared memory, which other processes can map to watch the rank.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 #define RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 
@@ -14,7 +14,8 @@
 
 namespace ronda {
 
-// How the ranks agreed on a bucket: rank 0's list ordered it, or the locked schedule has it.
+// How the ranks agreed on a bucket. Either rank 0's response list ordered the bucket (kNegotiated), or the bucket is in
+// the locked schedule (kScheduled).
 enum class BucketMode : uint8_t { kNegotiated = 0, kScheduled = 1 };
 inline constexpr int kBucketModeCount = 2;
 
@@ -30,34 +31,35 @@ struct BucketEntry {
   friend bool operator==(const BucketEntry&, const BucketEntry&) = default;
 };
 
-// The time of a rank's device for the buckets that were timed. One bucket in kPeriod is timed, so all buckets took
-// about kPeriod times as long. The thread that receives the ends of buckets writes these counters.
+// How long a rank's device has worked on the buckets that were timed. One bucket in kPeriod is timed, so all buckets
+// together took about kPeriod times as long. The thread that learns of the ends of buckets writes these counters.
 struct DeviceTimes {
   static constexpr uint64_t kPeriod = 32;
   static constexpr int kPhases = 5;
-  // As StreamPhase (runtime/collectives/transport.h) has them.
+  // The names of the phases, in the order of StreamPhase (runtime/collectives/transport.h).
   static constexpr const char* kPhaseNames[kPhases] = {"wait_for_data", "pack", "transfer", "reduce", "unpack"};
 
   Counter buckets;               // timed
   Counter nanoseconds[kPhases];  // of these
 };
 
-// The words of one rank. They lie in a memfd of the rank's process with the name kRankFileName. A process of the same
-// user opens it as /proc/PID/fd/N, and no other user can open it. So the words can be read while the rank is stopped.
-// The words disappear when the rank and its readers have ended, in whatever way. The file cannot change its size. If a
-// process becomes a rank again after shutdown(), it has new words.
+// The data that one rank publishes, as 64-bit words in a memfd of the rank's process. The memfd has the name
+// kRankFileName. A process of the same user opens the memfd as /proc/PID/fd/N, and no other user can open it. So a
+// process can also read the data while the rank is stopped. The memfd disappears when the rank and all readers have
+// ended, no matter how they ended. The file cannot change its size. If a process becomes a rank again after shutdown(),
+// it creates a new memfd.
 //
-// Only the rank's own threads write the words, so no two ranks write to one cache line. The only exception is the
-// request, which has its own cache lines (RankRequestWords).
+// Only the rank's own threads write to its RankWords, so no two ranks write to the same cache line. The only exception
+// is the request (RankRequestWords), which has its own cache lines.
 //
-// Memory ordering: `magic` is stored last, with release, and publishes the words that do not change. Counters are
-// independent of each other, and relaxed. `current` protects `current_since`, and the `bucket` of each entry protects
-// the other words of the entry. A writer stores 0 to the protecting word, then the other words, then the bucket's
-// number, all with release. A reader loads the number, then the other words, then the number again, all with acquire.
-// If both loads return the same number above 0, the other words belong to that bucket. `buckets` is stored with
-// release, after the entries of all earlier buckets and before the entry of that bucket. So a reader that loads n from
-// `buckets` can read the entries up to n - 1. A reader that has seen the number n in an entry loads n or more from
-// `buckets`.
+// Memory ordering: `magic` is stored last, with release, and so publishes the words that never change. Counters are
+// independent of each other, and are read and written with relaxed order. `current` protects `current_since`, and the
+// `bucket` of each entry protects the other words of the entry. A writer stores 0 to the protecting word, then the
+// other words, then the bucket's number, all with release. A reader loads the number, then the other words, then the
+// number again, all with acquire. If both loads return the same number above 0, the other words belong to that bucket.
+// `buckets` is the number of the newest bucket. It is stored with release, after the entries of all earlier buckets and
+// before the entry of this newest bucket. So a reader that loads n from `buckets` can read the entries up to n - 1. A
+// reader that has seen the number n in an entry loads n or more from `buckets`.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
   static constexpr uint32_t kVersion = 5;
@@ -73,12 +75,12 @@ struct RankWords {
     std::atomic<uint64_t> left;  // stored again, with the same number, when the rank leaves the bucket
   };
 
-  // The layout. These words have the same offsets in every version.
+  // These words describe the layout. They have the same offsets in every version.
   std::atomic<uint64_t> magic{0};
   uint32_t version = kVersion;
   uint32_t bytes = 0;  // sizeof(RankWords)
 
-  // The rank and its job. Texts end with a zero byte.
+  // These words describe the rank and its job. Texts end with a zero byte.
   uint64_t start_time = 0;  // of the process, see ProcessId
   int32_t pid = 0;
   int32_t rank = 0;
@@ -87,10 +89,11 @@ struct RankWords {
   int32_t local_size = 1;
   int32_t cross_rank = 0;
   int32_t cross_size = 1;
-  // The rank's flight recorder: a descriptor of its process, and an offset in that file.
+  // Where the rank's flight recorder is: a descriptor of the rank's process, and an offset in this file.
   int32_t recorder_descriptor = -1;
   uint64_t recorder_offset = kNoRecorder;
-  // One moment on both clocks: CheapTicks(), and the clock of flight recorders in nanoseconds.
+  // The time of one moment on two clocks. One clock is CheapTicks(), the other is the clock of flight recorders in
+  // nanoseconds.
   uint64_t start_ticks = 0;
   uint64_t start_nanoseconds = 0;
   char job[kJobBytes] = {};
@@ -101,8 +104,8 @@ struct RankWords {
   Counter collectives[kOpTypeCount][kBucketModeCount];  // buckets carried out with this rank's part
   DeviceTimes device_times;
 
-  // The number of buckets so far, in the order in which all ranks make their calls. It includes buckets in which this
-  // rank has no part, so a bucket has the same number on every rank.
+  // The number of buckets so far, in the order in which all ranks make their calls. The number includes buckets in
+  // which this rank takes no part, so a bucket has the same number on every rank.
   alignas(64) std::atomic<uint64_t> buckets{0};
   std::atomic<uint64_t> current{0};         // the number of the rank's current bucket; 0: none
   std::atomic<uint64_t> current_since{0};   // when the rank entered it
@@ -113,7 +116,7 @@ struct RankWords {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// The current counts. Works only on the rank's host.
+// Returns the rank's current counts. Works only on the rank's host.
 Statistics Read(const RankWords& words);
 
 inline constexpr char kRankFileName[] = "ronda-rank";

@@ -9,8 +9,9 @@
 
 namespace ronda {
 
-// One row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at the end of
-// that struct. The counters, the readers' copy and the struct of the C ABI are all made from these rows.
+// The macro has one row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at
+// the end of ronda_statistics. The counters, the readers' copy and the struct of the C ABI are all generated from these
+// rows.
 //
 //   reports_sent        control messages from this rank to rank 0
 //   reports_received    on rank 0: reports of all ranks, its own included
@@ -72,8 +73,8 @@ struct BasicStatistics {
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// A rank's running counts. The thread that drives the progress engine counts, except for steps, which the submitting
-// threads count.
+// A rank's counters while the job runs. The thread that drives the progress engine changes them, except the counter of
+// steps, which the submitting threads change.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {

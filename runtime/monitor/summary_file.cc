@@ -26,7 +26,7 @@ size_t SizeOf(int fd) {
   return fstat(fd, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
 }
 
-// The descriptor of the file that this process has inherited; -1: none.
+// Returns the descriptor of the SummaryFile that this process has inherited; -1 if there is none.
 int FindOwn() {
   for (const int fd : NumbersIn(kOwnDescriptors)) {
     if (IsMemoryFile(absl::StrCat(kOwnDescriptors, "/", fd), SummaryFile::kName)) return fd;
@@ -54,7 +54,7 @@ std::vector<int> NumbersIn(const std::string& folder) {
 }
 
 SummaryFile::SummaryFile() : fd_(memfd_create(kName, MFD_CLOEXEC)) {
-  // The ranks share the file's position, and append at the same time.
+  // The file needs O_APPEND, because the ranks share the file's position and may append at the same time.
   if (fd_.valid() && fcntl(fd_.get(), F_SETFL, O_APPEND) != 0) fd_.Reset();
 }
 
@@ -68,7 +68,7 @@ std::vector<std::string> SummaryFile::Read() const {
   return words;
 }
 
-// If memory has run out, the summary lacks this rank.
+// If memory has run out, this function does nothing, and the summary lacks this rank.
 void LeaveForSummary(const RankWords& words) {
   try {
     const int fd = FindOwn();

@@ -14,11 +14,11 @@
 
 namespace ronda {
 
-// A file in memory for `rondarun --summary`, which all ranks inherit. A rank that leaves the job appends its words. So
-// the launcher also has the counts of ranks that it has never looked at.
+// A file in memory for `rondarun --summary`. All ranks inherit its descriptor. A rank that leaves the job appends its
+// counts (RankWords). So the launcher also gets the counts of ranks that it has never observed.
 //
-// A rank finds the file by its name among its descriptors, like the ErrorFile. Ranks whose starter closes descriptors
-// (mpirun) do not have it.
+// A rank finds the file by its name among its descriptors, like the ErrorFile. If the program that starts the ranks
+// closes descriptors (mpirun), the ranks do not have the file.
 //
 // Thread-compatible.
 class SummaryFile {
@@ -26,20 +26,20 @@ class SummaryFile {
   static constexpr char kName[] = "ronda-summary";
   static constexpr size_t kMaxBytes = size_t{64} << 20;  // a rank appends nothing to a file of this size
 
-  // Without a free descriptor there is no file, and the job goes on.
+  // Creates the file. If the process has no free descriptor, there is no file, and the job goes on without it.
   SummaryFile();
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // Returns the words of the ranks that have left the job, in the order in which they left. The words are not checked;
-  // see CheckRankWords.
+  // Returns the RankWords of the ranks that have left the job, in the order in which they left. CheckRankWords must
+  // check the result.
   std::vector<std::string> Read() const;
 
  private:
   UniqueFd fd_;
 };
 
-// Appends the words of this process to the SummaryFile that it has inherited. Does nothing without such a file.
+// Appends `words` to the SummaryFile that this process has inherited. Does nothing if there is no such file.
 void LeaveForSummary(const RankWords& words);
 
 // Whether `path`, a descriptor in /proc, is a file that memfd_create() has made with this name.

@@ -16,7 +16,7 @@
 
 namespace ronda {
 
-// A function that is called once, when a collective waits longer than the warning time of its limits.
+// A function that is called once if a collective waits longer than the warning time of its limits.
 class LateCall {
  public:
   explicit LateCall(absl::FunctionRef<void()> when_late) : when_late_(when_late) {}
@@ -31,7 +31,7 @@ class LateCall {
   bool is_made_ = false;
 };
 
-// The collective in which a rank is, for messages.
+// Describes the collective in which a rank is, for warnings and errors.
 struct RunningCollective {
   RankId self = 0;
   OpType op = OpType::kAllreduce;
@@ -42,11 +42,11 @@ struct RunningCollective {
   LateCall* late_call = nullptr;  // nullptr: none. Made by the waiting code: a WaitWatch may be asked under a lock
 };
 
-// "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done"
+// Returns for example "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done".
 std::string DescribeWait(const Peer& late, const RunningCollective& running);
 
-// One wait for one rank in a collective. It decides when the waiting code should look again, logs one warning, and
-// makes the error if the wait is given up.
+// Watches one wait for one rank in a collective. WaitWatch decides when the waiting code must check again, logs one
+// warning, and returns the error if the wait must end.
 //
 //   WaitWatch watch(running, flights);
 //   while (!condition) {
@@ -57,16 +57,16 @@ std::string DescribeWait(const Peer& late, const RunningCollective& running);
 // Thread-compatible.
 class WaitWatch {
  public:
-  // The wait begins now. Neither the collective nor the job's flight recorders are owned.
+  // Begins the wait. The caller keeps the ownership of the collective and of the flight recorders.
   WaitWatch(const RunningCollective& running, const FlightBoard& flights);
 
-  // Call this repeatedly during the wait for `late`.
+  // Must be called repeatedly during the wait for `late`.
   // Errors: DEADLINE_EXCEEDED that names the rank and its last event.
   absl::Status Check(const Peer& late);
 
   bool has_warned() const { return has_warned_; }
 
-  // The time until Check may have a new result.
+  // Returns the time until Check may have a new result.
   absl::Duration UntilNextCheck() const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kErrorTextBytes = 1024;
 
-// Messages of one communicator are in order for each pair of ranks, so they need no tags.
+// All messages have the same tag, because a communicator keeps the order of the messages between two ranks.
 constexpr int kMessageTag = 0;
 
 absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {
@@ -100,7 +100,7 @@ absl::StatusOr<std::string> MpiSession::Broadcast(absl::string_view text) {
   return content;
 }
 
-// Messages through one communicator of the session.
+// Sends and receives messages through one communicator of the session.
 class MpiSession::Messages : public PointToPoint {
  public:
   Messages(std::shared_ptr<MpiSession> session, ronda_mpi_communicator* communicator, RankId rank, int size)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libronda_mpi*.so: built once for each MPI. The builds share this source, but not their ABI.
+// The implementation of libronda_mpi*.so. It is built once for each MPI, because the MPIs have different ABIs.
 #include "runtime/mpi/plugin.h"
 
 #include <mpi.h>
@@ -10,27 +10,27 @@
 #include <cstdio>
 #include <cstring>
 
-// The table's opaque communicator.
+// The communicator type of the plugin's table, which is opaque for the callers.
 struct ronda_mpi_communicator {
   MPI_Comm comm;
 };
 
 namespace {
 
-// A communicator of the job's ranks, separate from the program's own communication. An MPI, and so this plugin, serves
-// one job per process.
+// Returns the communicator of all ranks of the job. It separates Ronda's messages from the messages of the program
+// itself. A process can have only one job over MPI.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;
 }
 
-// MPI counts in int. Longer messages are described as blocks of this size and a rest.
+// MPI counts bytes in an int. A longer message is described as blocks of this size and a remainder.
 constexpr size_t kBlockBytes = size_t{1} << 30;
 
-// No MPI has this error code, because their codes are positive.
+// The plugin's own error code for "MPI has ended". The error codes of every MPI are positive.
 constexpr int kEnded = -1;
 
-// The description of `bytes` bytes to MPI.
+// Describes a message of `bytes` bytes to MPI.
 class Layout {
  public:
   explicit Layout(size_t bytes) {
@@ -52,7 +52,7 @@ class Layout {
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
-  // MPI needs a type until the messages that it describes are complete.
+  // Frees the type. MPI itself keeps a type until the messages with this type are complete.
   ~Layout() {
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
@@ -79,7 +79,8 @@ void Keep(MPI_Request mpi_request, ronda_mpi_request* request) {
   std::memcpy(request->words, &mpi_request, sizeof(mpi_request));
 }
 
-// Shortens "Open MPI v4.1.4" from a paragraph, and "MPICH Version: 4.0.2" from several lines with tabs.
+// Returns the short version of MPI's description. Open MPI returns a paragraph with "Open MPI v4.1.4", and MPICH
+// several lines with "MPICH Version: 4.0.2".
 const char* Library() {
   static char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
@@ -93,7 +94,7 @@ int Join(ronda_mpi_world* world) {
   if (World() == MPI_COMM_NULL) {
     const int error = MPI_Comm_dup(MPI_COMM_WORLD, &World());
     if (error != MPI_SUCCESS) return error;
-    // The default handler ends the process.
+    // Without this call an error of MPI would end the process.
     MPI_Comm_set_errhandler(World(), MPI_ERRORS_RETURN);
   }
   MPI_Comm_rank(World(), &world->rank);
@@ -182,7 +183,8 @@ int Test(ronda_mpi_request* requests, int count, int* done) {
   for (int i = 0; i < count && *done != 0; ++i) {
     MPI_Request request = RequestOf(requests[i]);
     const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
-    // A complete request is null from now on. MPI treats it as complete when it is tested again with the others.
+    // A complete request becomes a null request. When it is tested again with the other requests, MPI treats it as
+    // complete.
     Keep(request, &requests[i]);
     if (error != MPI_SUCCESS) return error;
   }

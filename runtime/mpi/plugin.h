@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The interface of libronda_mpi*.so: MPI behind a table of C functions. Only the plugin is linked with an MPI, so one
- * build of Ronda works with any MPI. Ranks are numbered as in MPI_COMM_WORLD unless a function has a communicator.
+/* The interface of libronda_mpi*.so, which hides MPI behind a table of C functions. Only the plugin is linked with an
+ * MPI, so one build of Ronda works with any MPI. Ranks have their numbers in MPI_COMM_WORLD, or their numbers in the
+ * communicator if a function has one.
  *
- * Functions that return int return 0 or an MPI error code for error_text. A function blocks for other ranks only if
- * its comment mentions it. Calls come from one thread at a time (MPI_THREAD_SERIALIZED is enough), but not always from
- * the same one. */
+ * Functions that return int return 0 or an MPI error code for error_text. A function waits for other ranks only if its
+ * comment mentions it. Different threads may call the functions, but only one thread at a time. So the thread level
+ * MPI_THREAD_SERIALIZED is enough. */
 #ifndef RONDA_RUNTIME_MPI_PLUGIN_H_
 #define RONDA_RUNTIME_MPI_PLUGIN_H_
 
@@ -16,17 +17,17 @@
 extern "C" {
 #endif
 
-/* Raised with every change of the table. */
+/* Every change of the table of functions must raise this version. */
 #define RONDA_MPI_PLUGIN_VERSION 1
 
 typedef struct ronda_mpi_communicator ronda_mpi_communicator;
 
-/* A message under way; as many bytes as an MPI_Request of any library. */
+/* A message under way. The struct is large enough for the MPI_Request of any library. */
 typedef struct {
   uint64_t words[2];
 } ronda_mpi_request;
 
-/* The result of initialize. */
+/* What `initialize` returns. */
 typedef struct {
   int rank;
   int size;
@@ -36,25 +37,25 @@ typedef struct {
 
 typedef struct {
   uint32_t version; /* RONDA_MPI_PLUGIN_VERSION */
-  /* "Open MPI v4.1.4, package: ..."; may be called before initialize */
+  /* Returns for example "Open MPI v4.1.4, package: ...". May be called before initialize. */
   const char* (*library)(void);
-  /* Blocks until all ranks of MPI_COMM_WORLD have called it. */
+  /* Blocks until all ranks of MPI_COMM_WORLD have called this function. */
   int (*initialize)(ronda_mpi_world* world);
-  /* Blocks until all ranks have called it; to be called if `initialized` was set and the job has not failed. */
+  /* Must be called if `initialized` was set and the job has not failed. Blocks until all ranks have called it. */
   int (*finalize)(void);
-  /* At most `size` bytes, with a zero at the end. */
+  /* Writes at most `size` bytes to `text`, including a zero at the end. */
   void (*error_text)(int error, char* text, size_t size);
-  /* Copies `data` of rank 0 to all ranks. Blocks until all ranks of MPI_COMM_WORLD have called it with the same size.
-   */
+  /* Copies `data` of rank 0 to all ranks. Blocks until all ranks of MPI_COMM_WORLD have called this function with the
+   * same size. */
   int (*broadcast)(void* data, size_t size);
-  /* Makes a communicator of `ranks`. Only its members call it; blocks until all of them have. */
+  /* Creates a communicator of `ranks`. Exactly these ranks must call it. Blocks until all of them have called it. */
   int (*create)(const int* ranks, int size, int tag, ronda_mpi_communicator** communicator);
   void (*destroy)(ronda_mpi_communicator* communicator);
   int (*send)(ronda_mpi_communicator* communicator, const void* data, size_t bytes, int to, int tag,
               ronda_mpi_request* request);
   int (*receive)(ronda_mpi_communicator* communicator, void* data, size_t bytes, int from, int tag,
                  ronda_mpi_request* request);
-  /* Sets *done if all of `requests` are complete; then they are freed. Never blocks. */
+  /* If all of `requests` are complete, sets *done and frees the requests. Never blocks. */
   int (*test)(ronda_mpi_request* requests, int count, int* done);
 } ronda_mpi_plugin;
 

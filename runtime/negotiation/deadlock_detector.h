@@ -13,22 +13,23 @@
 
 namespace ronda {
 
-// Finds ranks that wait for each other, long before a deadline does. The programs of these ranks all wait, and each
-// tensor that they have submitted lacks the submission of another of these ranks.
+// Finds ranks that wait for each other, long before a deadline passes. The programs of all these ranks wait. Each
+// tensor that one of these ranks has submitted lacks the submission of another of these ranks.
 //
-// A rank that computes is never part of a deadlock, because it may still submit what the others lack. A rank whose
-// program has several threads may also still submit it, because one thread waits while another is about to submit. So a
-// finding is only a warning.
+// A rank that computes is never part of a deadlock, because it may still submit the missing tensors. In a program with
+// several threads, one thread may wait while another thread is about to submit a missing tensor. So a finding is only a
+// warning.
 //
-// A pure state machine on the coordinator. Thread-compatible.
+// DeadlockDetector is a pure state machine on the coordinator. Thread-compatible.
 class DeadlockDetector {
  public:
   explicit DeadlockDetector(int world_size) : waits_(world_size, false) {}
 
-  // `rank` has reported that its program waits or runs.
+  // Must be called when `rank` has reported that its program waits or runs.
   void Record(RankId rank, RankReport::Program program);
 
-  // The coordinator has sent decisions. All ranks are treated as running until they report again that they wait.
+  // Must be called when the coordinator has sent decisions. All ranks then count as running until they report again
+  // that they wait.
   void RecordDecisions();
 
   // Describes the deadlock; empty if there is no deadlock, or if the last call found the same deadlock. `view` shows

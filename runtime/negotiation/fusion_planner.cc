@@ -8,7 +8,7 @@
 namespace ronda {
 namespace {
 
-// A bucket that can still grow.
+// A bucket to which more tensors can still be added.
 struct OpenBucket {
   std::shared_ptr<const Response> first;  // of its tensors; it stands for their kind
   size_t index;                           // in the plan

@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// A tensor that every rank is ready for, and how the response list names it.
+// A tensor that every rank has submitted, and how the response list names it.
 struct Agreed {
   std::shared_ptr<const Response> response;
   CacheId cached_as = 0;  // the list has only this id; 0: it has the full response
@@ -19,16 +19,16 @@ struct Agreed {
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
 };
 
-// Groups tensors into buckets, each carried out as one collective.
+// Groups tensors into buckets. The ranks carry out each bucket as one collective.
 //
-// Tensors can share a bucket if their operation can be fused (OperationTraits), if they are of one kind (SameKind), and
-// if the same joined ranks take no part in them. Adasum tensors also share buckets, though each is weighted by itself.
-// Tensors of different groups may share a bucket.
+// Tensors can share a bucket if their operation can be fused (OperationTraits), if they are of the same kind
+// (SameKind), and if the same joined ranks take no part in them. Adasum tensors can also share a bucket, but each
+// tensor of it gets its own weights. Tensors of different groups may share a bucket.
 //
-// A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor goes into the open bucket of its
-// kind even if tensors of other kinds come between. The buckets run in the order of their first tensors.
+// A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor is added to the open bucket of its
+// kind even if tensors of other kinds came in the meantime. The buckets run in the order of their first tensors.
 //
-// A pure function of its input. Only the coordinator has a planner; it sends the buckets to the other ranks.
+// The plan depends only on the input. Only the coordinator has a planner, and it sends the buckets to the other ranks.
 class FusionPlanner {
  public:
   struct Options {

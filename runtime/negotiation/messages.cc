@@ -16,9 +16,10 @@
 namespace ronda {
 namespace {
 
-// More tensors than any response list or report has. It limits the memory that a few damaged bytes can request.
+// A number of tensors that no response list or report reaches. This limit bounds the memory that a few damaged bytes
+// can request.
 constexpr size_t kMaxIds = size_t{1} << 18;
-// More ranks than any job has.
+// A number of ranks that no job reaches.
 constexpr size_t kMaxRanks = size_t{1} << 16;
 
 absl::Status Damaged(absl::string_view problem) {
@@ -46,12 +47,13 @@ absl::StatusOr<std::vector<RankId>> RanksFromRuns(const google::protobuf::Repeat
   return Damaged(absl::StrCat("the ranks of ", of, " are out of range"));
 }
 
-// INT64_MAX means for ever.
+// Converts nanoseconds to a duration. INT64_MAX means an infinite duration.
 absl::Duration DurationFromNanoseconds(int64_t ns) {
   return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
 }
 
-// The value of a field of a request as its protobuf setter takes it, by the field's type.
+// Converts the value of a request's field to the type that the field's protobuf setter takes. There is one overload per
+// type of field.
 template <typename T>
 auto ToScalar(T value) {
   if constexpr (std::is_enum_v<T>) {
@@ -71,7 +73,7 @@ void ToList(const std::vector<RankId>& ranks, google::protobuf::RepeatedField<in
   SetRuns(ranks, field);
 }
 
-// Saturates: an infinite duration becomes the largest number.
+// Converts limits to their protobuf message. An infinite duration becomes the largest number.
 void ToProto(const WaitLimits& limits, v1::WaitLimits* proto) {
   proto->set_warning_ns(absl::ToInt64Nanoseconds(limits.warning));
   proto->set_deadline_ns(absl::ToInt64Nanoseconds(limits.deadline));
@@ -89,7 +91,7 @@ void ToProto(const TensorRequest& request, v1::TensorRequest* proto) {
 #undef RONDA_MESSAGE
 }
 
-// Each of these functions reads a field of a request. They return false if the value is out of range.
+// Each of these functions decodes a field of a request, and returns false if the value is out of range.
 template <typename T>
 bool DecodeIf(std::optional<T> value, T* field) {
   if (value) *field = *value;
@@ -105,7 +107,7 @@ bool Decode(uint32_t value, TensorRequest::Function* field) {
   return true;
 }
 bool Decode(uint32_t value, WireFormat* field) { return DecodeIf(WireFormatFromInt(value), field); }
-// Ranks and sizes.
+// Decodes a rank or a size.
 bool Decode(int32_t value, int* field) {
   *field = value;
   return value >= 0;
@@ -146,7 +148,7 @@ bool Decode(const v1::WaitLimits& proto, WaitLimits* limits) {
   return proto.warning_ns() >= 0 && proto.deadline_ns() >= 0;
 }
 
-// Finds fields that are in range but contradict each other; nullptr if none do.
+// Returns the name of a field whose value is in range but contradicts other fields; nullptr if there is no such field.
 const char* Contradiction(const TensorRequest& request) {
   const OperationTraits& traits = TraitsOf(request.op);
   if ((request.op == OpType::kJoin) != (request.name == kJoinName)) return "name";
@@ -208,7 +210,7 @@ void ToProto(const Bucket& bucket, v1::Bucket* proto) {
   proto->set_absent_as_zeros(bucket.absent == TensorRequest::Absent::kCountedAsZeros);
 }
 
-// `ids_left`: the number of ids that the whole list may still hold.
+// Decodes an execution, and adds it to `bucket`. `ids_left` is the number of ids that the rest of the list may contain.
 absl::Status DecodeExecution(const v1::Execution& proto, size_t* ids_left, Bucket* bucket) {
   const auto ids = FromRuns<uint64_t>(proto.cached(), *ids_left);
   if (!ids || ids->empty() != proto.has_response()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ranks' reports to the coordinator and its answers, as plain structs and in their form on the wire
-// (proto/ronda/v1/negotiation.proto).
+// The ranks' reports to the coordinator, and the coordinator's answers. They exist as plain structs, and as messages of
+// proto/ronda/v1/negotiation.proto.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 
@@ -23,7 +23,8 @@
 
 namespace ronda {
 
-// A request that a rank has reported by an id. The id was evicted before the request was answered.
+// A request that a rank repeats in full. The rank has reported the request by an id, and the id was evicted before the
+// request was answered.
 struct RepeatedRequest {
   CacheId id = 0;
   TensorRequest request;
@@ -31,37 +32,40 @@ struct RepeatedRequest {
   friend bool operator==(const RepeatedRequest&, const RepeatedRequest&) = default;
 };
 
-// The submissions of a rank since its last report. The coordinator takes them in the order of the fields.
+// The submissions of a rank since its last report. The coordinator processes the fields in their order.
 struct RankReport {
   std::vector<CacheId> cached;            // ids of cached responses; the rank makes the same requests again
   std::vector<RepeatedRequest> repeated;  // ignored unless the coordinator no longer knew the id
   std::vector<TensorRequest> requests;    // all others, in the order of their submission
-  // kDraining: the rank submits nothing more, and waits for what it has in flight. kShuttingDown: it has nothing in
-  // flight, and this report is its last.
+  // kDraining: the rank submits nothing more, and waits for its tensors in flight. kShuttingDown: the rank has nothing
+  // in flight, and this report is its last report.
   enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
-  // The number of the last schedule that this rank has begun; 0: none. A report that was sent before a schedule began
-  // is ignored, because its submissions are part of the schedule or are reported again after the unlock.
+  // The number of the last schedule that this rank has begun; 0 if it has begun none. A report that was sent before a
+  // schedule began is ignored, because its submissions are part of the schedule or are reported again after the unlock.
   uint64_t schedule = 0;
-  // Whether, after the last submission of the previous report and before the last submission of this one, the program
-  // may have learned that an operation is complete. If not, the submissions of this report do not depend on the
-  // submissions of the previous report.
+  // Whether the program may have learned that an operation is complete between the last submission of the previous
+  // report and the last submission of this report. If it has not (kNo), the submissions of this report do not depend on
+  // the submissions of the previous report.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
-  // Whether the last schedule fitted the program. kDidNotFit: in the schedule, tensors waited for other tensors that
-  // came only later. The program now submits tensors in a different way than in the steps that the detector saw.
+  // Whether the last schedule fitted the program. kDidNotFit means that in the schedule, tensors waited for other
+  // tensors that came only later. In this case the program no longer submits tensors as it did in the steps from which
+  // the schedule was made.
   enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
-  // kWaits: a thread of the program waits for an operation, and for a while the program has submitted nothing.
+  // kWaits means that a thread of the program waits for an operation, and that the program has submitted nothing for a
+  // while.
   enum class Program : uint8_t { kRuns, kWaits } program = Program::kRuns;
-  // How long ago the last of these submissions was made. Not zero after an unlock, because the submissions have waited
-  // in the schedule.
+  // How long ago the last submission of this report was made. The age is not zero after an unlock, because the
+  // submissions have waited in the schedule.
   absl::Duration age;
 };
 
 // One tensor that every rank of its process set is ready to operate on, except the ranks that have joined.
 //
-// Every rank has submitted `request.shape`, except for the first dimension (FirstDimension). kGathered: the first
-// dimension is 0 here, and `first_dims` has the first dimension of every member, in the order of the process set.
-// (Otherwise `first_dims` is empty.) kLocal: the first dimension is 0 here. kOfRoot: it is the root's first dimension.
+// All ranks have submitted the same `request.shape`, except for the first dimension. FirstDimension says what the first
+// dimension of `request.shape` is. For kGathered it is 0, and `first_dims` contains the first dimension of every
+// member, in the order of the process set. (Otherwise `first_dims` is empty.) For kLocal it is 0. For kOfRoot it is the
+// root's first dimension.
 //
 // If the operation adds a process set, `request.subject` of the response is the new set's id.
 struct Response {
@@ -71,7 +75,7 @@ struct Response {
   friend bool operator==(const Response&, const Response&) = default;
 };
 
-// A tensor to carry out: a full response, or its id in the response cache.
+// A tensor to carry out. It is given by a full response, or by the response's id in the response cache.
 using Execution = std::variant<CacheId, Response>;
 
 // Tensors of one process set that are carried out together, as one collective.
@@ -83,7 +87,7 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// A Bucket after all lookups.
+// A Bucket after all ids have been looked up in the response cache.
 struct AgreedBucket {
   std::vector<std::shared_ptr<const Response>> responses;  // at least one
   std::vector<RankId> joined;
@@ -93,7 +97,7 @@ struct AgreedBucket {
   std::shared_ptr<const Group> participants;  // without those that have joined; send/recv: sender and receiver
 };
 
-// A tensor that will not be carried out. It answers the submissions of `ranks` and of no other ranks.
+// A tensor that will not be carried out. The error answers the submissions of `ranks`, but not of other ranks.
 struct TensorError {
   std::string name;
   ProcessSetId process_set = kGlobalProcessSet;
@@ -103,8 +107,9 @@ struct TensorError {
   TensorKeyView key() const { return {process_set, name}; }
 };
 
-// The message that a receive in order of arrival (IsOrderedReceive) gets. From now on the receiver's submission has the
-// name of the message. An error or a bucket in the same list answers the submission.
+// Assigns a message to a receive that takes messages in the order of arrival (IsOrderedReceive). From now on the
+// receiver's submission has the name of the message. An error or a bucket in the same response list answers the
+// submission.
 struct ReceiveMatch {
   ProcessSetId process_set = kGlobalProcessSet;
   RankId receiver = 0;
@@ -115,7 +120,7 @@ struct ReceiveMatch {
   friend bool operator==(const ReceiveMatch&, const ReceiveMatch&) = default;
 };
 
-// Settings from rank 0 that must be, or should be, the same on every rank. The cache capacity never changes.
+// Settings from rank 0, which apply to every rank. The cache capacity never changes during a job.
 struct JobSettings {
   uint64_t cache_capacity = 0;
   WaitLimits limits;
@@ -125,7 +130,8 @@ struct JobSettings {
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
 };
 
-// The next work of all ranks, in this order: settings, matches, errors, buckets, schedule.
+// The next work of all ranks. A rank first applies the settings, then the matches, the errors, the buckets, and at last
+// the schedule.
 struct ResponseList {
   std::optional<JobSettings> settings;  // in the first list, and in any that changes them
   std::vector<ReceiveMatch> matches;
@@ -134,7 +140,7 @@ struct ResponseList {
   std::optional<Schedule> schedule;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: all ranks have shut down
 
-  // A match always comes with the error or bucket that answers it.
+  // `matches` is not checked here, because a list with a match always has an error or a bucket that answers it.
   bool empty() const { return !settings && errors.empty() && buckets.empty() && !schedule && job == Job::kGoesOn; }
 };
 

@@ -17,7 +17,7 @@ absl::Status SetIsGone(ProcessSetId set) {
   return absl::FailedPreconditionError(absl::StrCat("process set ", set, " was removed"));
 }
 
-// The error of all tensors in the group of `culprit`.
+// Returns the error for all tensors in the group of `culprit`.
 absl::Status BecauseOf(const TensorRequest& culprit, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat("no tensor of group '", culprit.group, "' is carried out, because of tensor '",
@@ -56,7 +56,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   if (!receives_.empty()) MatchReceives();
-  // Groups fail only now, because now the rank has reported all tensors of its groups.
+  // Groups must not fail before this point, because only now the rank has reported all tensors of its groups.
   for (const auto& [group, status] : std::exchange(failed_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
   if (report.presence == RankReport::Presence::kDraining) ranks_.Drain(rank);
@@ -65,7 +65,8 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   return absl::OkStatus();
 }
 
-// In a large job's steady state the coordinator does almost only this: one lookup by number, one bit.
+// When a large job repeats its steps, the coordinator spends most of its time here. So this function only makes one
+// lookup by number and sets one bit.
 absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
   PendingTensor* tensor = pending_.FindById(id);
   if (tensor == nullptr) return StartById(rank, id);
@@ -79,7 +80,7 @@ absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
 absl::Status Negotiator::StartById(RankId rank, CacheId id) {
   std::shared_ptr<const Response> response = cache_.Get(id);
   if (response == nullptr) {
-    // The id was evicted while the report was on its way.
+    // The id was evicted before the report arrived, so the submission is ignored, and the rank will repeat it.
     inboxes_[rank].ignored.insert(id);
     return absl::OkStatus();
   }
@@ -178,9 +179,9 @@ void Negotiator::MatchReceives() {
   });
 }
 
-// Turns the receive into the receiver's submission of the message.
+// Finds a message for the receive. Turns the receive into the receiver's submission of this message.
 bool Negotiator::MatchReceive(PendingTensor* receive) {
-  // If an id was ignored, an earlier request of one of the two ranks may still come.
+  // If an id of the sender or of the receiver was ignored, an earlier request of this rank may still come.
   const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
   if (!is_told(receive->request().receiver)) return false;
   PendingTensor* const message = OldestMessageFor(receive->request(), pending_, is_told);
@@ -203,7 +204,8 @@ bool Negotiator::MatchReceive(PendingTensor* receive) {
   return true;
 }
 
-// Merges a submission that was reported in full. Remembers how it differs from the first submission.
+// Merges a submission that was reported in full. Records how the request differs from the first submission of this
+// tensor.
 void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
   TensorRequest& first = tensor->spelled;
   if (request.limits != first.limits) {
@@ -214,7 +216,8 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (!request.refusal.empty()) {
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
-    // The tensor began with a refusal, which says nothing about the tensor, or with this very submission.
+    // There is nothing to compare. Either the first submission was a refusal, which does not describe the tensor, or
+    // this is the first submission.
   } else {
     MergeDifference(rank, request, tensor);
   }
@@ -239,7 +242,8 @@ void Negotiator::MergeDifference(RankId rank, const TensorRequest& request, Pend
   tensor->mismatch = mismatch.value_or("");
 }
 
-// If several ranks refuse, the text of the lowest rank is used, in whatever order they come.
+// If several ranks refuse the tensor, the error contains the text of the lowest rank, no matter in which order the
+// ranks have reported.
 void Negotiator::MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
   if (!tensor->refusal.empty() && tensor->refused_by < rank) return;
   tensor->refusal = absl::StrCat(Describe(rank), " has refused to take part: ", request.refusal);
@@ -276,7 +280,7 @@ absl::Status Negotiator::SubmitJoin(RankId rank, const TensorRequest& request) {
   if (inboxes_[rank].ignored.empty()) {
     Join(rank, request);
   } else {
-    // The rank will repeat requests that it submitted before it joined.
+    // The join is delayed, because the rank will first repeat requests that it submitted before the join.
     inboxes_[rank].delayed_joins.push_back(request);
   }
   return absl::OkStatus();
@@ -295,7 +299,7 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     return position && !tensor.submitted.Contains(*position);
   };
   for (PendingTensor* tensor : pending_.Select(lacks_it)) {
-    // Concludes only this tensor: changes of process sets do not run without a rank.
+    // Conclude can only conclude this tensor here, because changes of process sets do not run without a rank.
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {
@@ -353,7 +357,7 @@ void Negotiator::FailWithout(RankId rank) {
   std::vector<TensorKey> lacking;
   for (const PendingTensor* tensor : pending_.Select(lacks_it)) lacking.emplace_back(tensor->request().key());
   for (const TensorKey& key : lacking) {
-    // The tensor may have failed together with another tensor of its group.
+    // The tensor may no longer be pending, because it may have failed together with another tensor of its group.
     if (PendingTensor* tensor = pending_.Find(key)) FailForDeparture(tensor);
   }
   for (ProcessSetId set : joins_.sets()) FailJoinsForDeparture(set);
@@ -368,9 +372,9 @@ void Negotiator::FailForDeparture(PendingTensor* tensor) {
   for (RankId departed : ranks_.departures()) {
     const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
-    // The rank's join is in flight.
+    // The tensor does not wait for this rank, because the rank has joined.
     if (HasJoined(departed, tensor->request().process_set)) continue;
-    // A message that the rank has sent may still wait for this receive.
+    // The receive may still get a message that the rank has already sent.
     if (IsOrderedReceive(tensor->request()) && !ranks_.HasShutDown(departed)) continue;
     const TensorKey key(tensor->request().key());
     Fail(key, DepartureError(departed, tensor->request()));
@@ -403,8 +407,8 @@ void Negotiator::Conclude(PendingTensor* tensor) {
     FailGroupsOf(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
-    // The tensor is not held, because a refusal names no group, and a rank that refuses a group refuses each of its
-    // tensors.
+    // A refused tensor is answered immediately and not held with its group, because a refusal names no group. A rank
+    // that refuses a group refuses each tensor of the group.
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);
@@ -493,7 +497,7 @@ void Negotiator::ReleaseGroups() {
   }
 }
 
-// Fails the held tensors of the group, and its tensors that still wait for ranks.
+// Fails the held tensors of the group, and the tensors of the group that still wait for ranks.
 void Negotiator::FailGroup(TensorKeyView group, const absl::Status& status) {
   for (HeldGroup& held : groups_.Take(group)) AnswerAll(std::move(held), status);
   const auto in_group = [&](const PendingTensor& tensor) {

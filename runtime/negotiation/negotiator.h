@@ -25,20 +25,21 @@
 
 namespace ronda {
 
-// Decides which tensors every rank has submitted, and in which order to run them. Runs on the coordinator.
+// Finds the tensors that every rank has submitted, and decides in which order the ranks run them. The negotiator runs
+// on the coordinator.
 //
-// Ranks report whenever they have something new; there are no rounds. The ranks agree on a tensor when the last rank of
-// its process set has reported it or joined. Tensors run in the order of these agreements. Submissions that contradict
-// each other still wait for the last rank. Then they fail on all ranks, with a text that quotes two ranks. A tensor
-// that a rank has refused fails in the same way. A receive in order of arrival gets the message that has waited for the
-// longest, among the messages that no other receive has named. If a rank shuts down, every tensor that lacks its
-// submission fails, now and later. docs/protocol.md explains the states and the rules.
+// Ranks report whenever they have new submissions. There are no rounds. The ranks agree on a tensor when the last rank
+// of its process set has reported it or joined. Tensors run in the order of these agreements. If submissions contradict
+// each other, they fail on all ranks, but only after the last rank has reported the tensor. The error quotes two of the
+// ranks. A tensor that a rank has refused fails in the same way. A receive in the order of arrival gets the message
+// that has waited for the longest time and that no other receive has named. If a rank shuts down, every present or
+// later tensor fails that lacks the submission of this rank. docs/protocol.md explains the states and the rules.
 //
-// When the job repeats its steps, a list begins a schedule (runtime/step/step.h). Until the unlock the ranks negotiate
-// nothing.
+// When the job repeats its training steps, a response list begins a schedule (runtime/step/step.h). Until the schedule
+// is unlocked, the ranks negotiate nothing.
 //
-// A pure state machine: it owns no thread, reads no clock and does no I/O. Its decisions depend only on its calls, so a
-// recorded negotiation can be replayed (recording.h).
+// The negotiator is a pure state machine. It owns no thread, reads no clock and does no I/O. Its decisions depend only
+// on its calls, so a recorded negotiation can be replayed (recording.h).
 //
 // Thread-compatible: callers serialise access.
 class Negotiator {
@@ -55,21 +56,22 @@ class Negotiator {
     } schedule;
   };
 
-  // How many bytes travel together.
+  // How many bytes a bucket may contain.
   struct BucketSizes {
     size_t threshold = 0;         // FusionPlanner::Options::threshold, also in schedules
     size_t min_bucket_bytes = 0;  // in schedules
   };
 
-  // Called for each submission of a report, whether the report contains it in full or only its id.
+  // A function that is called for each submission of a report, no matter if the report contains the submission in full
+  // or only its id.
   using ReadyCallback = std::function<void(RankId, const TensorRequest&)>;
 
   explicit Negotiator(Options options);
 
   // Processes `report` from `rank`, at time `now`. `on_ready` may be nullptr, and is not kept.
-  // Errors: INVALID_ARGUMENT if no correct rank can have sent this report. Examples are a tensor reported twice, a
-  // process set that never existed or that the rank is not in, a root outside of the process set, and a report after a
-  // shutdown or while a schedule is locked.
+  // Errors: INVALID_ARGUMENT if no correct rank can have sent this report. Examples are a tensor that is reported
+  // twice, a process set that never existed or does not contain the rank, a root outside of the process set, and a
+  // report after a shutdown or while a schedule is locked.
   absl::Status Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready = nullptr);
 
   // Fails a tensor, and its whole group, with `status`, for the ranks that have submitted them. Does nothing if no rank
@@ -80,35 +82,36 @@ class Negotiator {
   // decisions. If the list begins a schedule, no tensor waits any more.
   ResponseList TakeResponses();
 
-  // The ranks have unlocked the schedule; `progress` tells how far they carried it out.
+  // Must be called when the ranks have unlocked the schedule. `progress` says how far they have carried it out.
   // REQUIRES: a schedule is locked.
   void Unlock(const ScheduleProgress& progress);
 
-  // Applies from the next list on.
+  // Sets the sizes of buckets. They apply from the next list on.
   void SetBucketSizes(const BucketSizes& sizes);
 
   // Whether the last list that began a schedule is still in effect.
   bool locked() const { return steps_.locked(); }
 
-  // Valid until the next call of a method that is not const.
+  // Returns a view of the tensors that wait. The view is valid until the next call of a method that is not const.
   WaitingView waiting() const { return {{pending_, joins_, groups_, ranks_}, options_.limits, own_limits_}; }
   bool anything_waits() const { return !waiting().empty(); }
 
-  // "rank 1 (host h, pid 42)", or "rank 1" until it has introduced itself.
+  // Returns "rank 1 (host h, pid 42)", or "rank 1" if the rank has not yet reported its host and pid.
   std::string Describe(RankId rank) const { return ranks_.Describe(rank); }
 
  private:
-  // The unfinished parts of a rank's reports.
+  // The parts of a rank's reports that the negotiator cannot process yet.
   struct Inbox {
     absl::flat_hash_set<CacheId> ignored;      // ids reported after their eviction: the rank will repeat them
     std::vector<TensorRequest> delayed_joins;  // handled after the rank has repeated them
   };
-  // A repeated request is treated as sent when it was first submitted. The rank may have joined since then.
+  // The time that counts for a submission. A repeated request counts as sent when it was first submitted, although the
+  // rank may have joined since then.
   enum class Time { kNow, kBeforeJoining };
   // Whether a report was sent before the last schedule began.
   enum class Freshness { kFresh, kStale };
 
-  // Reports.
+  // The functions that process the parts of a report.
   absl::Status SubmitById(RankId rank, CacheId id);
   absl::Status StartById(RankId rank, CacheId id);
   absl::Status Repeat(RankId rank, const RepeatedRequest& repeated);
@@ -123,7 +126,7 @@ class Negotiator {
   void Refuse(RankId rank, TensorKeyView tensor, absl::Status status);
   absl::Status HasJoinedError(RankId rank, const TensorRequest& request) const;
 
-  // Joins and departures.
+  // The functions that process joins and departures.
   void Join(RankId rank, const TensorRequest& request);
   void ConcludeJoins(ProcessSetId set);
   void FailJoins(ProcessSetId set, const absl::Status& status);
@@ -133,11 +136,11 @@ class Negotiator {
   void FailForDeparture(PendingTensor* tensor);
   absl::Status DepartureError(RankId rank, const TensorRequest& request) const;
 
-  // Receives in order of arrival.
+  // The functions that assign messages to receives in the order of arrival.
   void MatchReceives();
   bool MatchReceive(PendingTensor* receive);
 
-  // Conclusions.
+  // The functions that conclude tensors.
   void Conclude(PendingTensor* tensor);
   std::vector<RankId> JoinedWithout(const PendingTensor& tensor) const;
   absl::Status Verdict(const PendingTensor& tensor, const std::vector<RankId>& joined) const;
@@ -146,12 +149,12 @@ class Negotiator {
   void ChangeProcessSets(TensorRequest* request);
   void FailAllOf(ProcessSetId set);
   void FailGroup(TensorKeyView group, const absl::Status& status);
-  // Ranks have submitted the tensor in different groups: each of these groups will fail with its verdict.
+  // Makes all groups of `tensor` fail with `verdict`, because ranks have submitted the tensor in different groups.
   void FailGroupsOf(const PendingTensor& tensor, const absl::Status& verdict);
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
 
-  // Schedules.
+  // The functions for locked schedules.
   StepObserver::Planning PlanningOfSteps() const;
   absl::StatusOr<Freshness> CheckSchedule(RankId rank, const RankReport& report) const;
   void Watch(const Agreed& agreed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The negotiator's part in locked schedules: when one begins, and what it looks like.
+// The functions with which the negotiator decides when a locked schedule begins and what the schedule contains.
 
 #include <algorithm>
 #include <memory>
@@ -16,7 +16,8 @@
 
 namespace ronda {
 
-// A rank that sent a report before it had begun the last schedule submits the same requests again after the unlock.
+// A report is stale if the rank sent it before it began the last schedule. Stale reports are ignored, because the rank
+// submits the same requests again after the unlock.
 absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, const RankReport& report) const {
   if (report.schedule < steps_.schedules()) return Freshness::kStale;
   if (report.schedule == steps_.schedules() && !locked()) return Freshness::kFresh;
@@ -61,7 +62,7 @@ void Negotiator::DescribeStep(std::vector<StepTensor>& step) const {
   }
 }
 
-// If anything else waited, the ranks would unlock the schedule at once.
+// Whether no other tensor waits. If another tensor waited, the ranks would unlock the new schedule immediately.
 bool Negotiator::OnlyTheseWait(const StepBuckets& buckets) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {

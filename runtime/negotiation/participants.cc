@@ -19,7 +19,8 @@ absl::Status CheckMember(absl::string_view role, RankId member, RankId rank, con
                                                  request.process_set, " of ", members.size(), " ranks"));
 }
 
-// If the members of a set created it, its removal is an operation on the set itself.
+// Checks a request that adds or removes a process set. If only the members of a set created it, the removal must be an
+// operation on this set itself.
 absl::Status CheckProcessSetChange(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                                    const JobRanks& ranks) {
   const bool on_itself = request.op == OpType::kRemoveProcessSet && request.process_set == request.subject &&

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ranks that take part in an operation: the ranks of the job and those that have shut down, the process sets, and
-// the ranks that have joined. It also checks whether a request fits them.
+// The tables from which the coordinator knows which ranks take part in an operation. They contain the ranks that have
+// shut down, the process sets, and the ranks that have joined. This file also has the checks of a request against these
+// tables.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 
@@ -31,19 +32,19 @@ class JobRanks {
 
   void Introduce(RankId rank, std::string identity) { identities_[rank] = std::move(identity); }
 
-  // "rank 1 (host h, pid 42)", or "rank 1" until it has introduced itself.
+  // Returns "rank 1 (host h, pid 42)", or "rank 1" if the rank has not yet reported its host and pid.
   std::string Describe(RankId rank) const {
     if (identities_[rank].empty()) return absl::StrCat("rank ", rank);
     return absl::StrCat("rank ", rank, " (", identities_[rank], ")");
   }
 
-  // The rank submits nothing more.
+  // Must be called when the rank submits nothing more.
   void Drain(RankId rank) {
     if (!Submits(rank)) return;
     drained_[rank] = true;
     departures_.push_back(rank);
   }
-  // The rank submits nothing more and has nothing in flight.
+  // Must be called when the rank submits nothing more and has nothing in flight.
   void ShutDown(RankId rank, absl::Time now) {
     Drain(rank);
     if (departed_count_++ == 0) first_departure_ = now;
@@ -54,7 +55,7 @@ class JobRanks {
   bool Has(RankId rank) const { return rank >= 0 && rank < size(); }
   bool Submits(RankId rank) const { return !drained_[rank]; }
   bool HasShutDown(RankId rank) const { return departed_[rank]; }
-  // the ranks that submit nothing more, in this order
+  // Returns the ranks that submit nothing more, in the order in which they have reported this.
   const std::vector<RankId>& departures() const { return departures_; }
   bool all_departed() const { return departed_count_ == size(); }
   bool some_departed() const { return departed_count_ > 0 && !all_departed(); }
@@ -72,28 +73,29 @@ class JobRanks {
 };
 
 // The process sets of a job. The table depends only on the sequence of responses, so the tables of all ranks are equal
-// although the ranks never compare them. Sets get the ids 1, 2, ... as they are added, and no id is used twice.
+// although the ranks never compare them. Process sets get the ids 1, 2, ... in the order in which they are added, and
+// no id is used twice.
 //
-// Thread-compatible. Callers may keep the groups, even after their set was removed.
+// Thread-compatible. Callers may keep a Group even after its process set was removed.
 class ProcessSetTable {
  public:
   explicit ProcessSetTable(int world_size);
 
-  // The members of a set; nullptr if no set has this id, or if it was removed.
+  // Returns the members of a set; nullptr if no set has this id, or if the set was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Whether only the set's members created it. If so, they also remove it without the other ranks.
+  // Whether only the set's members created it. In this case the members also remove the set without the other ranks.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
   // Whether a set with this id exists or has existed.
   bool Known(ProcessSetId id) const { return id < sets_.size(); }
 
-  // The id of the next set.
+  // The id that the next set will get.
   ProcessSetId next_id() const { return static_cast<ProcessSetId>(sets_.size()); }
 
   // Applies a response if it adds or removes a set.
-  // Errors: INVALID_ARGUMENT if the response does not continue the sequence. Examples are an id other than the next
-  // one, members that are no ranks of the job, and the removal of a set that does not exist.
+  // Errors: INVALID_ARGUMENT if the response does not continue the sequence. Examples are an id that is not next_id(),
+  // members that are no ranks of the job, and the removal of a set that does not exist.
   absl::Status Apply(const Response& response);
 
  private:
@@ -104,12 +106,13 @@ class ProcessSetTable {
   std::vector<bool> by_members_;                    // by id
 };
 
-// Positions in a Group, one bit each, and their count.
+// A set of positions in a Group. It has one bit per position, and counts its positions.
 //
 // Thread-compatible.
 class PositionSet {
  public:
-  // Empties the set and makes room for the positions 0 to `size` - 1. Keeps its memory.
+  // Empties the set, and allocates memory for the positions 0 to `size` - 1. Reuses the memory that the set has
+  // already.
   void Reset(int size) {
     words_.assign((static_cast<size_t>(size) + 63) / 64, 0);
     count_ = 0;
@@ -117,7 +120,7 @@ class PositionSet {
 
   bool Contains(int position) const { return (words_[position / 64] >> (position % 64) & 1) != 0; }
 
-  // Returns false if the position was in the set already.
+  // Inserts a position. Returns false if the position was in the set already.
   bool Insert(int position) {
     uint64_t& word = words_[position / 64];
     const uint64_t bit = uint64_t{1} << (position % 64);
@@ -134,7 +137,7 @@ class PositionSet {
   int count_ = 0;
 };
 
-// The members of one process set that have joined; at least one has.
+// The members of one process set that have joined. At least one member has joined.
 struct SetJoins {
   TensorRequest request;                 // of the first to join
   std::shared_ptr<const Group> members;  // of the process set
@@ -149,7 +152,7 @@ struct SetJoins {
     const std::optional<int> position = members->PositionOf(rank);
     return position && joined.Contains(*position);
   }
-  // Ascending.
+  // Returns the ranks that have joined, in ascending order.
   std::vector<RankId> ranks() const;
 };
 
@@ -158,7 +161,7 @@ struct SetJoins {
 // Thread-compatible.
 class JoinTable {
  public:
-  // Returns nullptr if no rank of the set has joined.
+  // Returns the joins of a process set; nullptr if no rank of the set has joined.
   SetJoins* Find(ProcessSetId set) {
     const auto it = sets_.find(set);
     return it == sets_.end() ? nullptr : &it->second;
@@ -171,13 +174,13 @@ class JoinTable {
     return joins != nullptr && joins->Contains(rank);
   }
 
-  // REQUIRES: `rank` is in `members` and has not joined.
+  // Records that `rank` has joined. REQUIRES: `rank` is in `members` and has not joined.
   SetJoins* Add(RankId rank, const TensorRequest& request, const std::shared_ptr<const Group>& members, absl::Time now);
 
-  // All members are present again.
+  // Must be called when the join of the set is complete, so that all members take part again.
   void Erase(ProcessSetId set) { sets_.erase(set); }
 
-  // Process sets in which a rank has joined; ascending.
+  // Returns the process sets in which a rank has joined, in ascending order.
   std::vector<ProcessSetId> sets() const;
 
   bool empty() const { return sets_.empty(); }
@@ -186,16 +189,17 @@ class JoinTable {
   absl::flat_hash_map<ProcessSetId, SetJoins> sets_;
 };
 
-// Returns the ranks that carry out `request` if no rank has joined. `members` are the members of its process set.
+// Returns the ranks that carry out `request` if no rank has joined. `members` are the members of the request's process
+// set.
 std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members);
 
-// Checks that a correct rank can have sent `request`, whose process set exists. The codec has checked everything that
-// needs no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
+// Checks that a rank without bugs can have sent `request`, whose process set exists. The codec has already made all
+// checks that need no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
 absl::Status CheckRequest(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                           const JobRanks& ranks);
 
-// Checks whether a tensor on which all agree can be carried out without the ranks `joined`. If the operation changes
-// the process sets, also checks whether that is possible.
+// Checks whether a tensor on which all ranks agree can be carried out without the ranks in `joined`. If the operation
+// changes the process sets, also checks whether this change is possible.
 // Errors: FAILED_PRECONDITION that names the rank that joined, or the process set.
 absl::Status CheckFeasible(const TensorRequest& request, const std::vector<RankId>& joined,
                            const ProcessSetTable& process_sets, const JobRanks& ranks);

@@ -82,7 +82,7 @@ std::unique_ptr<PendingTensor> PendingTable::Extract(PendingTensor* tensor) {
 }
 
 void PendingTable::Recycle(std::unique_ptr<PendingTensor> tensor) {
-  // The number of spare tensors is at most the number of tensors that were ever pending at once.
+  // There are never more spare tensors than tensors that were pending at once.
   spare_.push_back(std::move(tensor));
 }
 
@@ -131,7 +131,8 @@ PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable
            (IsFromAnyRank(receive) || request.root == receive.root) && PartsOfMessageName(request.name).tag == tag &&
            !tensor.submitted.Contains(*tensor.participants->PositionOf(receive.receiver)) && may_send(request.root);
   });
-  // The waiting messages of one sender have consecutive numbers, because the receiver names messages in their order.
+  // The waiting messages of one sender have consecutive numbers, because the receiver takes the messages of a sender in
+  // their order.
   std::set<std::pair<RankId, uint64_t>> numbers;
   const auto number_of = [](const PendingTensor& message) { return PartsOfMessageName(message.request().name).number; };
   for (const PendingTensor* message : messages) numbers.emplace(message->request().root, number_of(*message));
@@ -294,7 +295,8 @@ Waiting WaitingView::WaitingOf(const SetJoins& joins) const {
   return waiting;
 }
 
-// All ranks have submitted the held tensors. The group waits for tensors that no rank has submitted as part of it.
+// All ranks have submitted the held tensors. The group waits for tensors that no rank has yet submitted as part of the
+// group.
 Waiting WaitingView::WaitingOf(const HeldGroup& group) const {
   const PendingTensor& first = *group.tensors.front().tensor;
   const TensorRequest& request = first.request();
@@ -323,7 +325,8 @@ std::vector<std::string> WaitingView::SubmittedBy(RankId rank, size_t limit) con
   return names;
 }
 
-// "rank 1 (host h, pid 42), which has submitted 'b' instead and did last, 12 s ago: started allreduce 'x'"
+// Returns for example "rank 1 (host h, pid 42), which has submitted 'b' instead and did last, 12 s ago: started
+// allreduce 'x'".
 std::string StallInspector::DescribeLateRank(const WaitingView& view, RankId rank) const {
   const std::vector<std::string> others = view.SubmittedBy(rank, kTensorsNamed);
   std::string text = view.Describe(rank);

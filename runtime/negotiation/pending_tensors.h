@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it. Then it is
-// concluded. If it is in a group, it is held until all tensors of the group are concluded. This file also has the
-// inspector of tensors that wait too long.
+// Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it. Then the tensor
+// is concluded. A concluded tensor of a group is held until all tensors of the group are concluded. This file also has
+// StallInspector, which finds tensors that wait too long.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
@@ -26,18 +26,18 @@
 
 namespace ronda {
 
-// A tensor that some of its ranks have submitted. While all ranks have named the same entry of the response cache, the
-// tensor refers to that entry, and nothing is copied.
+// A tensor that some of its ranks have submitted. As long as all ranks have reported the same id of the response cache,
+// the tensor refers to this cache entry, and nothing is copied.
 //
 // Invariant: `cached` is the response with the id `cached_as`, or null if `cached_as` is 0.
 struct PendingTensor {
   const TensorRequest& request() const { return cached ? cached->request : spelled; }
 
-  // From now on the response will be sent in full, not by its id.
+  // Makes sure that the response will be sent in full instead of by its id.
   void SpellOut();
 
-  // Whether the cached response equals the response on which the ranks have agreed. A rank that has joined contributes
-  // no rows.
+  // Whether the cached response equals the response on which the ranks have agreed. The ranks `joined` contribute no
+  // rows to the agreed response.
   bool CachedResponseHolds(const std::vector<RankId>& joined) const;
 
   // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.
@@ -60,8 +60,8 @@ struct PendingTensor {
   RankId refused_by = 0;                      // that rank
 };
 
-// The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The memory of
-// entries is used again, so a job that repeats its steps allocates nothing.
+// The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The table reuses
+// the memory of entries, so a job that repeats its training steps allocates nothing here.
 //
 // Thread-compatible.
 class PendingTable {
@@ -69,30 +69,30 @@ class PendingTable {
   PendingTable() = default;
   PendingTable(PendingTable&&) = default;
 
-  // Returns nullptr if no such tensor is pending.
+  // Returns the pending tensor with this name; nullptr if there is none.
   PendingTensor* Find(TensorKeyView key) const;
   // Returns the tensor for which all ranks so far have reported `id`; nullptr if no such tensor is pending.
   PendingTensor* FindById(CacheId id) const;
 
-  // REQUIRES: no tensor of this name is pending.
+  // These functions add a pending tensor. REQUIRES: no tensor with this name is pending.
   PendingTensor* Start(const TensorRequest& request);
   PendingTensor* Start(CacheId id, std::shared_ptr<const Response> response);
 
-  // Called if the tensor differs from the response with its id, or if that response was evicted.
+  // Must be called if the tensor differs from the cached response with its id, or if this response was evicted.
   void SpellOut(PendingTensor* tensor);
 
   std::unique_ptr<PendingTensor> Extract(PendingTensor* tensor);
 
-  // Takes back an extracted tensor that is no longer needed.
+  // Takes back an extracted tensor that is no longer needed, and keeps its memory for reuse.
   void Recycle(std::unique_ptr<PendingTensor> tensor);
 
   // Removes all tensors.
   void Clear();
 
-  // The tensors for which `wanted` returns true, in the order in which they became pending.
+  // Returns the tensors for which `wanted` returns true, in the order in which they became pending.
   std::vector<PendingTensor*> Select(const std::function<bool(const PendingTensor&)>& wanted) const;
 
-  // Visits all, in no particular order.
+  // Calls `visit` for all pending tensors, in no particular order.
   template <typename Visitor>
   void ForEach(Visitor visit) const {
     for (const std::unique_ptr<PendingTensor>& tensor : tensors_) visit(*tensor);
@@ -133,7 +133,7 @@ class PendingTable {
 PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
                                 const std::function<bool(RankId)>& may_send);
 
-// A tensor that every rank has submitted, and the verdict on it.
+// A tensor that every rank has submitted, and the verdict, which says whether the tensor may be carried out.
 struct ConcludedTensor {
   std::unique_ptr<PendingTensor> tensor;
   std::vector<RankId> joined;  // the ranks that take no part
@@ -165,11 +165,12 @@ class GroupTable {
   // Removes and returns the groups whose tensors have all concluded, in the order in which they began.
   std::vector<HeldGroup> TakeComplete();
 
-  // Remove and return one group, or all groups of a process set. Empty if nothing is held.
+  // These functions remove and return one group, or all groups of a process set. The result is empty if no tensor of
+  // these groups is held.
   std::vector<HeldGroup> Take(TensorKeyView group);
   std::vector<HeldGroup> TakeAllOf(ProcessSetId set);
 
-  // Called if the response with this id was evicted.
+  // Must be called if the cached response with this id was evicted.
   void SpellOut(CacheId id);
 
   // Returns the group in which a tensor with this name is held; nullptr if it is in no group.
@@ -186,11 +187,11 @@ class GroupTable {
   uint64_t next_sequence_ = 0;
 };
 
-// The group of a request.
+// Returns the group of a request.
 // REQUIRES: the request is in a group.
 inline TensorKeyView GroupOf(const TensorRequest& request) { return {request.process_set, request.group}; }
 
-// A tensor that some ranks wait for, or, with an empty name, the end of the job.
+// A tensor for which some ranks wait. If the name is empty, ranks wait for the end of the job.
 struct Waiting {
   TensorKey tensor;
   std::string description;  // "tensor 'x' (allreduce of float32 [3])"
@@ -200,9 +201,9 @@ struct Waiting {
   std::vector<RankId> missing;  // ascending; without those that have joined
 };
 
-// Shows everything that waits in the negotiator's tables, and for which ranks.
+// Lists the tensors that wait in the negotiator's tables, and the ranks for which they wait.
 //
-// A view: it owns nothing, and the tables must outlive it. Thread-compatible.
+// WaitingView owns nothing, and the tables must outlive it. Thread-compatible.
 class WaitingView {
  public:
   struct Tables {
@@ -222,23 +223,24 @@ class WaitingView {
     return tables_.pending.empty() && tables_.joins.empty() && tables_.groups.empty() && !tables_.ranks.some_departed();
   }
 
-  // Everything that waits, oldest first.
+  // Returns everything that waits, with the oldest wait first.
   std::vector<Waiting> All() const;
 
-  // Everything that has waited so long that a warning or the deadline is due, oldest first.
+  // Returns everything that has waited so long that a warning or the deadline is due, with the oldest wait first.
   std::vector<Waiting> Overdue(absl::Time now) const;
 
-  // The shortest limit of anything that waits, including the job's; infinite if nothing waits.
+  // Returns the shortest limit of all waiting tensors, including the job's limits; infinite if nothing waits.
   absl::Duration ShortestLimit() const;
 
-  // The tensors that `rank` has submitted and that wait for others; at most `limit` names.
+  // Returns the names of tensors that `rank` has submitted and that wait for other ranks. Returns at most `limit`
+  // names.
   std::vector<std::string> SubmittedBy(RankId rank, size_t limit) const;
 
-  // "rank 1 (host h, pid 42)"
+  // Returns for example "rank 1 (host h, pid 42)".
   std::string Describe(RankId rank) const { return tables_.ranks.Describe(rank); }
 
  private:
-  // Whether a wait since this time, with these limits, is wanted.
+  // A function that returns whether a wait that began at `since` and has these limits belongs in the result.
   using Filter = absl::FunctionRef<bool(absl::Time since, const WaitLimits& limits)>;
 
   std::vector<Waiting> Select(Filter wanted) const;
@@ -253,15 +255,16 @@ class WaitingView {
   const OwnLimits own_limits_;
 };
 
-// Looks for tensors that some ranks submitted long ago and others have not submitted. Reports which ranks are late,
-// which tensors the late ranks have submitted instead, and their last activity. Each tensor has its own limits
+// Looks for tensors that some ranks submitted long ago and other ranks have not submitted. Reports which ranks are
+// late, which tensors the late ranks have submitted instead, and their last activity. Each tensor has its own limits
 // (WaitLimits).
 //
-// A pure state machine. Thread-compatible.
+// StallInspector is a pure state machine. Thread-compatible.
 class StallInspector {
  public:
   struct Options {
-    // "did last, 12.1 s ago: started allreduce 'x'"; empty if nothing is known of the rank. Optional.
+    // Returns for example "did last, 12.1 s ago: started allreduce 'x'". Returns an empty text if nothing is known of
+    // the rank. May be left unset.
     std::function<std::string(RankId)> last_activity;
   };
 
@@ -276,7 +279,7 @@ class StallInspector {
   // Returns the waits that have reached a limit since the last call.
   std::vector<Finding> Inspect(const WaitingView& view, absl::Time now);
 
-  // When to inspect again. A finding is at most an eighth of its limit late.
+  // Returns the time for the next inspection. Each finding is late by at most an eighth of its limit.
   absl::Time NextInspection(const WaitingView& view, absl::Time now) const;
 
  private:

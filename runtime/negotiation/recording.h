@@ -42,10 +42,11 @@ struct NegotiationEvent {
   static NegotiationEvent Sizes(const Negotiator::BucketSizes& sizes, absl::Time now);
 };
 
-// The calls and answers of a coordinator's negotiator, from the beginning of its job.
+// All calls of a coordinator's negotiator and all its answers, from the beginning of the job.
 //
-// In a file: "RONDANEG", the version, the options, then the events, each preceded by its length. Numbers are
-// little-endian. The end of the file may be missing, because the process may have been killed while it wrote.
+// A file contains "RONDANEG", the version, the options, and then the events. Each event is preceded by its length.
+// Numbers are little-endian. The end of the file may be missing, because the process may have been killed while it
+// wrote the file.
 struct Recording {
   Negotiator::Options options;
   std::vector<NegotiationEvent> events;
@@ -54,7 +55,7 @@ struct Recording {
 std::string EncodeHeader(const Negotiator::Options& options);
 std::string Encode(const NegotiationEvent& event);
 
-// Errors: INVALID_ARGUMENT if this is no recording, or has another version.
+// Errors: INVALID_ARGUMENT if `bytes` are no recording, or have another version.
 absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 
 // Runs all events except the lists through a new negotiator, and compares the lists.
@@ -62,18 +63,18 @@ absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 // event cannot be decoded, or the negotiator refuses a report.
 absl::Status Replay(const Recording& recording);
 
-// Writes a recording while the negotiation runs. When Append returns, the event is in the file, so it survives the
-// process.
+// Writes a recording while the negotiation runs. When Append returns, the event is in the file, even if the process is
+// killed afterwards.
 //
 // Thread-compatible. Owns the open file.
 class RecordingFile {
  public:
-  // Replaces any file at `path`.
+  // Creates a file at `path`, and replaces an existing file.
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<RecordingFile>> Create(const std::string& path,
                                                                const Negotiator::Options& options);
 
-  // Errors: UNAVAILABLE with the path, if the file cannot be written.
+  // Appends an event to the file. Errors: UNAVAILABLE with the path, if the file cannot be written.
   absl::Status Append(const NegotiationEvent& event) { return Write(Encode(event)); }
 
  private:
@@ -88,7 +89,7 @@ class RecordingFile {
   const std::unique_ptr<std::FILE, Close> file_;
 };
 
-// Errors: NOT_FOUND if the file cannot be opened; the errors of DecodeRecording.
+// Reads a recording from a file. Errors: NOT_FOUND if the file cannot be opened; the errors of DecodeRecording.
 absl::StatusOr<Recording> ReadRecording(const std::string& path);
 
 }  // namespace ronda

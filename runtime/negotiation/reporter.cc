@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// Whether the ranks that the operation needs take part.
+// Whether all ranks that the operation needs take part in the bucket.
 bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
   const Group& participants = *bucket.participants;
   if (participants.size() == 0) return false;
@@ -34,8 +34,8 @@ Reporter::Reporter(Options options)
 void Reporter::Submit(const TensorRequest& request) {
   RecordProgram(RankReport::Program::kRuns);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
-  // After a join, requests are reported in full. So they keep their order, and the coordinator sees which of them came
-  // too late.
+  // After a join, requests are reported in full instead of by id. So the requests and the join keep their order in the
+  // report, and the coordinator sees which requests came too late.
   const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
   if (id) {
     report_.cached.push_back(*id);
@@ -55,8 +55,8 @@ void Reporter::Drain() { report_.presence = presence_ = RankReport::Presence::kD
 
 void Reporter::ShutDown() { report_.presence = presence_ = RankReport::Presence::kShuttingDown; }
 
-// Submissions that were not sent before a schedule began are also part of the schedule, so they are forgotten here.
-// This rank's identity and its shutdown are kept.
+// Deletes the submissions that were not sent before a schedule began, because they are also part of the schedule. Keeps
+// this rank's identity and its shutdown.
 void Reporter::ForgetReported() {
   report_ = {.presence = presence_, .identity = std::move(report_.identity)};
   by_id_.clear();
@@ -65,8 +65,8 @@ void Reporter::ForgetReported() {
 }
 
 RankReport Reporter::TakeReport() {
-  // The ids are sorted, which is the order in which their tensors were first agreed on. So they form few runs, no
-  // matter in which order this rank was ready.
+  // The ids are sorted, so that they form few runs of consecutive numbers, no matter in which order this rank was
+  // ready. The order of the ids is the order in which the ranks first agreed on the tensors.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
   if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
@@ -139,8 +139,8 @@ absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
   RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // A rank that takes no part in this tensor has not submitted it. If the rank has submitted a tensor of this name,
-    // that is another tensor, in which the rank takes part.
+    // If this rank takes no part in the tensor, it has not submitted the tensor. A submission of this rank with the
+    // same name is then another tensor.
     if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
@@ -221,17 +221,19 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
     const auto it = by_id_.find(agreed.key());
     if (it == by_id_.end() || it->second != entry.id) continue;
     by_id_.erase(it);
-    // The process set may have been removed. Then the request will be answered with an error, so any rows will do.
+    // If the process set has been removed, the request will be answered with an error. So the number of rows in the
+    // request does not matter in this case.
     const std::shared_ptr<const Group> members = process_sets_.Find(agreed.process_set);
     TensorRequest request = members ? RequestOf(*entry.response, options_.rank, *members) : agreed;
     if (std::erase(report_.cached, entry.id) > 0) {
       unsent.push_back(std::move(request));
     } else {
-      // The coordinator has accepted the id in the report, or will ignore it; only the coordinator knows which.
+      // The coordinator has accepted the id in the report, or will ignore the id. This rank cannot know which, so it
+      // repeats the request.
       report_.repeated.push_back({entry.id, std::move(request)});
     }
   }
-  // These requests go before any join, because they were submitted before the join.
+  // These requests come before any join in the report, because the program submitted them before the join.
   report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
                           std::make_move_iterator(unsent.end()));
 }

@@ -17,20 +17,20 @@
 
 namespace ronda {
 
-// A schedule that is about to begin, with its buckets looked up.
+// A schedule that is about to begin. Its ids have been looked up in the response cache.
 struct ResolvedSchedule {
   Schedule schedule;
   std::vector<AgreedBucket> buckets;
 };
 
-// A rank's side of the negotiation. It turns submissions into reports, and response lists into work. A report has only
-// the id of a submission that is in the response cache.
+// A rank's side of the negotiation. It turns submissions into reports, and response lists into work. If a submission is
+// in the response cache, the report contains only its id.
 //
-// While a schedule is locked (runtime/step/step.h), the caller submits nothing here and takes no
-// report. When a schedule begins, submissions made here are forgotten. When it is unlocked, the caller submits
-// everything in flight here again, in the original order.
+// While a schedule is locked (runtime/step/step.h), the caller must not call Submit or TakeReport. When a schedule
+// begins, the Reporter forgets its submissions. When the schedule is unlocked, the caller submits all tensors in flight
+// to the Reporter again, in the original order.
 //
-// A pure state machine; the Negotiator is its counterpart on the coordinator. Thread-compatible.
+// Reporter is a pure state machine. The Negotiator is its counterpart on the coordinator. Thread-compatible.
 class Reporter {
  public:
   struct Options {
@@ -41,58 +41,61 @@ class Reporter {
 
   explicit Reporter(Options options);
 
-  // From the next report on, the coordinator knows that `request` is ready on this rank.
-  // REQUIRES: the process set exists in process_sets() and contains this rank (a removal that is under way is answered
-  // with an error).
+  // Adds `request` to the next report, which tells the coordinator that `request` is ready on this rank.
+  // REQUIRES: the process set exists in process_sets() and contains this rank. (If the removal of this set is under
+  // way, the coordinator answers the request with an error.)
   void Submit(const TensorRequest& request);
 
-  // The id of `request` in the response cache, by which schedules name it. nullopt if it is not in the cache.
+  // Returns the id of `request` in the response cache, by which schedules name the request; nullopt if the request is
+  // not in the cache.
   std::optional<CacheId> Find(const TensorRequest& request) const;
 
-  // How many completions the program knew of when it made the next submission. While this number stays the same, later
-  // submissions do not wait for earlier ones. If this is never called, the coordinator assumes that every submission
-  // may have waited for earlier ones.
+  // Records how many completions the program knew of when it made the next submission. As long as this number stays the
+  // same, later submissions do not depend on earlier submissions. If this is never called, the coordinator assumes that
+  // every submission may depend on earlier submissions.
   void RecordCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
-  // After an unlock: the tensors that are submitted again were submitted for the first time at least this long ago.
+  // Must be called after an unlock. `age` is the least time since the first submission of the tensors that are
+  // submitted again.
   void SetAge(absl::Duration age) { report_.age = age; }
 
-  // The schedule that was unlocked did not fit this rank's program.
+  // Records that the last schedule, which was unlocked, did not fit this rank's program.
   void RecordThatScheduleDidNotFit() { report_.last_schedule = RankReport::LastSchedule::kDidNotFit; }
 
-  // Whether the program waits or runs now. The next report contains it if it differs from the last report; a report
-  // with submissions says that the program runs.
+  // Records whether the program waits or runs now. If this differs from the last report, the next report contains it. A
+  // report with submissions always says that the program runs.
   void RecordProgram(RankReport::Program program) {
     has_program_news_ = program != told_program_;
     report_.program = program;
   }
 
-  // This rank submits nothing more, and waits for what it has in flight. The next report says so. If a schedule is
-  // locked, this report comes after the unlock.
+  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report contains this. If
+  // a schedule is locked, the next report comes after the unlock.
   void Drain();
 
-  // This rank shuts down, so the next report is its last. If a schedule is locked, this report comes after the unlock.
+  // Records that this rank shuts down, so its next report is its last report. If a schedule is locked, the next report
+  // comes after the unlock.
   void ShutDown();
 
-  // Whether the next report contains anything. An identity counts too: this rank reports it at first, so that errors of
-  // other ranks can name this rank even if it never submits anything.
+  // Whether the next report has any content. The first report contains this rank's identity even if the rank submits
+  // nothing, so that errors of other ranks can name this rank.
   bool has_news() const {
     return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
            !report_.requests.empty() || report_.presence != RankReport::Presence::kPresent;
   }
 
-  // The report to send to the coordinator now.
+  // Returns the report that the rank must send to the coordinator now.
   // REQUIRES: no schedule is locked.
   RankReport TakeReport();
 
-  // The work of this rank from a response list, in the order of the list's parts. Every rank executes every bucket,
-  // even of process sets that it is not in.
+  // The work of this rank that a response list contains, in the order of the list's fields. Every rank executes every
+  // bucket, even a bucket of a process set to which the rank does not belong.
   struct Work {
     std::optional<JobSettings> settings;  // in the first work, and whenever they change
     std::vector<ReceiveMatch> matches;    // of this rank's receives
     std::vector<TensorError> errors;      // the errors that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
-    // Begins after the buckets: the caller submits everything in flight to it.
+    // A schedule that begins after the buckets. The caller must submit all tensors in flight to this schedule.
     std::optional<ResolvedSchedule> schedule;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
@@ -101,7 +104,7 @@ class Reporter {
   // Errors: INVALID_ARGUMENT if the coordinator cannot have sent this list.
   absl::StatusOr<Work> Apply(const ResponseList& list);
 
-  // The process sets after the last list that was applied.
+  // Returns the process sets as they are after the last list that was applied.
   const ProcessSetTable& process_sets() const { return process_sets_; }
 
  private:

@@ -17,33 +17,34 @@
 
 namespace ronda {
 
-// Remembers agreements about tensors, so that next time a rank reports only an id.
+// Keeps the agreed responses of tensors. So when a rank submits a tensor again, it reports only an id.
 //
-// Every rank applies the same response lists in the same order, so the caches are equal although they are never
-// compared: ids, contents and evictions depend only on this sequence of lists. The least recently executed entry is
-// evicted first.
+// Every rank applies the same response lists in the same order. Ids, contents and evictions depend only on this
+// sequence of lists, so the caches of all ranks are equal although the ranks never compare them. The least recently
+// executed entry is evicted first.
 //
 // Two rules make eviction safe. If a rank has reported an id, and a list evicts the id without answering the report,
-// the rank repeats the request in full. The coordinator remembers from which ranks it has ignored an id that it had
-// evicted, and accepts a repetition only from these ranks.
+// the rank repeats the request in full. The coordinator records each evicted id that it has ignored in a report, and
+// the rank of the report. It accepts a repeated request only for such an id from this rank.
 //
 // The cache does not keep joins and changes of process sets. When a process set is removed, its entries are evicted.
 //
-// A pure state machine. Thread-compatible.
+// ResponseCache is a pure state machine. Thread-compatible.
 class ResponseCache {
  public:
   explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
 
   // Returns the id by which `rank` may report `request`, because the cached response answers exactly this request.
-  // `members` are the members of the request's process set; the rank is one of them.
+  // `members` are the members of the request's process set, and `rank` is one of them.
   std::optional<CacheId> Find(const TensorRequest& request, RankId rank, const Group& members) const;
 
-  // Returns nullptr if the cache has no such entry.
+  // Returns the response with this id; nullptr if the cache has no such entry.
   std::shared_ptr<const Response> Get(CacheId id) const;
 
-  // Applies a list that every rank applies: marks its cached executions as used, remembers the new ones, and returns
-  // the entries that were evicted for them.
-  // Errors: INVALID_ARGUMENT if the list names an id that is not in the cache; the cache is then unchanged.
+  // Applies a response list. Marks the list's cached executions as used, adds the new executions to the cache, and
+  // returns the entries that were evicted for them. Every rank must apply the same lists.
+  // Errors: INVALID_ARGUMENT if the list contains an id that is not in the cache. After this error the cache is
+  // unchanged.
   struct Evicted {
     CacheId id;
     std::shared_ptr<const Response> response;

@@ -17,14 +17,14 @@ std::string OfSet(const TensorRequest& request) {
   return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
 }
 
-// Long lists are shortened, so that a text stays one line.
+// Returns the ranks as text. Long lists are shortened, so that an error stays in one line.
 std::string Ranks(const std::vector<RankId>& ranks) {
   constexpr size_t kNamed = 8;
   if (ranks.size() <= kNamed) return absl::StrJoin(ranks, ", ");
   return absl::StrCat(absl::StrJoin(ranks.begin(), ranks.begin() + kNamed - 1, ", "), ", ..., ", ranks.back());
 }
 
-// One rank's value of a field, to be put after the field's word.
+// Returns one rank's value of a field as text. In errors it comes after the field's name.
 template <typename T>
 std::string ValueText(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -57,8 +57,8 @@ bool SameShape(const TensorRequest& a, const TensorRequest& b) {
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
-// Returns the word of the first field in which the two requests differ, and the value of `a`. For the value of `b`,
-// call this with a and b exchanged.
+// Returns the name of the first field in which the two requests differ, and the value of this field in `a`. For the
+// value of `b`, call this with a and b exchanged.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op) return absl::StrCat("operation ", FunctionName(a));
 #define RONDA_FIELD(field, proto_field, word, uses)                                                \
@@ -75,13 +75,14 @@ std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorR
   return std::nullopt;
 }
 
-// A caller does not regard objects as tensors.
+// Whether the request is for an object. Errors do not call an object a tensor, because the caller does not know it as a
+// tensor.
 bool IsOfObject(const TensorRequest& request) {
   return request.function == TensorRequest::Function::kBroadcastObject ||
          request.function == TensorRequest::Function::kAllgatherObject;
 }
 
-// "allreduce of float32 [3]"; only the name for an operation without a tensor.
+// Returns for example "allreduce of float32 [3]". For an operation without a tensor, returns only the operation's name.
 std::string Call(const TensorRequest& request) {
   if (!TraitsOf(request.op).has_tensor() || IsOfObject(request)) return FunctionName(request);
   return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
@@ -95,7 +96,7 @@ std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, co
   return is_in_call ? Call(a) : absl::StrCat(Call(a), " with ", difference);
 }
 
-// Says which shapes would be correct, if that is not obvious.
+// Returns a text that says which shapes would be correct, if this is not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b))
     return "";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's request: one tensor and an operation on it. Its fields are listed once, in RONDA_REQUEST_FIELDS. The cache
-// key, the fusion key, the texts of mismatches and the codec are made from that list.
+// A rank's request for an operation on one tensor. The macro RONDA_REQUEST_FIELDS lists the request's fields. The cache
+// key, the fusion key, the texts of mismatches and the codec are generated from this list.
 #ifndef RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
 #define RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
 
@@ -22,7 +22,7 @@
 
 namespace ronda {
 
-// A TensorKey that owns nothing, for lookups that should not copy the name.
+// A TensorKey that does not own its name. It is for lookups that must not copy the name.
 struct TensorKeyView {
   ProcessSetId process_set = kGlobalProcessSet;
   absl::string_view name;
@@ -36,7 +36,8 @@ struct TensorKeyView {
   }
 };
 
-// Identifies a tensor in flight: the same name may be in flight in several process sets at once.
+// Identifies a tensor in flight. The process set is part of the key, because the same name may be in flight in several
+// process sets at once.
 struct TensorKey {
   ProcessSetId process_set = kGlobalProcessSet;
   std::string name;
@@ -65,22 +66,23 @@ struct TensorKeyEqual {
   bool operator()(const TensorKeyView& a, const TensorKeyView& b) const { return a == b; }
 };
 
-// Can also be searched by TensorKeyView.
+// A hash table by TensorKey, which can also be searched by TensorKeyView.
 template <typename V>
 using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyEqual>;
 
-// The name of every join.
+// The name that all join operations have.
 inline constexpr absl::string_view kJoinName = "ronda/join";
 
-// The names of tensors that the caller has not named begin with this.
+// If the caller has not named a tensor, the tensor's name begins with this prefix.
 inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
 
-// The names of receives in order of arrival begin with this.
+// The name of a receive that takes messages in the order of arrival begins with this prefix.
 inline constexpr absl::string_view kReceivePrefix = "ronda/receive/";
 
-// The names of messages. A channel goes from one rank to another with a tag. The name of its n-th message is the
-// channel's name, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a channel may be in flight. A
-// receive that takes messages in the order of arrival has another name: ReceiveName(), a slash and a number.
+// These functions make the names of messages. A channel is given by a sender, a receiver and a tag. The name of the
+// channel's n-th message is the channel's name, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a
+// channel may be in flight. A receive that takes messages in the order of arrival has another name: ReceiveName(), a
+// slash and a number.
 inline constexpr uint64_t kMessageNumbers = 64;
 std::string ChannelName(RankId from, RankId to, absl::string_view tag);
 std::string ReceiveName(RankId to, absl::string_view tag);
@@ -97,8 +99,8 @@ struct TensorRequest {
   std::string name;  // with the process set, identifies the requests that belong together
   ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
-  // The function that the caller has called. The operation is all or a part of it. Ranks that call different functions
-  // disagree.
+  // The function that the caller has called. A function consists of one or more operations. If ranks call different
+  // functions, the request fails.
   enum class Function : uint8_t { kOperation, kBroadcastObject, kAllgatherObject, kSparseAllreduce };
   Function function = Function::kOperation;
   DType dtype = DType::kFloat32;
@@ -112,11 +114,11 @@ struct TensorRequest {
   RankId root = 0;      // of operations with one (OperationTraits::root). In a join's response: the last rank to join
   RankId receiver = 0;  // send/recv
 
-  // The group of the tensor. A group runs completely or not at all. Empty: this tensor is in no group.
+  // The group of the tensor. A group runs completely or not at all. The name is empty if this tensor is in no group.
   std::string group;
   int group_size = 0;
 
-  // A join: how averages count the ranks that have joined.
+  // For a join: how averages count the ranks that have joined.
   enum class Absent : uint8_t { kNotCounted, kCountedAsZeros } absent = Absent::kNotCounted;
 
   std::vector<RankId> members;  // OperationTraits::adds_process_set; ascending
@@ -124,9 +126,9 @@ struct TensorRequest {
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ; the shortest applies
 
-  // Not empty: the rank refuses to take part, and this text says why. The rank still sends this request in place of its
-  // own, so that the other ranks do not wait for it. The operation fails on all of them with this text. It is not known
-  // which operation the rank would have called, so `op` is kBarrier or kSendRecv.
+  // If this text is not empty, the rank refuses to take part, and the text says why. The rank sends this refusal
+  // instead of its request, so that the other ranks do not wait. The operation then fails on all ranks with this text.
+  // Ronda does not know which operation the rank would have called, so `op` is kBarrier or kSendRecv.
   std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
@@ -134,13 +136,14 @@ struct TensorRequest {
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
-// How a field is used, besides the cache key and the codec, which contain all fields.
+// Flags that say how a field is used. In addition, all fields are in the cache key and in the codec.
 inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's word
 inline constexpr unsigned kFused = 2;   // tensors that differ in it never share a collective
 
-// The fields of TensorRequest except its name, in the order in which a mismatch is looked for. Each row has the field,
-// its name in proto/ronda/v1/negotiation.proto, the word for it in messages, and its uses. SCALAR, LIST and MESSAGE are
-// the field's form in the proto. The list is a macro because protobuf's accessors can only be found by name.
+// The fields of TensorRequest except its name, in the order in which DescribeMismatch compares them. Each row has the
+// field, its name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR, LIST and MESSAGE
+// are the field's form in the proto. The list is a macro because the names of protobuf's accessors are made from the
+// fields' names.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
   SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
@@ -163,7 +166,7 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never share
   MESSAGE(limits, limits, "wait limits", kFused)                            \
   SCALAR(refusal, refusal, "refusal", 0)
 
-// Does not compile if the list lacks a field.
+// Makes sure that the build fails if the list lacks a field.
 inline void CheckEveryFieldIsListed(const TensorRequest& request) {
 #define RONDA_FIELD(field, ...) , field
   [[maybe_unused]] const auto& [name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)] = request;
@@ -177,23 +180,23 @@ inline bool SameButShape(const TensorRequest& a, const TensorRequest& b) {
 #undef RONDA_FIELD
 }
 
-// Whether two tensors whose operations fuse can travel as one collective.
+// Whether one collective can carry out two tensors, if their operations can be fused.
 inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
 #define RONDA_FIELD(field, proto_field, word, uses) &&(((uses)&kFused) == 0 || a.field == b.field)
   return true RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD);
 #undef RONDA_FIELD
 }
 
-// Whether the operation can be part of a schedule. If an operation has its own limits, a late rank fails only that
-// operation; in a schedule the late rank would fail the job.
+// Whether the operation can be part of a schedule. An operation with its own limits cannot, because a late rank must
+// fail only this operation. In a schedule the late rank would fail the job.
 inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
 
-// Whether the caller has given the tensor no name. Such a tensor meets the tensors of other ranks by the order of the
-// calls.
+// Whether the caller has given the tensor no name. Unnamed tensors of different ranks belong together by the order of
+// the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
-// Whether the request receives the first message that arrives with its tag and from its sender, and that no earlier
-// receive takes. Other receives name the message.
+// Whether the request receives messages in the order of arrival. Such a request takes the first message with its tag
+// and its sender that no earlier receive takes. Other receives contain the name of their message.
 inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
@@ -203,32 +206,34 @@ inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
-// Two requests of a rank have equal signatures if DescribeMismatch() would find no difference except their names;
-// otherwise they differ, as far as 64 bits allow. Signatures of different processes cannot be compared.
+// Returns a hash of a request's fields without its name. Two requests of a rank have equal signatures if
+// DescribeMismatch() would find no difference except their names. Otherwise their signatures differ, except for
+// collisions of 64-bit hashes. Signatures of different processes cannot be compared.
 uint64_t SignatureOf(const TensorRequest& request);
 
-// REQUIRES: the element count fits in memory (the codec and the client have checked this).
+// Returns the bytes of the tensor. REQUIRES: they fit in memory (the codec and the client have checked this).
 inline size_t TensorBytes(const TensorRequest& request) {
   return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
 }
 
 constexpr int kFunctionCount = static_cast<int>(TensorRequest::Function::kSparseAllreduce) + 1;
 
-// "allreduce", "broadcast_object": the function that the caller has called.
+// Returns the name of the function that the caller has called, for example "allreduce" or "broadcast_object".
 const char* FunctionName(const TensorRequest& request);
 
-// Names the subject of a request in errors: "tensor 'x'", "tensor 'x' of process set 3", "the barrier", "the join of
-// process set 0".
+// Returns a name for the request's subject in errors. Examples are "tensor 'x'", "tensor 'x' of process set 3", "the
+// barrier" and "the join of process set 0".
 std::string NameForErrors(const TensorRequest& request);
 
-// As NameForErrors, with the operation, dtype and shape if any: "tensor 'x' (allreduce of float32 [3])".
+// Returns NameForErrors with the operation, dtype and shape, if there are any. An example is "tensor 'x' (allreduce of
+// float32 [3])".
 std::string DescribeTensor(const TensorRequest& request);
 
 // Returns why two requests with the same tensor name cannot be carried out together, for example "tensor 'x': rank 0
-// (host h, pid 1) says shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always has
-// operation, dtype and shape. Returns nullopt if they can be carried out together. `rank_a` and `rank_b` name the
-// ranks.
-// First dimensions that are each rank's own may differ (FirstDimension); so may fields without kAgreed.
+// (host h, pid 1) says shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always contains
+// operation, dtype and shape. Returns nullopt if the requests can be carried out together. `rank_a` and `rank_b` name
+// the ranks.
+// First dimensions may differ if FirstDimension allows it. Fields without kAgreed may also differ.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);
 

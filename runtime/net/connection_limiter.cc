@@ -28,7 +28,7 @@ bool IsShortOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-// If the program closes descriptors that it did not open, nothing else ends the wait.
+// The wait must end after this time, because no event comes if the program has closed the descriptors.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 }  // namespace
@@ -50,7 +50,7 @@ void ConnectionLimiter::Stop() {
   }
   wake_.Wake();
   thread_.join();
-  // If the program has closed these descriptors, other files may have their numbers.
+  // If the program has closed these descriptors, other files may now have the same numbers, so they must not be closed.
   if (!wake_.IsIntact()) {
     listener_.Release();
     for (Connection& connection : connections_) connection.socket.Release();
@@ -80,7 +80,8 @@ void ConnectionLimiter::Run() {
       if (is_over_) return;
     }
     if (!wake_.IsIntact()) return;
-    // This comes before the ends of connections are handled, because a client may authenticate and leave at once.
+    // Authenticated connections are removed before the ends of connections are handled, because a client may
+    // authenticate and leave immediately.
     DropAuthenticated();
     for (auto connection = connections_.begin(); connection != connections_.end();) {
       connection = IsKept(*connection) ? std::next(connection) : connections_.erase(connection);
@@ -95,7 +96,8 @@ absl::StatusOr<bool> ConnectionLimiter::Wait() {
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
-    // The server reads the bytes of a connection that it has got; here only the end of the connection matters.
+    // If the server has got the connection, the server reads the bytes, and the limiter waits only for the end of the
+    // connection.
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }

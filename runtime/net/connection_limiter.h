@@ -24,12 +24,12 @@
 
 namespace ronda {
 
-// Accepts the connections to a socket and gives them to a server. It limits connections whose clients have not
-// authenticated, so that these cannot use up the descriptors of this process.
+// Accepts the connections to a socket and gives them to a server. It limits the number of connections whose clients
+// have not authenticated, so that such clients cannot use up the descriptors of this process.
 //
-// A connection goes to the server when its client has sent something. At the limit, a new connection replaces the
-// connection whose time is up first. This time is `silence` for a connection that has sent nothing, and `grace` for a
-// connection that has not authenticated. Until then the new connection waits in the system's queue.
+// The server gets a connection when the client has sent its first bytes. At the limit, a new connection replaces the
+// connection whose time ends first. A connection that has sent nothing has the time `silence`, and a connection that
+// has not authenticated has the time `grace`. Until this time ends, the new connection waits in the system's queue.
 //
 // Thread-safe. Owns a thread.
 class ConnectionLimiter {
@@ -43,7 +43,7 @@ class ConnectionLimiter {
     Until until = Until::kHandedOver;
     absl::Duration silence = absl::Milliseconds(100);
     absl::Duration grace = absl::Seconds(2);
-    // Called by the limiter's thread, with a socket that does not block.
+    // The limiter's thread calls this with a socket that does not block.
     std::function<void(UniqueFd connection)> hand_over;
   };
 
@@ -53,16 +53,17 @@ class ConnectionLimiter {
   ConnectionLimiter(const ConnectionLimiter&) = delete;
   ConnectionLimiter& operator=(const ConnectionLimiter&) = delete;
 
-  // Call once.
+  // Starts the thread. Must be called once.
   void Start();
   // Closes the listener and the connections that the server does not have yet. After Stop the server gets no
   // connection.
   void Stop();
 
-  // The client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated: its connection is no longer limited.
+  // Must be called when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. Its connection then
+  // no longer counts towards the limit.
   void Authenticated(absl::string_view address);
 
-  // The number of connections so far that have not authenticated, including those that were closed.
+  // Returns how many connections so far have not authenticated, including closed connections.
   int64_t unauthenticated() const { return accepted_.load() - authenticated_.load(); }
 
  private:
@@ -79,27 +80,27 @@ class ConnectionLimiter {
       : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   void Run();
-  // Waits for events, and notes the events of connections. Returns whether the listener has connections to accept.
+  // Waits for events, and records the events of connections. Returns whether the listener has connections to accept.
   absl::StatusOr<bool> Wait();
   void DropAuthenticated();
   // Handles the event of a connection, if any. Returns whether the connection still counts towards the limit.
   bool IsKept(Connection& connection);
   bool HandOver(Connection& connection);
   void Accept();
-  // Closes the connection whose time is up first.
+  // Closes the connection whose time ends first.
   void ReplaceOne();
-  // Closes the connections that have sent nothing, because the process has no descriptor left.
+  // If the process has no descriptor left, closes the connections that have sent nothing.
   void MakeRoomForDescriptors();
-  // When a connection may be replaced by another.
+  // Returns the time from which another connection may replace `connection`.
   absl::Time ReplaceableFrom(const Connection& connection) const;
-  // When the limiter can accept the next connection.
+  // Returns the time at which the limiter can accept the next connection.
   absl::Time NextRoom() const;
 
   const Options options_;
   UniqueFd listener_;
   const WakePipe wake_;
 
-  // Only for the thread:
+  // Only the limiter's thread uses the following members.
   Connections connections_;  // in the order of arrival
   absl::Time accept_from_ = absl::InfinitePast();
 

@@ -29,7 +29,8 @@ namespace {
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
-  // RFC 6761 defines this name; bare containers often have no /etc/hosts that does.
+  // RFC 6761 defines the name "localhost". It is handled here because small containers often have no /etc/hosts with
+  // this name.
   if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
@@ -40,8 +41,8 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
   return AddressList(found, &freeaddrinfo);
 }
 
-// The first IPv4 address, or else the first IPv6 address. The choice is fixed: if a name has several addresses, all
-// ranks choose the same one, in whatever order the system's resolver lists them.
+// Returns the first IPv4 address, or else the first IPv6 address. So if a name has an IPv4 address and an IPv6 address,
+// all ranks choose the IPv4 address, no matter in which order the system's resolver lists the two.
 const addrinfo* Choose(const addrinfo* list) {
   const addrinfo* ipv6 = nullptr;
   for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
@@ -73,7 +74,7 @@ NumericAddress ReadIPv6(const sockaddr_in6& address) {
 }
 
 NumericAddress Read(const addrinfo& info) {
-  // memcpy, because sockaddr's bytes may not be aliased as another type.
+  // The address is copied by memcpy, because C++ does not allow access to a sockaddr through another type.
   if (info.ai_family == AF_INET) {
     sockaddr_in address;
     memcpy(&address, info.ai_addr, sizeof(address));
@@ -86,7 +87,8 @@ NumericAddress Read(const addrinfo& info) {
 
 using Scope = InterfaceAddress::Scope;
 
-// Addresses on these interfaces look like any other, but cannot be reached from outside the host.
+// The prefixes of interface names that are ignored. Their addresses look like any other address, but cannot be reached
+// from outside the host.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {
@@ -104,7 +106,7 @@ std::optional<InterfaceAddress> Read(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return std::nullopt;
   char text[INET6_ADDRSTRLEN] = {};
   InterfaceAddress found{.interface = entry.ifa_name};
-  // memcpy, because sockaddr's bytes may not be aliased as another type.
+  // The address is copied by memcpy, because C++ does not allow access to a sockaddr through another type.
   if (entry.ifa_addr->sa_family == AF_INET) {
     sockaddr_in address;
     std::memcpy(&address, entry.ifa_addr, sizeof(address));
@@ -123,7 +125,7 @@ std::optional<InterfaceAddress> Read(const ifaddrs& entry) {
   return found;
 }
 
-// An address of a link has no meaning without the link's name.
+// Whether other hosts can use the address. A link-local address is useless without the name of the link.
 bool IsUsable(const InterfaceAddress& address) { return address.scope != Scope::kLink; }
 
 bool LeadsElsewhere(const InterfaceAddress& address) {
@@ -132,7 +134,7 @@ bool LeadsElsewhere(const InterfaceAddress& address) {
          });
 }
 
-// The first address that `fits`; an IPv4 address if possible.
+// Returns the first IPv4 address for which `fits` returns true, or else the first IPv6 address.
 template <typename Predicate>
 std::optional<Endpoint> FirstThat(const std::vector<InterfaceAddress>& addresses, const Predicate& fits) {
   for (const AddressFamily family : {AddressFamily::kIPv4, AddressFamily::kIPv6}) {

@@ -31,7 +31,8 @@ std::array<uint8_t, 16> InIPv6sForm(const in_addr& address) {
   return bytes;
 }
 
-// The descriptors of this process. They include the one that reads the folder, which is closed afterwards.
+// Returns the descriptors of this process. The result includes the descriptor that reads the folder, although this
+// descriptor is closed afterwards.
 std::vector<int> OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   std::vector<int> descriptors;
@@ -44,7 +45,7 @@ std::vector<int> OpenDescriptors() {
 
 }  // namespace
 
-// The endpoints of all guards. fork() waits for the lock, so the lock is free in the child.
+// The endpoints of all ForkGuards. fork() takes the lock first, so no other thread holds the lock in the child.
 class GuardedEndpoints {
  public:
   using Key = ForkGuard::Key;
@@ -73,7 +74,7 @@ class GuardedEndpoints {
                                []() ABSL_NO_THREAD_SAFETY_ANALYSIS { Instance().CloseInChild(); }) == 0);
   }
 
-  // The address that `read` returns for a TCP socket; nullopt if it is no TCP socket, or has no address.
+  // Returns the address that `read` returns for a TCP socket; nullopt if `fd` is no TCP socket or has no address.
   static std::optional<Key> KeyOf(int fd, AddressReader read) {
     sockaddr_storage storage = {};
     socklen_t size = sizeof(storage);
@@ -98,7 +99,7 @@ class GuardedEndpoints {
     return false;
   }
 
-  // fork() holds the lock.
+  // Runs in the child after fork(), which has taken the lock.
   void CloseInChild() ABSL_UNLOCK_FUNCTION(mu_) {
     if (!keys_.empty()) {
       for (const int fd : OpenDescriptors()) {

@@ -12,9 +12,10 @@
 namespace ronda {
 
 // While a ForkGuard exists, children of fork() start without copies of this process' TCP sockets at `endpoint` (the
-// address at which this process listens, or to which it has connected). If a child kept a copy and lived on, the end of
-// this process would not end its connections. The other ranks would notice the end only because the process is silent.
-// Sockets are identified by their addresses, so the code that owns them need not list them.
+// address at which this process listens, or to which it has connected). If a child kept a copy and outlived this
+// process, the end of this process would not close its connections. The other ranks would notice the end only because
+// this process sends no more heartbeats. ForkGuard finds the sockets by their addresses, so the code that owns the
+// sockets need not list them.
 //
 // Thread-safe.
 class ForkGuard {
@@ -28,7 +29,7 @@ class ForkGuard {
  private:
   friend class GuardedEndpoints;
 
-  // An IPv6 address, or an IPv4 address in IPv6 form; and a port.
+  // An address and a port. The address is an IPv6 address, or an IPv4 address in IPv6 form.
   using Key = std::pair<std::array<uint8_t, 16>, int>;
 
   Key key_;

@@ -21,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// An address and a port. IPv4 addresses are mapped into IPv6 (::ffff:127.0.0.1), because an IPv6 socket may be
-// connected with an IPv4 socket.
+// An address and a port. IPv4 addresses are stored in their IPv6 form (::ffff:127.0.0.1), because an IPv6 socket may be
+// connected to an IPv4 socket.
 struct Place {
   in6_addr address = {};
   int port = 0;
@@ -32,7 +32,7 @@ struct Place {
   }
 };
 
-// `bytes`: an IPv4 address in network order.
+// Returns the IPv6 form of the IPv4 address in `bytes`, which is in network order.
 in6_addr Mapped(const void* bytes) {
   in6_addr mapped = {};
   mapped.s6_addr[10] = mapped.s6_addr[11] = 0xFF;
@@ -41,7 +41,7 @@ in6_addr Mapped(const void* bytes) {
 }
 
 std::optional<Place> PlaceOf(const SocketAddress& address) {
-  // memcpy, because sockaddr_storage must not be accessed through another type.
+  // The address is copied by memcpy, because C++ does not allow access to a sockaddr_storage through another type.
   if (address.storage.ss_family == AF_INET) {
     sockaddr_in ipv4;
     std::memcpy(&ipv4, &address.storage, sizeof(ipv4));
@@ -53,8 +53,8 @@ std::optional<Place> PlaceOf(const SocketAddress& address) {
   return Place{.address = ipv6.sin6_addr, .port = ntohs(ipv6.sin6_port)};
 }
 
-// Reads "0100007F:5BA5". The kernel writes an address as one or four words in hexadecimal, each in the machine's byte
-// order.
+// Parses an address and a port, for example "0100007F:5BA5". The kernel writes an address as one or four 32-bit numbers
+// in hexadecimal, each in the machine's byte order.
 std::optional<Place> ParsePlace(absl::string_view text) {
   constexpr size_t kDigits = 8;  // of a word
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
@@ -83,7 +83,8 @@ struct Socket {
   uid_t user = 0;
 };
 
-// Fields: number, local, remote, state, queues, timer, retransmissions, user, timeout, inode.
+// Parses a line of the kernel's list. Its fields are number, local address, remote address, state, queues, timer,
+// retransmissions, user, timeout and inode.
 std::optional<Socket> ParseSocket(const std::string& line) {
   const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
   if (fields.size() < 10) return std::nullopt;
@@ -95,7 +96,7 @@ std::optional<Socket> ParseSocket(const std::string& line) {
       .local = *local, .remote = *remote, .is_listening = fields[3] == "0A", .is_open = fields[9] != "0", .user = user};
 }
 
-// The first socket that fits.
+// Returns the first socket of the kernel's lists for which `fits` returns true.
 std::optional<Socket> FindSocket(const std::function<bool(const Socket&)>& fits) {
   for (const char* const path : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(path);

@@ -40,7 +40,7 @@ ronda_hosts_limits ToPlugin(const MessageLimits& limits) {
   return {.max_message_bytes = limits.max_message_bytes ? static_cast<int64_t>(*limits.max_message_bytes) : -1};
 }
 
-// gRPC writes "ipv4:127.0.0.1:4711" and "ipv6:%5B::1%5D:4711".
+// Returns the address from a URI of gRPC, which is like "ipv4:127.0.0.1:4711" or "ipv6:%5B::1%5D:4711".
 std::string AddressOfClient(absl::string_view uri) {
   std::string address(uri.substr(uri.find(':') + 1));
   for (const auto& [code, character] : {std::pair("%5B", "["), {"%5D", "]"}, {"%25", "%"}}) {
@@ -49,7 +49,7 @@ std::string AddressOfClient(absl::string_view uri) {
   return address;
 }
 
-// A call that gRPC needs. Without some of them gRPC ends the process, and without others no connection works.
+// A system call that gRPC needs. If such a call fails, gRPC ends the process, or no connection works.
 struct NeededCall {
   const char* name;
   void (*make)();  // without an effect, because it names no descriptor
@@ -79,8 +79,8 @@ constexpr NeededCall kNeededCalls[] = {
     {"recvmsg", [] { [[maybe_unused]] const ssize_t received = recvmsg(-1, nullptr, 0); }},
 };
 
-// The profile of a container may refuse these calls. If no profile refuses a call, the kernel answers that there is no
-// such descriptor.
+// Tries the system calls that gRPC needs, because the security profile of a container may refuse them. The calls have
+// an invalid descriptor. So if no profile refuses a call, the kernel answers that there is no such descriptor.
 absl::Status TryNeededCalls() {
   for (const auto& [name, make] : kNeededCalls) {
     errno = 0;
@@ -136,7 +136,7 @@ absl::Status MessageServer::Listen() {
   if (server_ == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   ConnectionLimiter::Options connections;
   connections.limit += options_.clients;
-  // Only processes of this user reach a socket of this host.
+  // A Unix domain socket needs no authentication, because only processes of this user can reach it.
   if (!is_local) connections.until = ConnectionLimiter::Until::kAuthenticated;
   connections.hand_over = [this](UniqueFd socket) { HandOver(std::move(socket)); };
   RONDA_ASSIGN_OR_RETURN(limiter_, ConnectionLimiter::Create(std::move(listener), std::move(connections)));
@@ -146,7 +146,7 @@ absl::Status MessageServer::Listen() {
 
 void MessageServer::HandOver(UniqueFd socket) const {
   if (options_.callers == Callers::kThisUser && !CheckCaller(socket.get()).ok()) {
-    // The limiter has a second descriptor, so closing this one does not end the connection.
+    // The limiter has a second descriptor of the socket, so close() on this descriptor would not end the connection.
     shutdown(socket.get(), SHUT_RDWR);
     return;
   }
@@ -181,7 +181,7 @@ void MessageChannel::Cancel() { plugin_->cancel(channel_); }
 
 namespace {
 
-// A call whose caller waits for its answer.
+// The owner of a stream for a call whose caller waits for the answer.
 class WaitingCall final : public MessageStreamOwner {
  public:
   absl::StatusOr<std::string> Run(MessageStream stream, const std::string& request) {

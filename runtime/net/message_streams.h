@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams of messages between processes on any hosts, through libronda_hosts.so. The first stream loads the plugin.
+// Streams of messages between processes on the same host or on different hosts, through libronda_hosts.so. The first
+// stream loads this plugin.
 #ifndef RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 
@@ -26,42 +27,46 @@ namespace ronda {
 // Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; the errors of LoadPlugin.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
-// The owner of a stream. Threads of the plugin call it: one call at a time for messages, and one for writes.
+// The owner of a stream, whose functions are called by threads of the plugin. At any time there is at most one call
+// about received messages and one call about writes.
 class MessageStreamOwner {
  public:
   virtual ~MessageStreamOwner() = default;
   virtual void OnMessage(absl::string_view message) = 0;
-  // No message will come any more.
+  // Called when no more messages will come.
   virtual void OnReadsEnd() = 0;
-  // The message of the last Write has been sent, or never will be; the stream accepts the next.
+  // Called when the message of the last Write has been sent, or can never be sent. The stream then accepts the next
+  // Write.
   virtual void OnWritten() = 0;
-  // At the server's end: the client has cancelled the call, or is gone.
+  // Called at the server's end when the client has cancelled the call or is gone.
   virtual void OnCancelled() {}
-  // The last call. At the client's end `status` is the server's result; at the server's end it is OK.
+  // The last call for a stream. At the client's end `status` is the server's result. At the server's end `status` is
+  // OK.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// A reference to one end of a stream. The stream frees itself after it has closed, which happens some time after End,
-// never before.
+// A reference to one end of a stream. The stream frees itself after it has closed, and it closes only after End has
+// been called.
 class MessageStream {
  public:
-  // At the client's end.
+  // Refers to the client's end of a stream.
   MessageStream(const ronda_hosts_plugin* plugin, ronda_hosts_stream* stream) : plugin_(plugin), stream_(stream) {}
-  // At the server's end, with the address of its client.
+  // Refers to the server's end of a stream. `client` is the client's address.
   MessageStream(const ronda_hosts_plugin* plugin, ronda_hosts_stream* stream, ConnectionLimiter* limiter,
                 std::string client)
       : plugin_(plugin), stream_(stream), limiter_(limiter), client_(std::move(client)) {}
 
-  // Begins to read. Call once. A stream that is not wanted may be ended instead; then the owner gets no call.
+  // Begins to read. Must be called at most once. To refuse a stream, the caller calls End instead of Open, and the
+  // owner then gets no call.
   void Open(MessageStreamOwner* owner);
-  // REQUIRES: End has not been called, and OnWritten has followed each earlier Write.
+  // Sends a message. REQUIRES: End has not been called, and each earlier Write has been followed by OnWritten.
   void Write(absl::string_view message);
-  // Announces that nothing more will be written; at the server's end, with a result for the client. Call once.
-  // REQUIRES: as Write.
+  // Announces that nothing more will be written. At the server's end, `status` is the result for the client. Must be
+  // called once. REQUIRES: as Write.
   void End(const absl::Status& status);
 
-  // At the server's end: the client has authenticated, so the server no longer limits its connection. If the client has
-  // already left, it is still counted as unauthenticated.
+  // Must be called at the server's end when the client has authenticated. The client's connection then no longer counts
+  // towards the server's limit. If the client has already left, it still counts as unauthenticated.
   void Authenticated() const { limiter_->Authenticated(client_); }
 
  private:
@@ -75,11 +80,11 @@ struct MessageLimits {
   std::optional<size_t> max_message_bytes = {};  // of a received message; nullopt: no limit
 };
 
-// Listens on one address, without sharing the port, or on a Unix domain socket. The Unix domain socket replaces a
-// socket with the same name, and the caller of Start removes the name at the end. The server limits the connections of
-// clients that have not authenticated.
+// Listens on one address, whose port no other program can share, or on a Unix domain socket. A Unix domain socket
+// replaces an existing socket with the same name. The caller of Start must remove the socket's name at the end. The
+// server limits the connections of clients that have not authenticated.
 //
-// Thread-safe. The destructor waits for at most `grace` until answers under way have been sent, and returns once all
+// Thread-safe. The destructor waits for at most `grace` until the last answers have been sent, and returns when all
 // streams have closed.
 class MessageServer {
  public:
@@ -87,7 +92,8 @@ class MessageServer {
     kAll,
     kThisUser,  // and root; callers from other hosts are not checked
   };
-  // The callers of a server whose clients prove that they know `secret`, which may be empty on loopback.
+  // Returns which callers a server accepts if its clients must prove that they know `secret`. The secret may be empty
+  // on loopback, and then only processes of this user are accepted.
   static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
 
   struct Options {
@@ -98,7 +104,8 @@ class MessageServer {
     absl::Duration grace;
     size_t clients = 0;  // expected to come at once; the limit grows by this number
     Callers callers = Callers::kAll;
-    // Receives a stream, and opens or ends it, now or later. `method` is the client's name for it.
+    // Called with each new stream. The function must open or end the stream, now or later. `method` is the name with
+    // which the client has called.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 
@@ -111,7 +118,7 @@ class MessageServer {
   MessageServer& operator=(const MessageServer&) = delete;
 
   int port() const { return port_; }
-  // Connections whose clients have not authenticated, including those that have ended.
+  // Returns how many connections have not authenticated, including connections that have ended.
   int64_t unauthenticated() const { return limiter_->unauthenticated(); }
 
  private:
@@ -123,13 +130,13 @@ class MessageServer {
 
   const ronda_hosts_plugin* const plugin_;
   const Options options_;
-  // These three members are constant once the server has started.
+  // These three members do not change after the server has started.
   int port_ = 0;
   ronda_hosts_server* server_ = nullptr;
   std::unique_ptr<ConnectionLimiter> limiter_;
 };
 
-// A connection from one rank to another rank, which may start later than the first.
+// A connection from one rank to another rank. The other rank may start later.
 //
 // Thread-compatible, except Cancel, which is thread-safe. May be destroyed before its streams have closed.
 class MessageChannel {
@@ -144,11 +151,11 @@ class MessageChannel {
 
   enum class Absent { kIsAwaited, kIsAnError };
 
-  // A stream, which begins when it is opened and is cut off after `timeout`. `absent`: whether to wait for a server
-  // that does not listen yet, or to fail.
+  // Returns a stream, which begins when it is opened and is ended by force after `timeout`. `absent` says whether the
+  // stream waits or fails if the server does not listen yet.
   MessageStream Call(const std::string& method, Absent absent, absl::Duration timeout);
 
-  // Cuts off the last stream that Call returned.
+  // Ends the last stream that Call returned, by force.
   void Cancel();
 
  private:
@@ -158,8 +165,8 @@ class MessageChannel {
   ronda_hosts_channel* const channel_;
 };
 
-// A call of one message each way, on a stream that is not open yet. Waits for the answer, or for the stream's end.
-// Errors: the server's result; the errors of gRPC.
+// Sends `request` on a stream that is not open yet, and waits for the answer or for the stream's end. Returns the
+// answer. Errors: the server's result; the errors of gRPC.
 absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request);
 
 }  // namespace ronda

@@ -2,8 +2,8 @@
 
 #include "runtime/net/proof.h"
 
-// Uses the functions of SHA-256 directly, because the functions of EVP would add OpenSSL's providers (3.7 MB) to
-// libronda.so.
+// This file calls OpenSSL's SHA-256 functions directly, because its EVP functions would add 3.7 MB (OpenSSL's
+// providers) to libronda.so.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -26,7 +26,7 @@ std::string Sha256(absl::string_view first, absl::string_view second) {
   return digest;
 }
 
-// RFC 2104, with B = 64 and H = SHA-256.
+// Computes the HMAC of RFC 2104, with B = 64 and H = SHA-256.
 std::string HmacSha256(absl::string_view key, absl::string_view text) {
   const std::string short_key = key.size() > SHA256_CBLOCK ? Sha256(key, "") : std::string(key);
   std::string inner(SHA256_CBLOCK, '\x36');
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> RandomBytes(size_t count) {
 }
 
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields) {
-  // Each field follows its length, so that two different lists of fields never give the same text.
+  // The length of each field comes before the field, so that two different lists of fields never give the same text.
   std::string text;
   for (const absl::string_view field : fields) absl::StrAppend(&text, field.size(), ":", field);
   return HmacSha256(secret, text);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Proofs that a process knows the job's secret, without sending it: HMAC-SHA256 over the fields of a message.
+// Functions with which a process proves that it knows the job's secret, without sending the secret. A proof is the
+// HMAC-SHA256 over the fields of a message.
 #ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 #define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 
@@ -19,24 +20,25 @@ namespace ronda {
 inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kProofBytes = 32;
 
-// Random bytes that cannot be guessed.
+// Returns random bytes that no attacker can guess.
 // Errors: INTERNAL if the system provides no random bytes.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
-// Proves `fields`, including the borders between them. The first field names the purpose, so that a proof for one
-// purpose is not valid for another with the same secret.
+// Returns the proof of `fields`, which also covers the borders between the fields. The first field names the purpose of
+// the proof, so that the proof is not valid for another purpose with the same secret.
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
 
-// Whether `proof` is `expected`. Takes the same time wherever the two texts first differ.
+// Whether `proof` equals `expected`. The comparison always takes the same time, no matter where the two texts differ.
 bool IsSameProof(absl::string_view proof, absl::string_view expected);
 
-// The nonces that were issued and not used yet, so that a proof is accepted only once.
+// Keeps the nonces that were issued and not used yet, so that each proof is accepted only once.
 //
 // Thread-compatible.
 class NonceLedger {
  public:
-  // `capacity` limits the memory that unauthenticated callers can use: beyond it, the oldest nonce is forgotten.
+  // `capacity` limits the memory that unauthenticated callers can use. If there are more nonces, the oldest nonce is
+  // forgotten.
   explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
 
   void Issue(std::string nonce) {
@@ -44,7 +46,7 @@ class NonceLedger {
     outstanding_.push_back(std::move(nonce));
   }
 
-  // Whether `nonce` was issued and not consumed before.
+  // Returns whether `nonce` was issued and not consumed before, and consumes it.
   bool Consume(absl::string_view nonce) {
     const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
     if (it == outstanding_.end()) return false;

@@ -13,7 +13,8 @@
 
 namespace ronda {
 
-// The server's end of a call: one request and one answer. Deletes itself after the stream has closed.
+// The server's end of a call, which has one request and one answer. A ServedCall deletes itself after the stream has
+// closed.
 class ServedCall : public MessageStreamOwner {
  public:
   void OnMessage(absl::string_view request) final {
@@ -30,11 +31,11 @@ class ServedCall : public MessageStreamOwner {
 
   virtual void Serve(absl::string_view request) = 0;
 
-  // The client has authenticated. Call while its request is served, before Answer, because the client may leave when it
-  // has the answer.
+  // Must be called if the client has authenticated. The call must come before Answer, because the client may leave when
+  // it has the answer.
   void Authenticated() const { stream_.Authenticated(); }
 
-  // Call once per request, with the bytes of the answer or with a message of protobuf.
+  // Sends the answer, as bytes or as a protobuf message. Must be called once per request.
   void Answer(const absl::StatusOr<std::string>& answer) {
     if (!answer.ok()) return stream_.End(answer.status());
     stream_.Write(*answer);

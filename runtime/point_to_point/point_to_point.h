@@ -15,11 +15,11 @@
 
 namespace ronda {
 
-// Messages between ranks, which are numbered from 0. The messages of a sender to a receiver stay in order. Only Rest
-// blocks.
+// Sends and receives messages between ranks, which are numbered from 0. The messages from one sender to one receiver
+// keep their order. Only Rest blocks.
 //
 // Thread-compatible, except DescriptorOf. A buffer belongs to the transfer until Test has reported that it is complete.
-// If the job fails before that, the buffer belongs to the transfer until no more calls are made.
+// If the job fails earlier, the buffer belongs to the transfer until no more calls to this object are made.
 class PointToPoint {
  public:
   virtual ~PointToPoint() = default;
@@ -27,29 +27,34 @@ class PointToPoint {
   virtual RankId rank() const = 0;
   virtual int size() const = 0;
 
-  // A transfer under way. Trivial, so that a collective can keep many without allocation.
+  // A transfer under way. The struct is trivial, so that a collective can keep many requests without an allocation.
   struct Request {
     uint64_t words[2];
   };
 
-  // `bytes` may be 0. The receiver passes the exact size of the message. Errors: INTERNAL with the library's text.
+  // These functions begin a transfer of `bytes`, which may be 0. The receiver must pass the exact size of the message.
+  // Errors: INTERNAL with the library's text.
   virtual absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) = 0;
   virtual absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) = 0;
 
-  // Moves as much data as it can. Returns whether all of `requests` are complete; if so, they are over.
+  // Moves as much data as is possible without waiting. Returns whether all of `requests` are complete. Complete
+  // requests must not be used again.
   virtual absl::StatusOr<bool> Test(absl::Span<Request> requests) = 0;
 
-  // The two parts of Test, for a caller that has many requests and does not want to ask the system for each of them:
-  // Progress moves data, and Look only looks. A library whose every call moves data has no such parts.
+  // These functions are the two parts of Test, for a caller that has many requests and wants to avoid a system call for
+  // each request. Progress moves data, and Look only checks the requests. If every call to the library moves data,
+  // Progress does nothing and Look is Test.
   virtual void Progress() {}
   virtual absl::StatusOr<bool> Look(absl::Span<Request> requests) { return Test(requests); }
 
-  // Sleeps until data can be moved, for `longest` at most. If the library cannot tell when, sleeps for `longest`.
+  // Sleeps until data can be moved, but at most for `longest`. If the library cannot tell when data can be moved,
+  // sleeps for `longest`.
   virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
-  // Whether the library can tell.
+  // Whether Rest ends when data can be moved.
   virtual bool rest_ends_with_data() const { return false; }
-  // If it can: the descriptor that is ready when data can be moved to or from `peer`. It stays the same, and any thread
-  // may call this and poll the descriptor, also while another thread uses this object.
+  // If rest_ends_with_data(), returns the descriptor that becomes ready when data can be moved to or from `peer`. The
+  // descriptor never changes. Any thread may call this function and poll the descriptor, even while another thread uses
+  // this object.
   virtual int DescriptorOf(RankId /*peer*/) const { return -1; }
 };
 

@@ -24,14 +24,14 @@
 namespace ronda {
 namespace {
 
-// As in proto/ronda/v1/rendezvous.proto.
+// The names of the calls in proto/ronda/v1/rendezvous.proto.
 constexpr char kChallenge[] = "/ronda.v1.Rendezvous/Challenge";
 constexpr char kJoin[] = "/ronda.v1.Rendezvous/Join";
 
-// The largest JoinRequest that the codec accepts is below 40 KiB; no caller can make this rank buffer more than this.
+// The largest request that rank 0 buffers. The largest JoinRequest that the codec accepts is below 40 KiB.
 constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 
-// How long answers under way may take when the server is destroyed.
+// How long the destructor of the server waits until the last answers have been sent.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
 bool Parse(absl::string_view bytes, google::protobuf::MessageLite* message) {
@@ -48,7 +48,7 @@ class ChallengeCall final : public ServedCall {
   RendezvousService* const service_;
 };
 
-// Waits for its answer without blocking a thread.
+// A call of Join. It waits for its answer without blocking a thread.
 class JoinCall final : public ServedCall {
  public:
   JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(std::move(stream)), service_(service) {}
@@ -64,7 +64,8 @@ class JoinCall final : public ServedCall {
   }
 
  private:
-  // The stream closes only after this function has returned, even if the answer comes earlier.
+  // This object outlives the function, because the stream closes only after Serve has returned, even if the answer
+  // comes earlier.
   void Serve(absl::string_view bytes) override {
     v1::JoinRequest request;
     if (!Parse(bytes, &request)) {
@@ -72,7 +73,7 @@ class JoinCall final : public ServedCall {
     }
     const std::optional<RendezvousService::Ticket> ticket =
         service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) {
-          // This comes before the answer, because the rank may leave when it has the answer.
+          // Authenticated() comes before the answer, because the rank may leave when it has the answer.
           if (answer.ok()) Authenticated();
           Answer(answer);
         });
@@ -93,7 +94,7 @@ class JoinCall final : public ServedCall {
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Handles a call to `service`.
+// Handles a new call, which `stream` carries, by `service`.
 void Accept(RendezvousService* service, absl::string_view method, MessageStream stream) {
   if (method == kChallenge) return stream.Open(new ChallengeCall(service, stream));
   if (method == kJoin) return stream.Open(new JoinCall(service, stream));
@@ -110,10 +111,11 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
           .timeout = options.timeout};
 }
 
-// Rank 0 answers at its own deadline, with a better text than this rank's; this is extra time for the answer to arrive.
+// How much longer this rank waits than rank 0. Rank 0 answers at its own deadline, and its error says more than the
+// error of this rank.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
-// Limits rank 0's deadline in the answer. It is the longest possible RONDA_START_TIMEOUT.
+// The upper limit for the deadline that rank 0 sends in its answer. It is the longest possible RONDA_START_TIMEOUT.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {
@@ -152,7 +154,7 @@ absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::Challen
   return response;
 }
 
-// A route to another host may appear later; a route to this host does not.
+// Checks the route to an endpoint on loopback. A route to another host is not checked, because it may appear later.
 absl::Status CheckLoopback(const Endpoint& endpoint) {
   return endpoint.loopback ? CheckRoute(endpoint) : absl::OkStatus();
 }
@@ -224,27 +226,28 @@ absl::StatusOr<MemberList> RendezvousServer::Await() { return impl_->Await(); }
 
 namespace {
 
-// A rank without a secret joins only a rank 0 of the same user.
+// Checks that rank 0 belongs to the same user, if the job has no secret.
 absl::Status CheckUserOfRankZero(const RendezvousClientOptions& options) {
   return options.secret.empty() ? CheckListener(options.endpoint) : absl::OkStatus();
 }
 
 absl::StatusOr<MemberList> JoinOnce(const RendezvousClientOptions& options) {
-  // Accepts messages of any length: the table of a large job is long, and DecodeMemberList checks it.
+  // The channel accepts messages of any length, because the table of a large job is long. DecodeMemberList checks the
+  // table.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
-  // A rank 0 of another user would not answer this rank.
+  // The user is checked before the call, because a rank 0 of another user would not answer this rank.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   const absl::StatusOr<v1::ChallengeResponse> challenge = Challenge(*channel, options);
-  // The check is repeated, because rank 0 may have begun to listen in between.
+  // The check is repeated, because rank 0 may have begun to listen between the first check and the call.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   RONDA_RETURN_IF_ERROR(challenge.status());
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));
   return DecodeMemberList(response, options.claim);
 }
 
-// The pause between two attempts to join a rank 0 that is in an earlier epoch. That rank 0 has been notified and will
-// give way.
+// The pause between two attempts to join a rank 0 that is in an earlier epoch. That rank 0 has been notified of the
+// later epoch, and will end.
 constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 }  // namespace

@@ -14,13 +14,13 @@
 
 namespace ronda {
 
-// The rendezvous at rank 0: a gRPC server in rank 0's process. It runs from the start of a job until all ranks have
-// joined, and listens on one address only. Rank 0 is a member from the start and never calls itself.
+// The gRPC server in rank 0's process at which all ranks of a job meet. It runs from the start of the job until all
+// ranks have joined, and listens on one address only. Rank 0 is a member from the start, and sends no call to itself.
 //
 //   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));
 //   RONDA_ASSIGN_OR_RETURN(MemberList members, server->Await());
 //
-// Thread-safe. The destructor first lets answers under way be sent, and notifies ranks that still wait.
+// Thread-safe. The destructor waits until the last answers have been sent, and notifies the ranks that still wait.
 class RendezvousServer {
  public:
   struct Options {
@@ -32,13 +32,13 @@ class RendezvousServer {
     absl::Duration timeout = absl::Seconds(30);  // longest wait for all ranks, from Start on
   };
 
-  // Errors: FAILED_PRECONDITION if there is no secret and the address is not on loopback, or if the address is not this
-  // host's; ALREADY_EXISTS if another program uses the port; the errors of LoadHostsPlugin.
+  // Errors: FAILED_PRECONDITION if there is no secret and the address is not on loopback, or if the address does not
+  // belong to this host; ALREADY_EXISTS if another program uses the port; the errors of LoadHostsPlugin.
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(const Options& options);
 
   ~RendezvousServer();
 
-  // The port on which it listens.
+  // Returns the port on which the server listens.
   int port() const;
 
   // Blocks until all ranks have joined.
@@ -59,12 +59,12 @@ struct RendezvousClientOptions {
   std::string secret;                          // of the job; may be empty on a loopback endpoint only
   JoinClaim claim;                             // of this rank
   absl::Duration timeout = absl::Seconds(30);  // longest wait until rank 0 appears; then rank 0's timeout applies
-  // Possible reasons if rank 0 does not appear, for the message.
+  // The possible reasons why rank 0 does not appear, for the error text.
   std::string advice =
       "it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or another program holds the port";
 };
 
-// Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until all ranks have joined. Thread-safe.
+// Joins the job whose rank 0 runs a RendezvousServer at the endpoint. Blocks until all ranks have joined. Thread-safe.
 //
 // Errors: FAILED_PRECONDITION if there is no secret and the endpoint is not on loopback; DEADLINE_EXCEEDED if rank 0 or
 // other ranks do not appear (the text names them); UNAVAILABLE if rank 0 went away; the errors of

@@ -22,16 +22,18 @@
 namespace ronda {
 namespace {
 
-// The largest size. It is far beyond any job, and small enough that products of ranks and sizes do not overflow.
+// The largest size of a job. No job is so large, and products of ranks and sizes do not overflow below this limit.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
-// Ports that neither well-known services nor outgoing connections use, for jobs that specify no port.
+// The ports from which Ronda chooses if a job specifies no port. Neither well-known services nor outgoing connections
+// use these ports.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
-// Ports of the same kind for the stores of other libraries.
+// The ports from which Ronda chooses the port for another library's store. Neither well-known services nor outgoing
+// connections use these ports.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
 
@@ -41,7 +43,7 @@ absl::Status MissingVariable(VariableName missing, VariableName given, const std
                                                  "\" is: set both, or neither for a job of one rank"));
 }
 
-// Accepts names and literal addresses. Whether the host exists is found out when the address is used.
+// Accepts names and literal addresses. Ronda checks that the host exists only when it uses the address.
 bool IsValidAddress(absl::string_view address) {
   if (address.empty() || address.size() > kMaxAddressLength) return false;
   return std::all_of(address.begin(), address.end(), [](unsigned char c) {
@@ -49,10 +51,10 @@ bool IsValidAddress(absl::string_view address) {
   });
 }
 
-// "alpha:29500"; an IPv6 address has two colons or more.
+// Whether the address has a port, as in "alpha:29500". An IPv6 address has two or more colons.
 bool HasPort(absl::string_view address) { return std::count(address.begin(), address.end(), ':') == 1; }
 
-// "10.0.0.1:6170" or "[fd00::1]:6170"
+// Reads the address and the port of rank 0 from text such as "10.0.0.1:6170" or "[fd00::1]:6170".
 bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return false;
@@ -68,7 +70,8 @@ bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
   return true;
 }
 
-// Returns the proper form of `address`, which is no valid address, because users write a port or blanks into it.
+// Returns a text with the proper form of an address, for an error about the invalid `address`. Users often write a port
+// or blanks into an address.
 std::string ProperAddress(absl::string_view address, VariableName port_name) {
   constexpr absl::string_view kForm = "a host name, an IPv4 address or an IPv6 address, without blanks and brackets";
   JobEnvironment split;
@@ -77,7 +80,7 @@ std::string ProperAddress(absl::string_view address, VariableName port_name) {
                       split.master_port);
 }
 
-// Reads where rank 0 listens. Each of the two variables replaces earlier values.
+// Reads where rank 0 listens. Each of the two variables replaces the value that was read before.
 absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName address_name, VariableName port_name,
                         JobEnvironment* job) {
   int64_t port = job->master_port;
@@ -91,7 +94,8 @@ absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName addr
   return absl::OkStatus();
 }
 
-// The variables with Ronda's names let Ronda work beside torchrun, which has its own store on MASTER_PORT.
+// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. These variables let Ronda work together
+// with torchrun, whose own store listens on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
@@ -135,8 +139,9 @@ absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironmen
   return absl::OkStatus();
 }
 
-// `parts` identify the job among all jobs of one launcher. If a part is missing, the id is not set. Its only use is to
-// name shared memory, which requires that all ranks share a host.
+// Sets the job's id from `prefix` and `parts`, which identify the job among all jobs of one launcher. If a part is
+// missing, the id is not set. The id is only used to name shared memory, so it is only set if all ranks are on one
+// host.
 void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
   if (job->local_size != job->size) return;
   std::string id(prefix);
@@ -165,7 +170,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
     return InvalidVariable("SLURM_STEP_TASKS_PER_NODE", *tasks,
                            absl::StrCat("counts of tasks on hosts, this one too, that add up to ", job->size));
   }
-  // With only one host, its number is not needed to know how many tasks it has.
+  // If the job has only one host, the number of tasks on it is known without the host's number.
   if (node || last == 0) job->local_size = here;
   return absl::OkStatus();
 }
@@ -173,7 +178,8 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
 absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadSlurmHosts(variables, job));
   SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
-  // Through MPI the ranks can find each other without a secret, which only the user could give to all of them.
+  // If the ranks find each other through MPI, they need no secret. Without MPI only the user could give a secret to all
+  // ranks.
   if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
   const std::optional<std::string> list = variables.Get("SLURM_STEP_NODELIST");
   if (!list) return absl::OkStatus();
@@ -196,7 +202,7 @@ struct StoreAddress {
 
 std::optional<StoreAddress> NoStore(const EnvironmentVariables&, const JobEnvironment&) { return std::nullopt; }
 
-// The job's id identifies a job on one host.
+// Derives a store's address from the job's id, which identifies a job on one host.
 std::optional<StoreAddress> StoreOfJobId(const EnvironmentVariables&, const JobEnvironment& job) {
   if (job.job_id.empty()) return std::nullopt;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, which is the same in every process
@@ -216,7 +222,7 @@ std::optional<StoreAddress> StoreOfSlurm(const EnvironmentVariables& variables, 
                       .port = kStorePorts + (slurm_job % kStorePortCount + step) % kStorePortCount};
 }
 
-// The names of one launcher's variables for each fact, as far as it has any.
+// The names of one launcher's environment variables. A name is empty if the launcher has no such variable.
 struct LauncherVariables {
   Launcher launcher;
   const char* source;
@@ -228,20 +234,21 @@ struct LauncherVariables {
   VariableName local_size;
   VariableName cross_rank;
   VariableName cross_size;
-  // Any of these variables shows that this launcher started a job. Then incomplete settings are an error, instead of a
-  // job of one rank.
+  // If one of these variables is set, this launcher has started a job. In this case incomplete settings are an error.
+  // Without such a variable the job would have one rank.
   VariableName signs[6] = {};
-  // Reads this launcher's other variables; rank and size are known.
+  // Reads this launcher's other variables. The rank and the size have been read before.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
   // Where rank 0 may listen for another library, if the launcher does not set MASTER_ADDR and MASTER_PORT.
   std::optional<StoreAddress> (*store)(const EnvironmentVariables&, const JobEnvironment&) = NoStore;
 };
 
-// Kubernetes numbers the pods of an Indexed Job, and provides nothing more about the job.
+// For an Indexed Job, Kubernetes only gives each pod its number, and no other fact about the job.
 constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
 
-// Ronda uses the first launcher of this list that has one of its `signs` in the environment. After torchrun,
-// FindLauncher may prefer a later one. Slurm comes after MPICH, because MPICH's mpiexec starts its agents by srun.
+// Ronda uses the first launcher of this list that has one of its `signs` in the environment. If torchrun's variables
+// are set, FindLauncher may prefer a later launcher of the list. Slurm comes after MPICH, because MPICH's mpiexec
+// starts its agents by srun.
 constexpr LauncherVariables kLaunchers[] = {
     {.launcher = Launcher::kRondarun,
      .source = "rondarun",
@@ -302,8 +309,8 @@ constexpr LauncherVariables kLaunchers[] = {
      .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
-// Variables that show that a job was intended although no launcher has one of its `signs` in the environment. Each
-// comes with the variable that is then missing.
+// A variable that shows that the user wants a job with several ranks, although no launcher of the list has set one of
+// its `signs`. `missing` is the variable that the user must also set.
 struct SignOfAnyJob {
   VariableName sign;
   VariableName missing;
@@ -319,7 +326,8 @@ struct Found {
   VariableName sign;
 };
 
-// A shell or script in an allocation has Slurm's variables, but is not a task of a step.
+// Whether the variable `name` is set and shows that a launcher has started this process. A shell in an allocation of
+// Slurm has Slurm's variables, but is not a task of a job step.
 bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   const std::optional<std::string> value = variables.Get(name);
   if (!value || name.view() != "SLURM_STEP_ID") return value.has_value();
@@ -330,7 +338,7 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
   }
-  // If PRRTE is used by itself, only the library of PMIx knows the number of processes.
+  // If the user starts PRRTE without Open MPI, only the library of PMIx knows the number of processes.
   const std::optional<std::string> number = variables.Get("PMIX_RANK");
   if (!number) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -340,7 +348,8 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
       "unset PMIX_RANK"));
 }
 
-// Reads a rank within a group and the group's size. Either may be missing; `limit` is the largest size.
+// Reads a rank within a group, and the group's size. The rank or the size may be missing. `limit` is the largest
+// possible size.
 absl::Status ReadGroup(const EnvironmentVariables& variables, VariableName rank_name, VariableName size_name, int limit,
                        std::optional<int>* rank, std::optional<int>* size) {
   if (size_name.exists()) {
@@ -373,7 +382,7 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
   return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);
 }
 
-// Returns the first of `launchers` that has one of its `signs` in the environment.
+// Returns the first of `launchers` for which one of its `signs` is set in the environment.
 Found FindAmong(absl::Span<const LauncherVariables> launchers, const EnvironmentVariables& variables) {
   for (const LauncherVariables& launcher : launchers) {
     for (const VariableName sign : launcher.signs) {
@@ -389,9 +398,9 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
   return is_complete ? found.launcher->store(variables, job) : std::nullopt;
 }
 
-// Whether torchrun's variables have the same ranks and the same address as the launcher that was found. Frameworks and
-// users' scripts copy the place from the variables of MPI's or Slurm's launcher into torchrun's, and Ronda itself does
-// so for other libraries. In that case only the launcher knows where the ranks meet.
+// Whether torchrun's variables have the same rank, size and address as the variables of the launcher that was found.
+// Frameworks and users' scripts copy the variables of MPI's or Slurm's launcher to torchrun's variables, and Ronda
+// itself does this for other libraries. If the variables are copied, only the launcher knows where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {
@@ -422,7 +431,7 @@ absl::Status ReadJobId(const EnvironmentVariables& variables, JobEnvironment* jo
   return absl::OkStatus();
 }
 
-// Reads the only variable whose value never appears in a message.
+// Reads the job's secret, whose value must never appear in an error or in the log.
 absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment* job) {
   const std::optional<std::string> secret = variables.Get("RONDA_JOB_SECRET");
   if (!secret) return absl::OkStatus();
@@ -434,8 +443,8 @@ absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment
   return absl::OkStatus();
 }
 
-// The MPI whose MPI_Init would find the other ranks. It does not depend on the launcher that set the rank: srun, and
-// scripts that mpirun starts, can set any of the variables above.
+// The MPI whose MPI_Init would find the other ranks. The result does not depend on the launcher whose variables contain
+// the rank, because srun, or a script that mpirun starts, can set any launcher's variables.
 MpiEnvironment::Launcher FindMpi(const EnvironmentVariables& variables) {
   for (const VariableName sign : {VariableName("OMPI_COMM_WORLD_SIZE"), VariableName("PMIX_RANK")}) {
     if (variables.IsSet(sign)) return MpiEnvironment::Launcher::kOpenMpi;

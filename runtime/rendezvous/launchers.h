@@ -11,17 +11,18 @@
 
 namespace ronda {
 
-// Reads the job from the variables of the launcher of this process, in this order: RONDA_RANK and related variables;
-// torchrun-style variables; Paddle-style variables; the variables of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun,
-// and other process managers with PMI. If none of these variables is set, the job has one rank.
+// Reads the job from the environment variables that the launcher of this process has set. Looks for the launchers'
+// variables in this order: RONDA_RANK and related variables; torchrun-style variables; Paddle-style variables; the
+// variables of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other process managers with PMI. If none of these
+// variables is set, the job has one rank.
 //
 // Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
 
-// The launchers, in this order; ronda_launcher has the same numbers.
+// The launchers, in the order in which ReadJob looks for them. The enum ronda_launcher has the same numbers.
 enum class Launcher { kNone, kRondarun, kTorchrun, kPaddle, kOpenMpi, kMpich, kSlurm, kPmi };
 
-// The place of this process in the job, according to its launcher.
+// The rank of this process and the sizes of its job, according to its launcher.
 struct Place {
   Launcher launcher = Launcher::kNone;
   JobEnvironment job;         // a job of one rank if there is no launcher
@@ -29,7 +30,7 @@ struct Place {
   int store_port = 0;
 };
 
-// Reads only the place of this process. Does not check whether the ranks can find each other. Incomplete variables of
+// Reads only the Place of this process. Does not check whether the ranks can find each other. Incomplete variables of
 // another job (MASTER_PORT without RANK) are no error.
 //
 // Errors: as ReadJob().

@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// The rendezvous over messages instead of a network. Every rank introduces itself to rank 0. When rank 0 has heard from
-// all ranks, it sends them the list of members, or the reason why there is no list.
+// The rendezvous by the messages of a PointToPoint instead of a gRPC server. Every rank introduces itself to rank 0.
+// When all ranks have introduced themselves, rank 0 sends them the list of members, or the reason why there is no list.
 //
 // Thread-compatible. If Run fails, transfers may still be under way. So no calls to `messages` may be made after this
 // object is destroyed.
@@ -29,12 +29,12 @@ class MessageRendezvous {
     absl::Duration timeout = absl::Seconds(30);
   };
 
-  // `messages` connect all ranks of the job, and outlive this object.
+  // `messages` must connect all ranks of the job, and must outlive this object.
   MessageRendezvous(PointToPoint& messages, Options options) : messages_(messages), options_(std::move(options)) {}
 
-  // Blocks until all ranks have come.
+  // Carries out the rendezvous. Blocks until all ranks have introduced themselves.
   // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if ranks differ in facts
-  // that must be the same; INVALID_ARGUMENT if a claim makes no sense; the library's errors.
+  // that must be equal; INVALID_ARGUMENT if a claim makes no sense; the library's errors.
   absl::StatusOr<MemberList> Run();
 
  private:

@@ -29,7 +29,8 @@ struct Requirement {
   absl::string_view remedy;
 };
 
-// The requirements are ordered so that a difference in one explains differences in later ones.
+// The order of the requirements matters, because a difference in one requirement can cause differences in later
+// requirements.
 constexpr Requirement kRequirements[] = {
     {kVersionFact, "install one version on all hosts"},
     {kByteOrderFact, "use hosts of one byte order"},
@@ -43,14 +44,14 @@ absl::string_view ValueOf(const Member& member, absl::string_view fact) {
   return fact == kVersionFact ? absl::string_view(member.version) : FactOf(member, fact);
 }
 
-// The members with one value of a fact, as indices.
+// The indices of all members that have the same value of a fact.
 struct Opinion {
   absl::string_view value;
   std::vector<size_t> holders;
 };
 
-// Returns the most common opinion first; in a tie, rank 0's opinion. The others are in the order of their first
-// holders.
+// Groups the members by their value of `fact`. The most common opinion comes first. If two opinions are equally common,
+// rank 0's opinion comes first. The other opinions are in the order of their lowest ranks.
 std::vector<Opinion> OpinionsOn(const std::vector<Member>& members, absl::string_view fact) {
   std::vector<Opinion> opinions;
   absl::btree_map<absl::string_view, size_t> place;
@@ -67,7 +68,7 @@ std::vector<Opinion> OpinionsOn(const std::vector<Member>& members, absl::string
   return opinions;
 }
 
-// "rank 1 (host b, pid 42)"; "ranks 4, 5, 6 (on b, c)"
+// Returns for example "rank 1 (host b, pid 42)" or "ranks 4, 5, 6 (on b, c)".
 std::string NameHolders(const std::vector<Member>& members, const std::vector<size_t>& holders) {
   if (holders.size() == 1) return ToString(members[holders.front()].peer);
   std::vector<RankId> ranks;
@@ -80,7 +81,7 @@ std::string NameHolders(const std::vector<Member>& members, const std::vector<si
   return absl::StrCat(NameRanks(ranks), " (on ", absl::StrJoin(hosts, ", "), ")");
 }
 
-// "rank 1 (host b, pid 42) has 0.9"
+// Returns for example "rank 1 (host b, pid 42) has 0.9".
 std::string Describe(const std::vector<Member>& members, const Opinion& opinion) {
   return absl::StrCat(NameHolders(members, opinion.holders), opinion.holders.size() == 1 ? " has " : " have ",
                       opinion.value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The facts about themselves that ranks exchange at the rendezvous. If the facts do not fit together, the job ends with
-// an error that names the ranks that differ. The settings of rank 0 apply to all ranks.
+// The facts that ranks report about themselves at the rendezvous. If the facts of the ranks do not fit together, the
+// job ends with an error that names the ranks that differ. The settings of rank 0 apply to all ranks.
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_
 #define RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// Facts that must be equal on all ranks. The other facts are settings, and the settings of rank 0 apply.
+// Facts that must be equal on all ranks. All other facts are settings, for which rank 0's value applies to all ranks.
 inline constexpr absl::string_view kByteOrderFact = "byte order";
 inline constexpr absl::string_view kPointerSizeFact = "size of a pointer";
 inline constexpr absl::string_view kWireFormatsFact = "wire formats";
@@ -27,10 +27,10 @@ inline constexpr absl::string_view kNcclVersionFact = "NCCL version";
 // Returns the value of the fact `name` of `member`; "nothing" if the member has no such fact.
 absl::string_view FactOf(const Member& member, absl::string_view name);
 
-// Checks that the ranks agree on everything that must be equal: the version of Ronda, and the facts above.
+// Checks that all ranks have the same version of Ronda, and the same value of each fact above.
 // REQUIRES: `members` is not empty.
-// Errors: FAILED_PRECONDITION that says which fact differs first, names the ranks and hosts that differ from most
-// others, and gives the remedy.
+// Errors: FAILED_PRECONDITION with the first fact that differs, the ranks and hosts whose value differs from most other
+// ranks, and the remedy.
 absl::Status CheckAgreement(const std::vector<Member>& members);
 
 // Returns a sentence for each setting in which some ranks differ from rank 0, which is the first member.
@@ -47,7 +47,7 @@ struct ConnectionSettings {
   absl::Duration heartbeat_timeout = absl::Seconds(10);
 };
 
-// The settings of `rank0`, from its facts.
+// Returns the settings of `rank0`, which its facts contain.
 // Errors: INVALID_ARGUMENT if the facts lack the settings.
 absl::StatusOr<ConnectionSettings> SettingsOf(const Member& rank0);
 

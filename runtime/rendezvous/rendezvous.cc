@@ -31,10 +31,10 @@ namespace {
 
 constexpr size_t kJobIdBytes = 16;
 constexpr size_t kSecretBytes = 32;
-// The suffix of a job's id for each of its hosts.
+// The length of the suffix that each host appends to the job's id.
 constexpr size_t kHostSuffixBytes = 8;
 
-// For MpiSession::Connect; later calls may use it again.
+// The tag for MpiSession::Connect. Later calls may use this tag again.
 constexpr int kRendezvousTag = 0;
 
 constexpr char kLoopback[] = "127.0.0.1";
@@ -51,15 +51,16 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
           .epoch = job.epoch};
 }
 
-// Returns the launcher's name for the job, by which the launcher finds leftovers of the job, or else a random name.
+// Returns the launcher's name for the job, with which the launcher can find shared memory that the job has left behind.
+// If there is no such name, returns a random name.
 absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
   RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
   return absl::BytesToHexString(id);
 }
 
-// Returns where other ranks reach this rank. If rank 0 is reached on loopback, this rank is too, because then all ranks
-// are on one host.
+// Returns the address at which other ranks reach this rank. If rank 0's address is on loopback, all ranks are on one
+// host, so this rank's address is on loopback, too.
 absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
   Endpoint endpoint = rendezvous;
   if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
@@ -74,9 +75,9 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TryToListen(const Config& config, c
   return TcpListener::Start(endpoint);
 }
 
-// Returns where other ranks reach this rank with control messages and data. Ranks with children in the tree need a
-// listener. For other ranks nullptr is no error, because most jobs exchange no data over TCP, and the jobs that do
-// report its lack.
+// Opens the listener at which other ranks connect for control messages and data, and stores its address in `self`. A
+// rank with children in the tree of control messages needs a listener. For other ranks nullptr is no error, because
+// most jobs exchange no data over TCP. A job that needs the missing listener reports the error later.
 absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const Endpoint& rendezvous, Member* self) {
   absl::StatusOr<std::unique_ptr<TcpListener>> listener = TryToListen(config, rendezvous);
   if (!listener.ok() && HasControlChildren(config.job.rank, config.job.size)) return listener.status();
@@ -89,7 +90,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const 
   return listener;
 }
 
-// Rank 0 before the rendezvous. From now on the other ranks can come.
+// Rank 0's state before the rendezvous. From now on the other ranks can join.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<TcpListener> tcp_listener;
@@ -150,7 +151,7 @@ absl::StatusOr<Host> OpenAnywhere(const Config& config, JoinClaim claim, v1::Mee
   return host;
 }
 
-// The rendezvous without a network, over MPI.
+// Carries out the rendezvous by messages of MPI, without a network address.
 absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
   std::vector<RankId> all(static_cast<size_t>(config.job.size));
   std::iota(all.begin(), all.end(), 0);
@@ -160,7 +161,7 @@ absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiS
       *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
   absl::StatusOr<MemberList> member_list = rendezvous.Run();
   if (!member_list.ok()) {
-    // This comes before the transfers under way are destroyed.
+    // LeaveWithoutEnd must come before the transfers under way are destroyed, so that MPI no longer uses their buffers.
     session.LeaveWithoutEnd();
     return member_list.status();
   }
@@ -184,7 +185,7 @@ absl::StatusOr<RendezvousResult> InviteByMessages(const Config& config, MpiSessi
 absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
   absl::StatusOr<Host> host = OpenAnywhere(config, claim, &point);
-  // The other ranks must get `point` in both cases.
+  // The other ranks must get `point` even if `host` is an error.
   if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
   RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
   if (!host.ok()) return host.status();
@@ -203,7 +204,7 @@ absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSessi
       {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
 }
 
-// Returns where rank 0 listens.
+// Returns the endpoint at which rank 0 listens.
 absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
   constexpr absl::Duration kPause = absl::Milliseconds(200);
   const absl::Time deadline = SteadyNow() + config.tunables.start_timeout;

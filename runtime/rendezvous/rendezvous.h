@@ -15,24 +15,26 @@
 
 namespace ronda {
 
-// The knowledge of one rank about the others after the rendezvous at rank 0.
+// What one rank knows about the other ranks after the rendezvous at rank 0.
 struct RendezvousResult {
   MemberList member_list;
   std::string secret;  // of the job; may be empty if all ranks are on loopback
-  // The listener for messages over TCP; nullptr if this rank has no address for them. A member without a port has no
-  // listener. If control messages go over TCP, a rank with children in the tree of control messages has a listener.
+  // The listener for messages over TCP; nullptr if this rank has no address for such messages. In the list of members,
+  // a member without a port has no listener. If control messages go over TCP, a rank with children in the tree of
+  // control messages has a listener.
   std::unique_ptr<TcpListener> tcp_listener;
-  // How control messages travel across hosts. Without TCP no rank has a listener.
+  // The way in which ranks on different hosts exchange control messages. If this is not TCP, no rank has a listener.
   NetworkSettings::Control control = NetworkSettings::Control::kTcp;
 };
 
-// The rendezvous at the master address in `config`; blocks until all ranks have come. `mpi_library` names the MPI that
-// this rank would use. Errors: the errors of ResolveEndpoint, RendezvousServer and JoinRendezvous; NOT_FOUND if no
-// network interface fits.
+// Carries out the rendezvous at the master address in `config`. Blocks until all ranks have joined. `mpi_library` names
+// the MPI that this rank would use. Errors: the errors of ResolveEndpoint, RendezvousServer and JoinRendezvous;
+// NOT_FOUND if no network interface fits.
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
 
-// The rendezvous at an address that rank 0 chooses and broadcasts through MPI, with a secret that it generates. If rank
-// 0's control messages should travel over MPI, the rendezvous uses only messages of MPI.
+// Carries out the rendezvous at an address that rank 0 chooses, with a secret that rank 0 generates. Rank 0 broadcasts
+// the address and the secret through MPI. If rank 0's settings request control messages over MPI, the rendezvous itself
+// uses only messages of MPI.
 // Errors: as RendezvousAtAddress, on all ranks; the errors of MPI.
 absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
 

@@ -19,7 +19,8 @@ namespace {
 constexpr size_t kMaxTextBytes = 255;
 constexpr int kMaxFacts = 64;
 
-// These texts appear in other ranks' messages and terminals, so only printable characters are accepted.
+// Checks that a text has only printable characters, because the text appears in the errors and terminals of other
+// ranks.
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.empty() || text.size() > kMaxTextBytes) {
     return absl::InvalidArgumentError(
@@ -93,7 +94,7 @@ bool SameProcess(const Member& a, const Member& b) {
   return a.peer.host == b.peer.host && a.peer.pid == b.peer.pid && a.host_id == b.host_id;
 }
 
-// Each text follows its length, so that two different lists never give the same text.
+// The length of each text comes before the text, so that two different lists of facts never give the same result.
 std::string SignedFacts(const std::vector<Fact>& facts) {
   std::string text;
   for (const Fact& fact : facts) {
@@ -117,7 +118,7 @@ v1::JoinResponse EncodeMemberList(const MemberList& member_list) {
   v1::JoinResponse response;
   response.set_job_id(member_list.job_id);
   for (const Member& member : member_list.members) *response.add_members() = EncodeMember(member);
-  // The facts of all ranks would make the answers in a large job many times as long.
+  // Only rank 0's facts are sent. With the facts of all ranks, the answers in a large job would be many times longer.
   EncodeFacts(member_list.members.front().facts, response.mutable_facts());
   return response;
 }

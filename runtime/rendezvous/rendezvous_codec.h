@@ -13,28 +13,31 @@
 
 namespace ronda {
 
-// Converts between the rendezvous' messages and its plain structs. Input from the network is checked here, once.
+// Converts between the messages of the rendezvous and plain structs. The decoders check the input from the network, so
+// no other code has to.
 
-// Encodes the claim without a nonce and a proof.
+// Encodes a claim. The result has no nonce and no proof.
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);
 v1::JoinResponse EncodeMemberList(const MemberList& member_list);
 
-// Errors: INVALID_ARGUMENT that says which field is out of bounds. The only check of the rank is that it is below the
-// claimed size.
+// Decodes a claim.
+// Errors: INVALID_ARGUMENT with the name of the field that is out of bounds. The rank is only checked against the size
+// in the claim.
 absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 
-// Checks the answer to `claim`: all ranks are present, in order, and the rank that sent the claim is described as in
-// the claim.
+// Decodes the answer to `claim`. Checks that the answer contains all ranks in order, and that it describes the rank of
+// the claim as the claim does.
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, const JoinClaim& claim);
 
-// How a rank proves that it knows the job's secret without sending it: HMAC-SHA256 over rank 0's nonce and the claim.
+// Returns the HMAC-SHA256 over rank 0's nonce and the claim. With it a rank proves that it knows the job's secret,
+// without sending the secret.
 
 // REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
-// Whether `proof` is JoinProof(secret, nonce, claim). Takes the same time wherever the two proofs first differ.
-// REQUIRES: `secret` is not empty.
+// Whether `proof` equals JoinProof(secret, nonce, claim). The comparison always takes the same time, no matter where
+// the two proofs differ. REQUIRES: `secret` is not empty.
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
 }  // namespace ronda

@@ -15,7 +15,8 @@
 namespace ronda {
 namespace {
 
-// A rank uses its nonce at once, so a few spare nonces are enough for callers that request one and never come back.
+// Returns the number of nonces that are kept. A rank uses its nonce immediately, so a few spare nonces are enough for
+// callers that request a nonce and never use it.
 size_t NonceCapacity(int size) { return 2 * static_cast<size_t>(size) + 64; }
 
 }  // namespace
@@ -47,7 +48,8 @@ absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const
                      " asks for it: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (!IsJoinProof(request.proof(), options_.secret, request.nonce(), claim)) {
-    // A rank of another version may prove other fields.
+    // A rank with another version of Ronda may compute its proof over other fields, so its version is reported instead
+    // of a wrong proof.
     if (claim.member.version != options_.table.coordinator.version) {
       return CheckAgreement({options_.table.coordinator, claim.member});
     }
@@ -75,8 +77,8 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     table_.RecordRefusal(claim.status());
     return claim.status();
   }
-  // This comes after the proof, because only ranks of the job may learn of its failure. The failure does not concern a
-  // rank of a later epoch, because the table tells that rank to come again.
+  // The failure is only returned after the proof was checked, because only ranks of the job may learn of the failure.
+  // The failure does not concern a rank of a later epoch, because the table's error tells this rank to try again.
   if (!failure_.ok() && claim->epoch <= options_.table.epoch) return failure_;
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};
@@ -111,7 +113,7 @@ std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinR
   if (admitted.ok()) return ticket;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
   done(admitted);
-  // The job has continued in a later epoch without this rank 0, so this rank 0 and the ranks that it has admitted would
+  // The job has gone on in a later epoch without this rank 0. So this rank 0 and the ranks that it has admitted would
   // wait in vain.
   if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
   return std::nullopt;
@@ -146,7 +148,7 @@ absl::StatusOr<MemberList> RendezvousService::Await() {
   Fail(expired);
   MutexLock lock(&mu_);
   if (!failure_.ok()) return failure_;
-  // The last rank has come between the two locks, and its answer is valid.
+  // The last rank has joined while the lock was not held, so the rendezvous has succeeded.
   return table_.member_list();
 }
 

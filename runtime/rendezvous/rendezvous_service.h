@@ -23,8 +23,9 @@
 
 namespace ronda {
 
-// Rank 0's half of the rendezvous, in terms of messages: admits ranks to a RendezvousTable and answers all of them at
-// once. The service knows no network; RendezvousServer connects it to one.
+// Rank 0's side of the rendezvous. It processes the messages of the ranks, admits the ranks to a RendezvousTable, and
+// answers all ranks when the table is complete. The service does not use the network itself. RendezvousServer connects
+// it to the network.
 //
 // Thread-safe.
 class RendezvousService {
@@ -36,30 +37,31 @@ class RendezvousService {
     absl::Duration timeout = absl::InfiniteDuration();  // from the start to the deadline, for messages
   };
 
-  // Called exactly once for a Join, from any thread and possibly before Join returns.
+  // The function that receives the answer to a Join. The service calls it exactly once, from any thread, and possibly
+  // before Join returns.
   using JoinDone = std::function<void(const absl::StatusOr<v1::JoinResponse>& response)>;
   using Ticket = uint64_t;
 
   explicit RendezvousService(Options options);
 
-  // Errors: INTERNAL if the system gives no random bytes.
+  // Issues a nonce. Errors: INTERNAL if the system provides no random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Calls `done` with the answer. If the rank is refused, Join calls it at once and returns no ticket. Otherwise `done`
-  // is called when the rendezvous ends.
+  // Processes a rank's request to join. If the rank is refused, Join calls `done` at once and returns nullopt.
+  // Otherwise the service calls `done` when the rendezvous ends.
   // Errors: the errors of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED
-  // for an unknown nonce; PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
+  // for an unknown nonce; PERMISSION_DENIED for a wrong proof; the error with which the rendezvous has failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
-  // The sender of a Join no longer waits for its answer. If the Join has had no answer yet, another process may join as
-  // its rank, and its `done` is called with CANCELLED.
+  // Must be called when the sender of a Join no longer waits for the answer. If the Join has not been answered yet, the
+  // service calls its `done` with CANCELLED, and another process may join as this rank.
   void Abandon(Ticket ticket);
 
   // Blocks until all ranks have joined. At the deadline, or if the ranks do not fit together, the rendezvous fails.
-  // Errors: why the rendezvous failed; DEADLINE_EXCEEDED that names the missing ranks.
+  // Errors: the error with which the rendezvous has failed; DEADLINE_EXCEEDED with the missing ranks.
   absl::StatusOr<MemberList> Await();
 
-  // Fails the rendezvous, unless it is over: every waiting rank gets `failure`.
+  // Fails the rendezvous, unless it has ended. Every rank that waits gets `failure`.
   void Fail(const absl::Status& failure);
 
  private:
@@ -69,7 +71,7 @@ class RendezvousService {
   };
   using Waiters = std::map<Ticket, Waiter>;
 
-  // Returns the claim of a rank that has proved its membership.
+  // Returns the claim of a rank, after the rank's proof has been checked.
   absl::StatusOr<JoinClaim> AuthenticateLocked(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckProof(const v1::JoinRequest& request, const JoinClaim& claim) const;
   absl::Status AdmitLocked(const v1::JoinRequest& request, Ticket ticket, const JoinDone& done)

@@ -13,7 +13,8 @@
 namespace ronda {
 namespace {
 
-// Enough to see the pattern. The text travels in one message to every rank.
+// The largest number of reasons in an error. A few reasons are enough, because the error is sent to every rank in one
+// message.
 constexpr size_t kMaxNotes = 4;
 
 }  // namespace
@@ -40,8 +41,8 @@ Topology TopologyOf(const MemberList& member_list, RankId rank) {
   topology.local_size = ranks_on_host[self.host_id];
 
   topology.cross_size = 0;
-  // Each host has at most one rank with this local rank. Hosts are numbered by their lowest rank, so the order is that
-  // of the ranks with local rank 0 on hosts that have a rank with `topology.local_rank`.
+  // Counts the hosts that have a rank with `topology.local_rank`, in the order of the hosts. Hosts are numbered by
+  // their lowest rank, so this is the order of the ranks with local rank 0.
   for (size_t i = 0; i < local_ranks.size(); ++i) {
     const std::string& host_id = member_list.members[i].host_id;
     if (local_ranks[i] != 0 || ranks_on_host[host_id] <= topology.local_rank) continue;

@@ -15,7 +15,7 @@
 
 namespace ronda {
 
-// A property of a rank that may differ between ranks: {"byte order", "little"}.
+// A property of a rank that may differ between ranks, for example {"byte order", "little"}.
 struct Fact {
   std::string name;
   std::string value;
@@ -40,22 +40,24 @@ struct JoinClaim {
   int64_t epoch = 0;  // of the job, as this rank knows it
 };
 
-// The result of a rendezvous, the same on every rank.
+// The result of a rendezvous, which is the same on every rank.
 struct MemberList {
   std::string job_id;           // names the shared memory
   std::vector<Member> members;  // by rank; only on rank 0 with the facts of other ranks
 };
 
-// Returns the ranks of each host, ascending. Hosts are distinguished by their ids and numbered by their lowest rank.
+// Returns the ranks of each host in ascending order. Hosts are distinguished by their ids and numbered by their lowest
+// rank.
 std::vector<std::vector<RankId>> HostsOf(const MemberList& member_list);
 
-// Returns the place of `rank` in the job. Hosts are distinguished by their ids and numbered by their lowest rank.
-// REQUIRES: 0 <= rank < members.size().
+// Returns the position of `rank` in the job and on its host. Hosts are distinguished by their ids and numbered by their
+// lowest rank. REQUIRES: 0 <= rank < members.size().
 Topology TopologyOf(const MemberList& member_list, RankId rank);
 
-// The ranks that have joined a job so far. Rank 0, whose process keeps the table, is a member from the start.
+// The table of the ranks that have joined a job so far. Rank 0, whose process keeps the table, is a member from the
+// start.
 //
-// A pure state machine: no threads, clocks or network.
+// The table is a pure state machine, which uses no thread, no clock and no network.
 //
 // Thread-compatible.
 class RendezvousTable {
@@ -72,21 +74,23 @@ class RendezvousTable {
   const Options& options() const { return options_; }
 
   // Admits a rank. A refused claim changes nothing except the text of a later DeadlineError.
-  // Errors, all of which name both ranks: INVALID_ARGUMENT (another size, no such rank); ALREADY_EXISTS (the rank has
-  // already joined); FAILED_PRECONDITION (an earlier epoch of the job); ABORTED (a later epoch: this one is over).
+  // Errors: INVALID_ARGUMENT if the claim has another size, or if there is no such rank; ALREADY_EXISTS if the rank has
+  // already joined; FAILED_PRECONDITION if the claim is for an earlier epoch of the job; ABORTED if the claim is for a
+  // later epoch, so that this epoch is over. All errors name the rank of the claim and the rank with which it
+  // conflicts.
   absl::Status Add(const JoinClaim& claim);
 
-  // Removes a rank that went away before the job was complete. Then another process may join as this rank.
+  // Removes a rank that has left before all ranks had joined. Afterwards another process may join as this rank.
   // REQUIRES: `rank` is not 0, has joined, and the table is not complete.
   void Remove(RankId rank);
 
-  // Remembers why a claim was refused, here or by the caller, because this may be the reason why a rank is missing.
+  // Records why the table or its caller has refused a claim, because this may be the reason why a rank is missing.
   void RecordRefusal(const absl::Status& refusal);
 
   bool complete() const { return joined_ == options_.size; }
 
-  // Checks that the members can work together. This is checked at the end, because only all members together show which
-  // member differs.
+  // Checks that the members can work together. Must be called at the end, because the error can only name the members
+  // that differ when all members are known.
   // REQUIRES: complete().
   // Errors: the errors of CheckAgreement.
   absl::Status Agreement() const;
@@ -94,7 +98,7 @@ class RendezvousTable {
   // REQUIRES: complete().
   MemberList member_list() const;
 
-  // Returns DEADLINE_EXCEEDED that names the ranks missing after `waited`, and the known reasons.
+  // Returns DEADLINE_EXCEEDED with the ranks that are still missing after `waited`, and with the known reasons.
   absl::Status DeadlineError(absl::Duration waited) const;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sleeping on a word of shared memory and waking the sleepers: futexes, and a doorbell built on them.
+// Threads can sleep on a 32-bit word of shared memory until another thread wakes them. This file has the functions for
+// such a sleep (futexes), and a doorbell that uses them.
 #ifndef RONDA_RUNTIME_SHM_DOORBELL_H_
 #define RONDA_RUNTIME_SHM_DOORBELL_H_
 
@@ -11,14 +12,15 @@
 
 namespace ronda {
 
-// Sleeps until FutexWake on the same word or until `timeout` has passed; may return early. Returns at once if `*word`
-// is not `expected`. The kernel compares the two and puts the thread to sleep in one step. Works between processes.
+// Sleeps until another thread calls FutexWake for the same word, or until `timeout` has passed. May return early.
+// Returns at once if `*word` is not `expected`. The kernel compares `*word` with `expected` and puts the thread to
+// sleep in one step. The two threads may belong to different processes.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, absl::Duration timeout);
 
 // Wakes all threads that sleep on `word`.
 void FutexWake(const std::atomic<uint32_t>& word);
 
-// Tells the processor that this is a spinning loop.
+// Tells the processor that the calling thread spins in a loop.
 inline void CpuRelax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -27,36 +29,39 @@ inline void CpuRelax() {
 #endif
 }
 
-// A doorbell in shared memory. A few threads sleep on it, and any thread rings it. A doorbell of zero bytes is valid.
+// A doorbell in shared memory. A few threads sleep until the doorbell rings, and any thread can ring it. A doorbell
+// whose bytes are all zero is valid.
 //
 //   const uint32_t heard = doorbell.Rings();
 //   if (!condition) doorbell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
-// A thread that polls the condition needs no ring, and it can act without the sleepers. While it polls, rings are only
-// counted:
+// A thread that polls the condition needs no ring to wake it, and it can act while the sleepers sleep on. While a
+// thread polls, rings are only counted:
 //
 //   doorbell.StartPolling();
 //   uint32_t seen;
 //   do seen = doorbell.RingsWhilePolled(); while (!condition && may_wait());
 //   if (doorbell.StopPolling(seen)) doorbell.Ring();   // the sleepers look, as the poller may have missed something
 //
-// A poller that has found what it waited for often comes back soon. If the ringing thread also polls, it can wait for
-// the poller for a moment, because to wake a sleeper costs both threads more than this wait.
+// A poller that has found what it waited for often comes back soon. The ringing thread can poll for a moment until the
+// poller is back. For both threads a short wait costs less than waking a sleeper.
 //
 //   if (doorbell.IsPollerExpected()) { ...; }   // for a moment
 //   doorbell.RingUnlessPolled();                // unless the condition has been seen
 //
 // Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
-// sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent; the
-// kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing thread sees no sleeper, its ring comes
-// before the comparison; the comparison fails, and the thread does not sleep. A sleeper that reads the new count sees
-// everything that was written before the ring.
+// sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent,
+// because the kernel compares under a lock that FUTEX_WAKE also takes. If the ringing thread sees no sleeper, it has
+// counted its ring before the kernel compares. In this case the kernel's comparison fails, and the other thread does
+// not sleep. A sleeper that reads the new count also sees all data that was written before the ring.
 //
-// With a poller: the ringing thread counts a ring, then looks whether the poller is still there. The poller leaves,
-// then looks at the count. These steps are also sequentially consistent: either the ringing thread sees that the poller
-// has left, and rings for the sleepers; or the poller sees the ring. A condition can take the place of the count. The
-// ringing thread makes it true with a sequentially consistent store before RingUnlessPolled, and the poller reads it
-// again with a sequentially consistent load after StopPolling. Then no ring needs to be counted.
+// If there is a poller, the ringing thread counts a ring, and then checks whether the poller still polls. The poller
+// first declares that it has stopped (StopPolling), then reads the count of rings. The steps of poller and ringing
+// thread are also sequentially consistent. So either the ringing thread sees that the poller has stopped, and rings for
+// the sleepers, or the poller sees the ring. A condition can replace the count of rings. The ringing thread makes the
+// condition true with a sequentially consistent store before RingUnlessPolled. The poller reads the condition again
+// with a sequentially consistent load after StopPolling. If threads use a condition in this way, they need no count of
+// rings.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
@@ -76,7 +81,7 @@ class Doorbell {
     if (expected != Poller::kPolls) RingForSleepers();
   }
 
-  // Sleeps until the doorbell has rung since `heard`, or until `timeout` has passed; may return early.
+  // Sleeps until the doorbell has rung since `heard`, or until `timeout` has passed. May return early.
   void Sleep(uint32_t heard, absl::Duration timeout) {
     asleep_.fetch_add(1, std::memory_order_seq_cst);
     FutexWait(rings_, heard, timeout);
@@ -87,8 +92,8 @@ class Doorbell {
   enum class Poller : uint32_t { kNone = 0, kPolls = 1, kComesBack = 2 };
   void StartPolling() { poller_.store(Poller::kPolls, std::memory_order_seq_cst); }
   uint32_t RingsWhilePolled() const { return rings_while_polled_.load(std::memory_order_seq_cst); }
-  // Returns whether the doorbell has rung since `seen`, the value of RingsWhilePolled() before the last look. `next`:
-  // whether others may expect the thread to come back (kComesBack) or not (kNone).
+  // Returns whether the doorbell has rung since `seen`, the value of RingsWhilePolled() before the last look. `next`
+  // tells other threads whether this thread will poll again soon (kComesBack) or not (kNone).
   [[nodiscard]] bool StopPolling(uint32_t seen, Poller next) {
     poller_.store(next, std::memory_order_seq_cst);
     return RingsWhilePolled() != seen;

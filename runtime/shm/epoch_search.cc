@@ -21,13 +21,14 @@ namespace {
 constexpr absl::Duration kFirstLook = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);  // of few ranks
 
-// About as many other processes run on a host.
+// A rough guess of how many processes run on a host besides the ranks.
 constexpr int kOtherProcesses = 200;
 
-// The time between the turns of two ranks. A look takes about a fifth of it, because it visits each process in /proc.
+// The time from one rank's search to the next rank's search. A search takes about a fifth of this time, because it
+// visits each process in /proc.
 absl::Duration TurnOf(int size) { return (size + kOtherProcesses) * absl::Microseconds(100); }
 
-// Calls `visit` with the path and the name of each entry of a folder; with none if the folder cannot be read.
+// Calls `visit` with the path and the name of each entry of a folder. Does nothing if the folder cannot be read.
 template <typename Visit>
 void ForEachEntry(const std::string& folder, const Visit& visit) {
   std::error_code error;

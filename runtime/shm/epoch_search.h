@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the epochs of a job on this host through the kernel: every rank holds a descriptor of its job's shared memory.
-// The name of that descriptor's file contains the job and the epoch. The kernel shows it in /proc/PID/fd.
+// Finds out which epochs of a job have processes on this host. Every rank holds a descriptor of its job's shared
+// memory. The name of that descriptor's file contains the job and the epoch. The kernel shows this name in
+// /proc/PID/fd.
 #ifndef RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 #define RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 
@@ -17,11 +18,11 @@
 namespace ronda {
 
 // The name of a job's shared memory and of the link to it in an epoch: "/ronda-<job id>", or "/ronda-<job id>@<epoch>"
-// after the first.
+// for epochs after the first.
 std::string ShmNameOf(absl::string_view job_id, int64_t epoch);
 
-// The epoch in `target`, the target of a link in /proc/PID/fd: "/memfd:ronda-shm/ronda-<job id>@3 (deleted)". nullopt
-// if the target is no shared memory of that job.
+// Returns the epoch in `target`, the target of a link in /proc/PID/fd: "/memfd:ronda-shm/ronda-<job id>@3 (deleted)".
+// Returns nullopt if the target is not shared memory of that job.
 std::optional<int64_t> EpochInLink(absl::string_view target, absl::string_view job_id);
 
 // A process that is in an epoch of the job.
@@ -30,10 +31,10 @@ struct EpochHolder {
   pid_t pid = 0;
 };
 
-// While this rank waits for its own epoch, looks from time to time for other processes of this user that are in another
-// epoch of the job. A look reads all of /proc. So the first look comes only when the rank has waited longer than most
-// ranks do, and the pauses between looks grow. The time of a look grows with the number of ranks on the host. So the
-// ranks take turns, and all looks together take a small share of the host's time.
+// Searches from time to time for processes of this user that are in another epoch of the job than this rank. A rank
+// uses it while it waits for its own epoch. Each look reads all of /proc. So a rank looks for the first time only when
+// it has waited longer than most ranks do, and the pauses between its looks grow. A look takes longer if more ranks run
+// on the host. So the ranks look one after the other, and all looks together take a small share of the host's time.
 //
 // Thread-compatible.
 class EpochSearch {
@@ -45,13 +46,13 @@ class EpochSearch {
   };
   EpochSearch(std::string job_id, int64_t epoch, const Place& place, absl::Time now);
 
-  // If it is time for a look, returns a process in the highest epoch other than this rank's epoch.
+  // If it is time for a search, searches, and returns a process in the highest epoch other than this rank's epoch.
   std::optional<EpochHolder> LookIfDue(absl::Time now);
 
-  // When the next look is due.
+  // Returns the time of the next search.
   absl::Time next() const { return next_; }
 
-  // Looks now.
+  // Searches now, even if no search is due.
   std::optional<EpochHolder> Look() const;
 
  private:

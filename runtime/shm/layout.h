@@ -5,7 +5,8 @@
 //   header | one block per rank | one pair of control rings per rank | one flight recorder per rank
 //   | flat lines of each rank | one ring of data per rank
 //
-// Everything starts as zero bytes. A word that one rank writes and others read has its own cache line.
+// Everything starts as zero bytes. If one rank writes a variable and others read it, the variable has its own cache
+// line.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
 #define RONDA_RUNTIME_SHM_LAYOUT_H_
 
@@ -22,23 +23,25 @@
 
 namespace ronda {
 
-// The first failure of a job, in shared memory. A record of zero bytes is empty.
+// The first failure of a job, in shared memory. A record whose bytes are all zero is empty.
 //
-// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer. It goes to
-// "written" by a release store after the text. So a reader whose acquire load returns "written" sees the whole text.
+// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer. The writer
+// stores the text, and then sets `state_` to "written" by a release store. So a reader whose acquire load returns
+// "written" sees the whole text.
 class FailureRecord {
  public:
-  // Stores `failure` if the record is empty; returns whether it did. REQUIRES: !failure.ok().
+  // Stores `failure` and returns true if the record is empty. Otherwise returns false. REQUIRES: !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // As Set, with the code UNAVAILABLE. Takes no status, because a status would need memory. Called by a rank that saw
-  // `dead` die. If `dead` died while it wrote the record, this call takes the record over.
+  // Like Set, but stores `text` with the code UNAVAILABLE. Takes no absl::Status, because a status would allocate
+  // memory. Called by a rank that saw `dead` die. If `dead` died while it wrote the record, this call overwrites the
+  // record.
   bool SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text);
 
-  // The failure; OK if none is recorded. INTERNAL if the fields are damaged.
+  // Returns the recorded failure, or OK if there is none. Returns INTERNAL if the fields are damaged.
   absl::Status Get() const;
 
-  // Whether Get would return an error; costs one load.
+  // Returns whether Get would return an error, at the cost of one load.
   bool IsSet() const { return state_.load(std::memory_order_acquire) == kWritten; }
 
  private:
@@ -68,7 +71,7 @@ inline constexpr int kShmCpuMaskWords = 16;
 struct ShmGeometry {
   int size = 1;           // ranks
   size_t slot_bytes = 0;  // bytes of a chunk; a multiple of kShmPageBytes
-  // chunks in a rank's ring; at least 3: one for packing, one for reducing, one for unpacking
+  // the number of chunks in a rank's ring: at least one to pack, one to reduce and one to unpack
   int slot_count = 0;
 
   size_t RingBytes() const { return slot_bytes * static_cast<size_t>(slot_count); }
@@ -97,9 +100,9 @@ struct ShmHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule requested to unlock
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // How data is stored to the rings (Stores, StoreTrials); rank 0 decides it.
+  // How ranks store data to the rings (Stores, StoreTrials). Rank 0 decides this.
   std::atomic<uint32_t> stores;
-  // the first lap of the last or the next trial; 0: no trial yet
+  // the lap of the ring at which the last or the next trial begins; 0 before the first trial
   std::atomic<uint64_t> stores_trial;
 
   alignas(kCacheLineBytes) FailureRecord failure;
@@ -127,7 +130,7 @@ struct ShmRankBlock {
   alignas(kCacheLineBytes) std::atomic<uint32_t> claimed;  // 1 once a process has taken this rank
   std::atomic<uint32_t> attached;                          // 1 once pid and start_time are valid
   std::atomic<int32_t> pid;
-  // of the process; a later process with the same pid has another
+  // when the process started, because a later process may have the same pid
   std::atomic<uint64_t> start_time;
   std::atomic<ShmDeparture> departure;
 
@@ -138,20 +141,22 @@ struct ShmRankBlock {
   ShmProgress progress[kShmStageCount];
 };
 
-// Data that is too small for a stream travels in lines; each line carries its own sequence number. A reader sees from
-// the line alone that the data is there, so it waits for one transfer between cores instead of two.
+// Data that is too small for a stream travels in cache lines. Each line has its own sequence number. The sequence
+// number shows a reader that the line's data has arrived, so the reader waits for one transfer between cores instead of
+// two.
 inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
   std::atomic<uint64_t> sequence;  // the number of the payload's exchange; only grows; stored after the payload
 };
-// maximum lines per exchange: beyond 2 KiB a block is faster
+// maximum lines per exchange: data of more than 2 KiB moves faster as a block in the ring
 inline constexpr size_t kShmFlatLines = 40;
-// Each exchange uses the next of kShmFlatTurns sets of lines, in a circle. Three sets would be safe. A rank that has
-// announced the end of exchange i may still read lines of i, but not after it has sent or vetoed something of i + 1. A
-// rank that writes the lines of i again, in exchange i + 3, has completed exchange i + 2, to which the reading rank has
-// contributed. The fourth set lets a rank prefetch the lines of the exchange after the next, which no rank reads,
-// before it needs them.
+// There are kShmFlatTurns sets of lines. Each exchange uses the next set, and after the last set the first one again.
+// Three sets would be enough to be safe. A rank that has announced the end of exchange i may still read the lines of
+// exchange i. It stops reading them before it sends its data or its veto for exchange i + 1. With three sets, exchange
+// i + 3 writes the lines of exchange i again. A rank that writes them has completed exchange i + 2, so the reading rank
+// has already sent its part of exchange i + 2. With the fourth set, a rank can prefetch the lines of the exchange after
+// the next one, because no rank reads these lines yet.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 
@@ -161,7 +166,7 @@ struct ShmRingHeader {
   std::atomic<uint32_t> writer_is_blocked;  // the writer waits for room
 };
 
-// Finds the parts of the memory, which it does not own.
+// Returns the addresses of the parts of a job's shared memory. The view does not own the memory.
 class ShmView {
  public:
   ShmView(void* base, const ShmGeometry& geometry) : base_(static_cast<char*>(base)), geometry_(geometry) {}
@@ -177,13 +182,13 @@ class ShmView {
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
 
-  // The recorders of all ranks, in their order.
+  // Returns the flight recorders of all ranks, in the order of the ranks.
   absl::Span<FlightRecorder> FlightRecorders() const;
 
   // Returns the lines that `rank` writes: kShmFlatTurns sets of kShmFlatLines lines.
   ShmFlatLine* FlatLines(RankId rank) const;
 
-  // The address of `position` in the ring of `rank`. The ring reuses it one lap later.
+  // Returns the address of `position` in the ring of `rank`. The ring uses this address again one lap later.
   char* Data(RankId rank, uint64_t position) const;
 
  private:

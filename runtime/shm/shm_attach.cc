@@ -27,7 +27,7 @@
 namespace ronda {
 namespace {
 
-// Appended to the error of a rank that has waited in vain.
+// Text at the end of the error of a rank that has waited for too long.
 constexpr absl::string_view kLonger = " (RONDA_START_TIMEOUT, rondarun --start-timeout)";
 
 constexpr absl::string_view kRemedy =
@@ -35,11 +35,11 @@ constexpr absl::string_view kRemedy =
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
-// The ranks of a host look at the same time. The pauses between a rank's looks grow with the number of ranks, so that
-// all looks together leave most of the host's time to the ranks that are awaited.
+// All ranks of a host that wait look for the shared memory at the same time. With more ranks, each rank pauses longer
+// between its looks. So the looks of all ranks together take only a small share of the host's time.
 constexpr absl::Duration kPausePerRank = absl::Microseconds(100);
 
-// `wanted` has larger slots than the memory if these did not fit.
+// If the slots of `wanted` did not fit, `view` has smaller ones.
 void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
   const ShmGeometry& geometry = view.geometry();
   ShmHeader& header = view.header();
@@ -113,21 +113,24 @@ class Attachment {
   const ShmGeometry& geometry() const { return geometry_; }
 
  private:
-  // Makes the memory in the first of places_ that can hold it, and sets geometry_. If none can, the other ranks are
-  // told.
+  // Makes the memory in the first of places_ that can hold it, and sets geometry_. If no place can, tells the other
+  // ranks.
   absl::StatusOr<ShmFile> MakeFile();
-  // Allocates the memory, with smaller slots if the wanted ones do not fit. Sets geometry_. Returns 0, or an errno.
+  // Allocates the memory. If slots of the wanted size do not fit, makes them smaller. Sets geometry_. Returns 0, or an
+  // errno.
   int Allocate(const ShmFile& file);
-  // Shows the other ranks the link in the first of folders_ that takes it. The link is then path_, with link_lock_.
+  // Publishes the link in the first of folders_ that accepts it. Stores the link's path in path_, and its lock in
+  // link_lock_.
   absl::Status Publish(ShmLink* link);
-  // Shows the other ranks for a while why there is no memory.
+  // Publishes for a while, for the other ranks, the reason why there is no memory.
   void Refuse(int error_number);
-  // " (ulimit -f: its files have at most 65536 bytes; raise it)", if this process may not have a file of that size.
+  // Returns, for example, " (ulimit -f: its files have at most 65536 bytes; raise it)" if the memory is larger than
+  // this process's files may be.
   std::string FileLimit() const;
   // "/dev/shm has 65536 bytes available, the job needs 1048576"
   std::string DescribeLack(const std::string& place) const;
-  // Warns the user if the memory may be slow, or is smaller than wanted. `lack`: of the place, before the memory was
-  // made; `reasons`: why each earlier place was not used.
+  // Warns the user if the memory may be slow, or is smaller than wanted. `lack` is the DescribeLack of the place before
+  // the memory was made. `reasons` tells why each earlier place was not used.
   void WarnOf(const std::string& place, const std::string& lack, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
@@ -143,16 +146,17 @@ class Attachment {
 
   bool IsLate() const { return SteadyNow() >= deadline_; }
 
-  // Returns the pause before this rank looks again, which never ends after the deadline. `shortest` is the pause of a
-  // job with few ranks.
+  // Returns the pause before this rank looks again. The pause never ends after the deadline. `shortest` is the pause of
+  // a job with few ranks.
   absl::Duration PauseOf(absl::Duration shortest) const {
     return std::min(std::max(shortest, options_.geometry.size * kPausePerRank), deadline_ - SteadyNow());
   }
 
-  // Whether this rank's job can still start: returns an error if other processes are in a later epoch of the job.
+  // Returns an error if other processes are in a later epoch of the job, because this rank's epoch can then no longer
+  // start.
   absl::Status CheckEpoch();
-  // Returns a text for the error of a rank that has waited in vain. The text says that others are in another epoch, or
-  // is empty.
+  // Returns a text for the error of a rank that has waited for too long. If other processes are in another epoch, the
+  // text says so. Otherwise it is empty.
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
@@ -339,7 +343,8 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::s
   const absl::StatusOr<ShmLink> link = ReadShmLink(path);
   if (absl::IsNotFound(link.status())) return not_yet;
   if (absl::IsPermissionDenied(link.status())) {
-    // Anyone can make a link. So a bad link does not keep this rank from finding rank 0's link in another folder.
+    // Any user can make a link with this name. So if this rank finds a bad link in one folder, it still looks for rank
+    // 0's link in the other folders.
     obstacle_ = absl::StrCat("; ", link.status().message());
     return not_yet;
   }

@@ -29,27 +29,29 @@ struct ShmAttached {
   ShmGeometry geometry;  // of the mapping
 };
 
-// Connects the ranks of one host through one piece of shared memory. Rank 0 creates it without a name, as a memfd, or
-// where the system refuses that, as a removed file in the first of ShmFolders() that can hold it. Rank 0 logs a warning
-// if the file is outside of /dev/shm, or if only smaller slots fit. Rank 0 tells the other ranks where the memory is by
-// a link (ShmLink) in the first of ShmFolders() that takes a link. The other ranks wait for the link, open and check
-// the memory, and enter their pids. When all ranks have attached, the link is removed, and the call returns. If the
-// ranks are killed before that, only the link remains.
+// Connects the ranks of one host through one piece of shared memory. Rank 0 creates shared memory that has no name.
+// This is a memfd. If the system refuses memfds, it is a removed file in the first of ShmFolders() that has room for
+// the file. Rank 0 logs a warning if the file is outside of /dev/shm, or if only smaller slots fit. Rank 0 makes a link
+// (ShmLink) in the first of ShmFolders() that accepts a link. The link tells the other ranks where the memory is. The
+// other ranks wait for the link, open and check the memory, and enter their pids. When all ranks have attached, the
+// link is removed, and AttachAllRanks returns. If the ranks are killed before the link is removed, only the link
+// remains.
 //
-// Errors, with the same reason on every rank if there is memory to report it:
+// Errors (every rank gets the same reason if there is shared memory through which to report it):
 //  - RESOURCE_EXHAUSTED if there is no room for the smallest slots.
 //  - DEADLINE_EXCEEDED that names the missing ranks.
 //  - ALREADY_EXISTS if another job has the name, or another process has the rank.
 //  - FAILED_PRECONDITION if the memory has another version or size, if other processes are already in a later epoch of
 //    the job, or if there is no /proc.
-//  - PERMISSION_DENIED if no folder takes the link, or if rank 0's process lets no other process open its memory.
+//  - PERMISSION_DENIED if no folder accepts the link, or if rank 0's process lets no other process open its memory.
 //  - UNAVAILABLE if rank 0 died.
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 
-// AttachAllRanks for ranks that are threads of this process and share one mapping.
+// Like AttachAllRanks, for ranks that are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Whether the ranks together may use at least one core per rank. If so, a spinning rank takes no other rank's core.
+// Returns whether the ranks together may use at least one core per rank. If they may, a rank that spins takes no core
+// from another rank.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

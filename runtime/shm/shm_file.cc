@@ -31,7 +31,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, 
   if (base == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
   }
-  // If no descriptor is free, the job still runs, but no other process sees its recorders.
+  // If no descriptor is free, the job still runs, but no other process sees its flight recorders.
   return std::make_shared<ShmMapping>(base, bytes, UniqueFd(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)));
 }
 
@@ -52,7 +52,7 @@ int TryToAllocate(int fd, size_t bytes) {
   do {
     error_number = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
   } while (error_number == EINTR);
-  // The call may be refused by a container's profile, and some systems do not have it.
+  // A container's profile may refuse posix_fallocate, and some systems do not have it.
   if (error_number == EPERM || error_number == ENOSYS) return WriteZeros(fd, bytes);
   return error_number;
 }
@@ -67,7 +67,7 @@ absl::Status CannotOpen(const std::string& path, int error_number) {
       "prctl(PR_SET_DUMPABLE, 1) before init, or set RONDA_BACKEND=tcp"));
 }
 
-// "this host has 65536 bytes of memory available"
+// Returns, for example, "this host has 65536 bytes of memory available".
 std::string DescribeFreeMemory() {
   const std::string file = ReadFile("/proc/meminfo").value_or("");
   for (absl::string_view line : absl::StrSplit(file, '\n')) {
@@ -91,11 +91,12 @@ ShmMapping::~ShmMapping() { munmap(base_, bytes_); }
 int ShmFile::Create(const std::string& folder, const std::string& name) {
   constexpr mode_t kMode = S_IRUSR | S_IWUSR;
   const std::string path = folder + name;
-  // The prefix keeps the name apart from Ronda's other memfds, which have no '/'.
+  // The name is "ronda-shm" and then a '/'. The names of Ronda's other memfds have no '/'.
   fd_.Reset(folder.empty() ? memfd_create(absl::StrCat("ronda-shm", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)
                            : open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!fd_.valid()) return errno;
-  // Until it is removed, the empty file looks like a leftover: other jobs of this user may remove it (ENOENT).
+  // Until this process removes the empty file, the file looks like a leftover of a killed job. Another job of this user
+  // may remove it first (ENOENT).
   const int result = folder.empty() ? fchmod(fd_.get(), kMode) : unlink(path.c_str());
   return result == 0 || errno == ENOENT ? 0 : errno;
 }
@@ -103,7 +104,7 @@ int ShmFile::Create(const std::string& folder, const std::string& name) {
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return CannotOpen(path, errno);
-  // Any process that can write to the file can act as a rank of the job.
+  // A process that can write to the file can act as a rank of the job, so no other user may have access.
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
   if (S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink == 0) {
@@ -118,7 +119,7 @@ absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
 int ShmFile::Allocate(size_t bytes) const {
   const int error_number = TryToAllocate(fd_.get(), bytes);
   if (error_number != 0) return ftruncate(fd_.get(), 0) == 0 ? error_number : errno;  // frees what was allocated
-  // Files in folders cannot be sealed.
+  // For a file in a folder this fcntl call fails, because only a memfd can be sealed.
   fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   return 0;
 }

@@ -13,10 +13,10 @@
 
 namespace ronda {
 
-// Memory mapped into this process, and possibly into others; the destructor unmaps it.
+// Memory that is mapped into this process, and possibly into other processes. The destructor unmaps it.
 class ShmMapping {
  public:
-  // Zeroed memory of this process alone. Errors: RESOURCE_EXHAUSTED.
+  // Returns zeroed memory that other processes do not share. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<ShmMapping>> Anonymous(size_t bytes);
 
   ShmMapping(void* base, size_t bytes, UniqueFd file) : base_(base), bytes_(bytes), file_(std::move(file)) {}
@@ -27,7 +27,8 @@ class ShmMapping {
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
-  // The descriptor of the mapped file. Other processes of the user find the file through it (RankWords). -1: none.
+  // The descriptor of the mapped file. Other processes of the user find the file through this descriptor (RankWords).
+  // -1 if there is none.
   int descriptor() const { return file_.get(); }
 
  private:
@@ -43,19 +44,19 @@ class ShmFile {
  public:
   ShmFile() = default;
 
-  // Opens a new empty file. `folder` is empty for a file in the kernel's memory (memfd); otherwise it is a folder whose
-  // file system holds the file. The links in /proc/PID/fd show a path that ends in `name` ("/ronda-j"), perhaps before
-  // " (deleted)". Returns 0, or an errno.
+  // Creates and opens an empty file. If `folder` is empty, the file is in the kernel's memory (memfd); otherwise it is
+  // in that folder's file system. In /proc/PID/fd the path of the file ends in `name` ("/ronda-j"), or in `name` and "
+  // (deleted)". Returns 0, or an errno.
   int Create(const std::string& folder, const std::string& name);
 
   // Opens the file that another process has as `path`, a link in its /proc/PID/fd.
   // Errors: NOT_FOUND if the process has no such file; PERMISSION_DENIED if the process lets no other process open its
-  // files, or if the file is another user's or has a name; others from the system.
+  // files, or if the file is another user's or has a name; other errors of the system.
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
-  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later; a memfd can then no longer
-  // change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if the process may not
-  // have files of this size, or another error of the system.
+  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Afterwards a memfd can no
+  // longer change its size. Returns 0 or, if it fails and the file is empty, an errno. The errno is EFBIG if the
+  // process may not have files of this size; other errors come from the system.
   int Allocate(size_t bytes) const;
 
   // The current size.
@@ -72,7 +73,8 @@ class ShmFile {
   UniqueFd fd_;
 };
 
-// "/dev/shm has 65536 bytes available"; for an empty `folder`, "this host has 65536 bytes of memory available".
+// Returns, for example, "/dev/shm has 65536 bytes available". For an empty `folder`, returns "this host has 65536 bytes
+// of memory available".
 std::string DescribeFree(const std::string& folder);
 
 }  // namespace ronda

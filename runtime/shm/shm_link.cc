@@ -29,7 +29,7 @@
 namespace ronda {
 namespace {
 
-// "pid:[4026531836]"; empty if it is not known.
+// Returns, for example, "pid:[4026531836]", or "" if this process's pid namespace is not known.
 std::string PidNamespace() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
@@ -69,8 +69,9 @@ absl::Status NotOfThisNamespace(const std::string& path, const ShmLink& link, co
                    "RONDA_BACKEND=tcp; if no job is using the link, remove it"));
 }
 
-// Returns the lock of a byte of the folder that the creator of `link` holds. The lock is a shared one, so creators in
-// two pid namespaces may lock the same byte. Then a leftover stays as long as the other creator lives.
+// Returns the lock of a byte of the folder that the creator of `link` holds. The lock is a shared lock, so two creators
+// in different pid namespaces may lock the same byte. If one of them leaves a link behind, the link looks as if it were
+// in use until the other creator has ended.
 struct flock LockOf(const ShmLink& link, int16_t type) {
   constexpr int kPidBits = 22;  // the kernel's PID_MAX_LIMIT
   const uint64_t byte = (link.creator.start_time << kPidBits) | static_cast<uint64_t>(link.creator.pid);
@@ -86,19 +87,20 @@ UniqueFd OpenFolder(const std::string& folder) {
   return UniqueFd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-// Whether the creator of the link in `folder` has released its lock.
+// Returns whether the creator of `link`, which is in `folder`, has released its lock.
 bool IsReleased(const std::string& folder, const ShmLink& link) {
   const UniqueFd opened = OpenFolder(folder);
   struct flock lock = LockOf(link, F_WRLCK);
   return fcntl(opened.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-// As ReadShmLink, but also reads links of other pid namespaces.
+// Like ReadShmLink, but also reads links of other pid namespaces.
 absl::StatusOr<ShmLink> ReadAnyLink(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(ENOENT, path);
   if (info.st_uid != geteuid()) return NotOfThisUser(path, info.st_uid);
-  // A process was killed in ShmFile::Create. The creator of a default link counts as dead.
+  // An empty file is left if a process was killed in ShmFile::Create. The returned ShmLink has no creator, so
+  // IsLeftover takes its creator for dead.
   if (S_ISREG(info.st_mode) && info.st_size == 0) return ShmLink{.pid_namespace = PidNamespace()};
   std::error_code error;
   const std::string text = std::filesystem::read_symlink(path, error).string();
@@ -161,7 +163,7 @@ bool IsLeftover(const std::string& path, const ShmLink& link) {
   std::error_code error;
   const std::string target = std::filesystem::read_symlink(link.Target(), error).string();
   if (error) return error == std::errc::no_such_file_or_directory;
-  // The path of a job's memory ends with the name of the link, but is in another folder.
+  // The path of a job's memory ends with the name of the link, even if the link is in another folder.
   return !absl::EndsWith(absl::StripSuffix(target, " (deleted)"), path.substr(path.rfind('/')));
 }
 

@@ -24,7 +24,7 @@ ShmGeometry GeometryOf(const ShmWorld::Options& options) {
   return {.size = options.size, .slot_bytes = options.slot_bytes, .slot_count = options.slot_count};
 }
 
-// The ranks here are distinct ranks of the job, in ascending order.
+// Checks that `options.ranks` are distinct ranks of the job, in ascending order.
 absl::Status CheckRanks(const ShmWorld::Options& options) {
   const std::vector<RankId>& ranks = options.ranks;
   if (ranks.empty()) return absl::OkStatus();
@@ -38,10 +38,10 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
                                                  options.job_size, ": ", absl::StrJoin(ranks, ", ")));
 }
 
-// How many ranks a rank watches: the ranks with the next numbers, where rank 0 follows the last rank. If ranks die, a
-// living rank that comes before them in this circle watches one of them, and fails the job for all. If every rank
-// watched all others, a host would need a descriptor for each pair of ranks. Several ranks watch each rank, because a
-// watching rank may be stopped.
+// Each rank watches this many ranks: those with the next higher numbers, where rank 0 follows the last rank. If ranks
+// die, a living rank before them in this circle watches one of them. The living rank makes the job fail on all ranks.
+// If every rank watched all others, a host would need a descriptor for each pair of ranks. Several ranks watch each
+// rank, because a watching rank may be stopped.
 constexpr int kWatchedRanks = 32;
 
 bool Watches(RankId watcher, RankId peer, int size) {
@@ -49,13 +49,14 @@ bool Watches(RankId watcher, RankId peer, int size) {
   return 0 < distance && distance <= kWatchedRanks;
 }
 
-// The mappings that hold a board's recorders.
+// The mappings that hold the recorders of a FlightBoard: of the ranks on this host, and of the ranks elsewhere.
 struct FlightMemory {
   std::shared_ptr<ShmMapping> here;
   std::shared_ptr<ShmMapping> elsewhere;
 };
 
-// The recorders of ranks on other hosts are in this process's own memory. Only pages that are written use memory.
+// The recorders of ranks on other hosts are in this process's own memory, which uses real memory only for the pages
+// that are written.
 absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Options& options,
                                                              const std::shared_ptr<ShmMapping>& mapping) {
   std::vector<FlightRecorder*> here;
@@ -144,8 +145,8 @@ absl::Status ShmWorld::StartMonitor() {
 
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
-  // A rank that has run out of memory has often failed the job earlier. Then its peers end as a result, and nothing
-  // needs to be reported.
+  // If the job has already failed, its ranks end because of that failure, so the end of a peer needs no report. A rank
+  // that has run out of memory has often reported its failure before it ends.
   if (!HasFailed()) RecordDeath(peer);
   WakeAll();
 }

@@ -20,10 +20,10 @@
 
 namespace ronda {
 
-// One rank's membership in a job, or in the part of a job on one host, that uses shared memory. It holds the memory,
-// the identities of the other ranks, the job's first failure, and a monitor that turns the death of a peer into that
-// failure. The control plane and the communicator are built on it. The ranks of a world are numbered from 0. Peers and
-// flight recorders have the numbers of the job's ranks.
+// One rank's membership in a job, or in the part of a job on one host, that uses shared memory. A ShmWorld has the
+// memory, the identities of the other ranks, the job's first failure, and a monitor that makes the job fail when a peer
+// dies. The control plane and the communicator use a ShmWorld. The ranks of a world are numbered from 0. Peers and
+// flight recorders are numbered like the ranks of the whole job.
 //
 // Thread-safe.
 class ShmWorld {
@@ -33,7 +33,7 @@ class ShmWorld {
     int64_t epoch = 0;   // of the job; also part of that name
     RankId rank = 0;
     int size = 1;
-    // For a job on several hosts: the rank in the job, by rank in this world. Empty: the numbers are the same.
+    // For a job on several hosts: for each rank of this world, its rank in the job. Empty if the numbers are the same.
     std::vector<RankId> ranks;
     int job_size = 1;                       // ranks on all hosts; used if `ranks` is not empty
     std::string hostname = "localhost";     // for messages
@@ -48,8 +48,8 @@ class ShmWorld {
   // Errors: INVALID_ARGUMENT; the errors of AttachAllRanks.
   static absl::StatusOr<std::shared_ptr<ShmWorld>> Connect(Options options);
 
-  // The worlds of all ranks of a job whose ranks are threads of this process, on one mapping. Ignores `options.job_id`
-  // and `rank`.
+  // For a job whose ranks are threads of this process: returns the worlds of all ranks, which share one mapping.
+  // Ignores `options.job_id` and `rank`.
   static absl::StatusOr<std::vector<std::shared_ptr<ShmWorld>>> ConnectInProcess(Options options);
 
   ~ShmWorld();
@@ -61,31 +61,30 @@ class ShmWorld {
   const Options& options() const { return options_; }
   const ShmView& view() const { return view_; }
   ShmRankBlock& self() const { return view_.rank(options_.rank); }
-  // The identity of a rank of this world, for messages to users of the job.
+  // Returns the identity of a rank of this world, for messages to users of the job.
   Peer PeerOf(RankId rank) const;
   RankId JobRank(RankId rank) const {
     return options_.ranks.empty() ? rank : options_.ranks[static_cast<size_t>(rank)];
   }
 
-  // The flight recorders of all ranks of the job, by rank in the job.
+  // Returns the flight recorders of all ranks of the job, in the order of the job's ranks.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Whether a waiting thread should spin before it sleeps. A thread should not spin if it might take the core of the
-  // rank that it waits for.
+  // Returns whether a waiting thread should spin before it sleeps. A thread should not spin if it might take the core
+  // of the rank that it waits for.
   bool MaySpin() const { return may_spin_; }
 
-  // The job's first failure; OK if it has not failed.
+  // Returns the job's first failure, or OK if the job has not failed.
   absl::Status failure() const { return view_.header().failure.Get(); }
   bool HasFailed() const { return view_.header().failure.IsSet(); }
 
-  // Makes this rank's `failure` the job's failure, unless the job has one already, and wakes all ranks.
+  // Makes this rank's `failure` the job's failure, unless the job has already failed. Wakes all ranks.
   void Fail(const absl::Status& failure);
 
-  // As Fail, for a failure of the job that has arrived from elsewhere and already names its rank.
+  // Like Fail, but for a failure that another host has reported and that already names its rank.
   void FailWith(const absl::Status& failure);
 
-  // Raises the highest schedule whose unlocking has been requested to `schedule`, and rings the control doorbells of
-  // all ranks.
+  // Records that the schedules up to number `schedule` must be unlocked, and rings the control doorbells of all ranks.
   void RequestUnlock(uint64_t schedule);
   uint64_t unlock_requested() const { return view_.header().unlock_requested.load(std::memory_order_acquire); }
 
@@ -95,8 +94,8 @@ class ShmWorld {
   void Leave();
   bool HasDeparted(RankId rank) const { return DepartureOf(rank) == ShmDeparture::kDeparted; }
 
-  // Declares that the program of this rank has ended. If the rank has not departed, the failure after the end of its
-  // process says so. Takes no lock.
+  // Declares that the program of this rank has ended. If the rank has not departed, the job fails when the process
+  // ends, and the failure says that the program had ended. Takes no lock.
   void AnnounceExit();
 
  private:

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Flags: yes-or-no questions of a program that are asked of all ranks in each step.
+// A flag is a yes-or-no question that a program asks all ranks in each step.
 //
-// A flag is a tensor of one byte, 0 or 1, of which all ranks of the job take the maximum. ronda_should_stop() and
-// ronda_elastic_poll() ask with flags. While no schedule is locked, a flag is negotiated like any other tensor. While a
-// schedule is locked, a flag belongs to no bucket. It travels with the vote on the next bucket (vote.h): each rank says
-// whether it has submitted the flag, and its value. If all ranks have submitted the flag, it is complete with that
-// bucket. Otherwise the flag travels with the vote on the bucket after that. So a flag needs no bucket of its own,
-// wakes no thread and delays no bucket. Only if a program waits for a flag and submits nothing else does the rank
-// unlock, as for any tensor that waits in vain; then the flag is negotiated.
+// A flag is a tensor of one byte, 0 or 1. The result of a flag is the maximum over all ranks of the job.
+// ronda_should_stop() and ronda_elastic_poll() use flags. While no schedule is locked, a flag is negotiated like any
+// other tensor. While a schedule is locked, a flag belongs to no bucket. A flag travels with the vote on the next
+// bucket (vote.h). Each rank sends whether it has submitted the flag, and the flag's value. If all ranks have submitted
+// the flag, it is complete with that bucket. If some rank has not submitted the flag, it travels again with the vote on
+// the following bucket. So a flag needs no bucket of its own, wakes no thread and delays no bucket. But if a program
+// waits for a flag and submits nothing else, the rank unlocks the schedule, and the flag is negotiated. (Any tensor
+// that waits for too long has this effect.)
 #ifndef RONDA_RUNTIME_STEP_FLAGS_H_
 #define RONDA_RUNTIME_STEP_FLAGS_H_
 
@@ -25,7 +26,7 @@ inline constexpr absl::string_view kChangeFlag = "ronda/elastic_poll";
 inline constexpr absl::string_view kFlagNames[] = {kStopFlag, kChangeFlag};
 inline constexpr int kFlagCount = sizeof(kFlagNames) / sizeof(kFlagNames[0]);
 
-// The number of the flag with this name, its index in kFlagNames; nullopt if the tensor is no flag.
+// Returns the index of `tensor` in kFlagNames, or nullopt if the tensor is no flag.
 constexpr std::optional<int> FlagOf(absl::string_view tensor) {
   for (int flag = 0; flag < kFlagCount; ++flag) {
     if (tensor == kFlagNames[flag]) return flag;
@@ -33,9 +34,9 @@ constexpr std::optional<int> FlagOf(absl::string_view tensor) {
   return std::nullopt;
 }
 
-// One bit for each flag, by its number. For one rank, `submitted` has the flags that it has submitted, and `raised` has
-// the flags with the value 1. For all ranks, `submitted` has the flags that every rank has submitted, and `raised` has
-// the flags that are 1 on some rank.
+// Each member has one bit for each flag. In the Flags of one rank, `submitted` has the flags that the rank has
+// submitted, and `raised` has the flags with the value 1. In the combined Flags of all ranks, `submitted` has the flags
+// that every rank has submitted, and `raised` has the flags that are 1 on some rank.
 struct Flags {
   uint8_t submitted = 0;
   uint8_t raised = 0;

@@ -89,13 +89,14 @@ void LockedSchedule::CheckWaits(Surroundings surroundings, absl::Time now) {
   if (now >= next_look_ || next_look_ == absl::InfiniteFuture()) next_look_ = stuck_since_ + kLimit;
 }
 
-// True during most submissions of a step.
+// Returns true during most submissions of a step.
 bool LockedSchedule::LacksTensors(Surroundings surroundings, absl::Time now) const {
   return stuck_since_ <= now && now < next_look_ && awaited_since_ == absl::InfiniteFuture() &&
          !surroundings.is_awaited && surroundings.has_submissions;
 }
 
-// Threads that work at different speeds wait for each other in every round. Waits in one or two rounds may be chance.
+// If threads work at different speeds, they wait for each other in every round. A wait in only one or two rounds may be
+// chance.
 bool LockedSchedule::IsHeldUp(absl::Time now) const {
   return awaited_ > kAwaitedLimit && awaited_ > (now - began_) / 2;
 }
@@ -117,7 +118,7 @@ void LockedSchedule::Enter(Ballot::Result result, absl::Time now) {
   }
   Bucket& bucket = buckets_[next_];
   RONDA_CHECK(!unlocking() && bucket.missing == 0);
-  // From now on tensors of the next round may be submitted.
+  // From now on this rank may submit the bucket's tensors for the next round.
   bucket.missing = bucket.tensors;
   submitted_ -= bucket.tensors;
   next_ = next_ + 1 < buckets_.size() ? next_ + 1 : 0;

@@ -25,33 +25,35 @@ namespace ronda {
 //
 // kFollowing: the ranks negotiate nothing and send no control message. A rank enters the next bucket when it has
 // submitted all tensors of the bucket. Every rank takes part in every bucket. (Steps with smaller process sets are not
-// locked, because their members must not wait for ranks outside the set.) Each bucket has a vote, which the ranks send
-// with the data or before them. No rank writes to its outputs before it knows the votes of all ranks.
+// locked, because their members must not wait for ranks outside the set.) The ranks vote on each bucket, and send their
+// votes with the bucket's data or before it. No rank writes to its outputs before it knows the votes of all ranks.
 //
-// kUnlocking: this rank wants to unlock. It enters the next bucket at once, without its tensors, and vetoes it. No rank
-// carries out a vetoed bucket, and no rank enters another bucket after it. So all ranks have completed the buckets up
-// to the vetoed one, and no rank has carried out any later bucket: all ranks unlock at the same position. Then the
-// tensors in flight are negotiated.
+// kUnlocking: this rank wants to unlock. The rank enters the next bucket at once, without its tensors, and vetoes the
+// bucket. No rank carries out a vetoed bucket, and no rank enters another bucket after the vetoed bucket. So all ranks
+// have completed the buckets before the vetoed bucket, and no rank has carried out any later bucket. All ranks unlock
+// at this position. After that, the ranks negotiate the tensors that are in flight.
 //
 // A rank wants to unlock in these cases:
 //  - A tensor is submitted that is not in the schedule, or that differs from the one in the schedule.
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
-//  - Another rank has requested to unlock. A rank sends that request when it wants to unlock, so that sleeping ranks
-//    wake up and vote. It also sends the request when it has waited in a bucket for longer than the warning time.
-//  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). This happens when a
-//    program changes: if it now waits for each tensor before it submits the next, a bucket with both tensors never
-//    becomes ready on any rank. The negotiation runs each tensor as it comes. It also happens when threads of a program
-//    work at different speeds: in a schedule the fast thread would wait for the slow one in every round.
+//  - Another rank has requested to unlock. A rank that wants to unlock sends this request, so that sleeping ranks wake
+//    up and vote. A rank also sends the request when it has waited in a bucket for longer than the warning time.
+//  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). For example, a program
+//    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. When the
+//    schedule is unlocked, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if
+//    threads of a program work at different speeds. In a schedule, the fast thread then waits for the slow thread in
+//    every round.
 //
-// A rank that is merely late is no reason to unlock: the other ranks wait for it in the bucket.
+// If a rank is only late, no rank unlocks: the other ranks wait for the late rank in the bucket.
 //
-// A pure state machine: it sends nothing and reads no clock. Thread-compatible. One object serves all schedules of a
-// job, one after the other.
+// This class is a pure state machine, which sends nothing and reads no clock. Thread-compatible. One object serves all
+// schedules of a job, one after the other.
 class LockedSchedule {
  public:
   // How long submitted tensors may wait for other tensors of their bucket. The limit is longer than the usual time
-  // between two tensors of a bucket in a backward pass. To unlock too early costs a few negotiated steps.
+  // between two tensors of a bucket in a backward pass. If a rank unlocks too early, the job loses a few steps to
+  // negotiation.
   static constexpr absl::Duration kLimit = absl::Seconds(1);
   // The limit is shorter if a thread sleeps until an operation is complete, because that thread may be the one that
   // submits the missing tensor.
@@ -65,7 +67,7 @@ class LockedSchedule {
   // REQUIRES: !locked(); no bucket is empty, and no tensor occurs twice (the codec has checked this).
   void Begin(const Schedule& schedule, absl::Time now);
 
-  // Called if this rank wants to unlock. Then it vetoes the next bucket. Does nothing if no schedule is locked.
+  // Makes this rank veto the next bucket, because the rank wants to unlock. Does nothing if no schedule is locked.
   void VetoNext();
 
   // The number of the schedule that is locked now, or was locked last.
@@ -73,59 +75,59 @@ class LockedSchedule {
 
   // --- Submissions.
 
-  // A tensor has been submitted here; `id` is its id in the response cache, if it has one. Returns its place. If it is
-  // not in the schedule, returns nullopt, and this rank wants to unlock. Between two submissions of a tensor its bucket
-  // must have been carried out.
+  // Records that this rank has submitted a tensor. `id` is the tensor's id in the response cache, if it has one.
+  // Returns the tensor's place in the schedule. If the tensor is not in the schedule, returns nullopt, and this rank
+  // wants to unlock. A tensor may be submitted again only after its bucket has been carried out.
   // REQUIRES: locked().
   std::optional<StepPlace> Submit(std::optional<CacheId> id);
 
-  // As Submit, for a tensor for which Submit has returned `place`. `version` is the current version of the tensor's
-  // request. Returns false, and does nothing, if `place` is not in the schedule that is locked now, or if it has
-  // another version.
+  // Like Submit, for a tensor for which Submit has returned `place`. `version` is the current version of the tensor's
+  // request. Returns false, and does nothing, if `place` is not in the schedule that is locked now, or has another
+  // version of the request.
   bool SubmitAgain(const StepPlace& place, uint64_t version);
 
-  // How many tensors have been submitted here but not carried out yet.
+  // Returns how many tensors this rank has submitted whose bucket has not been carried out yet.
   size_t submitted() const { return submitted_; }
 
-  // --- Requests to unlock, by this rank and by others.
+  // --- Requests of this rank and of other ranks to unlock the schedule.
 
-  // Some rank has requested to unlock the schedule with this number, and all earlier ones.
+  // Records that some rank has requested to unlock the schedule with this number and all earlier schedules.
   void RecordUnlockRequest(uint64_t schedule) { unlock_requested_ = std::max(unlock_requested_, schedule); }
   bool unlock_requested() const { return locked() && unlock_requested_ >= number_; }
-  // This rank requests to unlock. Returns whether, as far as this rank knows, it is the first rank to do so. If so, the
+  // Records that this rank requests to unlock. Returns true if this rank knows of no earlier request. In this case the
   // caller must send the request to the other ranks.
   bool RequestUnlock();
 
-  // Vetoes the next bucket if tensors have waited too long (see above). `surroundings` describes this rank.
+  // Vetoes the next bucket if tensors have waited too long (see above). `surroundings` tells what this rank is doing.
   struct Surroundings {
     bool has_submissions = false;  // some operation is in flight
     bool is_awaited = false;       // a thread sleeps until an operation is complete
   };
   void CheckWaits(Surroundings surroundings, absl::Time now);
 
-  // When to call CheckWaits again even if nothing has been submitted.
+  // Returns when to call CheckWaits again even if nothing has been submitted.
   absl::Time next_look() const { return std::min(next_look_, awaited_since_ + kAwaitedLimit); }
 
   // --- Buckets. REQUIRES: locked().
 
-  // Returns the index of the bucket to enter now, with a veto if unlocking(), else with an approval. nullopt while this
-  // rank lacks tensors of the bucket, or if it has to unlock.
+  // Returns the index of the bucket that this rank must enter now. The rank vetoes this bucket if unlocking(), and
+  // approves it otherwise. Returns nullopt while this rank lacks tensors of the bucket, or if it has to unlock.
   std::optional<size_t> Next() const;
 
-  // This rank has entered Next() at `now`, and the ranks have voted.
+  // Records that this rank has entered bucket Next() at `now`, and that the ranks have voted.
   void Enter(Ballot::Result result, absl::Time now);
 
-  // How far the schedule has been carried out.
+  // Returns how far the schedule has been carried out.
   const ScheduleProgress& progress() const { return progress_; }
 
-  // Whether tensors waited too long (CheckWaits) in the schedule that is locked now, or was locked last.
+  // Returns whether tensors waited too long (CheckWaits) in the schedule that is locked now, or was locked last.
   bool has_timed_out() const { return has_timed_out_; }
 
-  // Whether all ranks unlock at this point, because a bucket was vetoed.
+  // Returns whether all ranks unlock at this point, because a bucket was vetoed.
   bool HasToUnlock() const { return locked() && lost_vote_.has_value(); }
 
-  // Unlocks. The caller submits everything in flight to the negotiation again. Returns this rank's vote on the vetoed
-  // bucket.
+  // Unlocks the schedule. Afterwards the caller must submit all tensors in flight to the negotiation again. Returns
+  // this rank's vote on the vetoed bucket.
   // REQUIRES: HasToUnlock().
   Ballot::Vote Unlock();
 
@@ -137,9 +139,10 @@ class LockedSchedule {
 
   // Counts one more submitted tensor.
   void Count(const StepPlace& place);
-  // Whether, at the last look, the next bucket lacked tensors, it is too early for another look, and no thread waits.
+  // Returns true if the next bucket lacked tensors at the last check, it is too early for another check, and no thread
+  // waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
-  // Whether threads of this program spend most of the time waiting for each other's tensors.
+  // Returns whether threads of this program wait for each other's tensors for most of the time.
   bool IsHeldUp(absl::Time now) const;
 
   State state_ = State::kUnlocked;
@@ -154,15 +157,15 @@ class LockedSchedule {
 
   std::optional<Ballot::Vote> lost_vote_;  // this rank's vote on the vetoed bucket
 
-  // When the schedule began, and how long threads have waited in it for buckets that lacked tensors.
+  // When the schedule began, and how long threads have since waited for buckets that lacked tensors.
   absl::Time began_;
   absl::Duration awaited_;
   // The time since when operations have been in flight but no bucket has been ready, and the time since when a thread
   // has also waited.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
-  // When to look at stuck_since_ again. This time does not move when a bucket becomes ready. If it did, every bucket
-  // would wake the background thread to tell it a new deadline.
+  // When to check stuck_since_ again. This time does not change when a bucket becomes ready. Otherwise every bucket
+  // would wake the background thread to give it a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
 };
 

@@ -16,13 +16,14 @@ void ScheduleDetector::Release(CacheId id, absl::Time now) {
   if (base_ == 0 || broken_) return;
   if (!released_.insert(id).second) {
     BeginWithThisList();
-    // A rank submits a tensor again only after it has seen the list with it, so no tensor occurs twice in one list.
+    // A rank submits a tensor again only after it has seen the list that released the tensor. So no tensor occurs twice
+    // in one list.
     if (!released_.insert(id).second) return Break();
   }
   current_.push_back({id, now, list_, waits_});
 }
 
-// The step differs from the last one. It ends before the current list.
+// Ends the step before the current list, because the step differs from the last step.
 void ScheduleDetector::BeginWithThisList() {
   const auto first =
       std::find_if(current_.begin(), current_.end(), [&](const Released& entry) { return entry.list == list_; });

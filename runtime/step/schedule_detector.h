@@ -15,47 +15,50 @@
 
 namespace ronda {
 
-// Finds out when a job repeats its steps. It watches the tensors that the coordinator releases. A job repeats its steps
-// when the same set of tensors has been released `identical_steps` times in a row and nothing else has happened.
+// Finds out when a job repeats its steps. The detector observes which tensors the coordinator releases. A job repeats
+// its steps when the same set of tensors has been released `identical_steps` times in a row and nothing else has
+// happened.
 //
-// A step ends at the end of the first list with which all tensors of the previous step have been released. If one
-// tensor comes twice before that, the step ends before the list with the second release, and the count of identical
-// steps starts again. It does not matter where a step begins, because the buckets of a schedule repeat in a circle.
+// A step ends with the first list after which all tensors of the previous step have been released again. If one tensor
+// is released twice before all tensors have been released, the step ends before the list with the second release. The
+// count of identical steps then starts again. It does not matter where a step begins, because the buckets of a schedule
+// repeat in a circle.
 //
-// A pure state machine. Thread-compatible.
+// The class is a pure state machine. Thread-compatible.
 class ScheduleDetector {
  public:
-  // `identical_steps`: the smallest number of identical steps; 0: the detector never finds a schedule.
+  // `identical_steps` is how many identical steps in a row make a schedule. If `identical_steps` is 0, the detector
+  // never finds a schedule.
   explicit ScheduleDetector(int identical_steps) : base_(identical_steps), needed_(identical_steps) {}
 
-  // Tensors that are released after this call may have waited for tensors that earlier lists released.
+  // Records that tensors that are released from now on may have waited for tensors of earlier lists.
   void Wait() { ++waits_; }
 
-  // The tensor with this id runs with the next list, on all ranks of the job.
+  // Records that the tensor with this id runs with the next list, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
 
-  // The next list contains something that no schedule may contain. Its releases are ignored, and the count starts
-  // again.
+  // Records that the next list contains something that no schedule may contain. The detector ignores the releases of
+  // this list, and starts to count identical steps again.
   void Break();
 
-  // Ends the list: it contains all releases since the last call.
+  // Ends the list, which contains all releases since the last call.
   void EndList();
 
-  // Whether the last list ended a step, and enough steps have been identical.
+  // Returns whether the last list ended a step and enough steps have been identical.
   bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
 
-  // The tensors in the order of the last step, as they were observed in the identical steps: the part of a StepTensor
-  // that does not come from its request. `batches` covers the last few steps. For each of them, it has the number of
-  // the tensor's list and how many waits came before.
+  // Returns the tensors in the order of the last step. Sets only those fields of each StepTensor that do not come from
+  // the tensor's request. `batches` covers the last few steps. For each of these steps, it has the number of the list
+  // that released the tensor, and the number of earlier calls to Wait.
   // REQUIRES: complete().
   std::vector<StepTensor> step() const;
 
-  // The schedule was unlocked, after all of its buckets were carried out `rounds` times.
+  // Records that the schedule was unlocked, after all of its buckets were carried out `rounds` times.
   void Unlocked(uint64_t rounds);
 
-  // The last schedule did not fit the program. Each time this happens, the next schedule needs twice as many identical
-  // steps, up to 1,024. The number falls back when a schedule lasts for at least as many rounds as it needed identical
-  // steps.
+  // Records that the last schedule did not fit the program. Each time this happens, the next schedule needs twice as
+  // many identical steps, up to 1,024. The number returns to its first value when a schedule that needed n identical
+  // steps lasts for at least n rounds.
   void Distrust();
 
  private:

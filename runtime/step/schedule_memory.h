@@ -13,43 +13,45 @@
 namespace ronda {
 
 // The schedules that a job has had. A program alternates between a few patterns, such as steps with and without a
-// metric, or training and validation. When it returns to a known pattern, the schedule begins without a new proof that
-// the steps repeat.
+// metric, or training and validation. When the program returns to a known pattern, the pattern's schedule begins
+// without several equal steps first.
 //
-// A schedule is known if it lasted for `lasting_rounds` rounds when it was locked last. It begins again in one of two
-// ways.
-//  - After one negotiated step: with the list that completes the release of all its tensors, counted since it was
-//    unlocked or since the last such list.
-//  - At once: with a list that contains other tensors and none of the schedule's. This needs the last schedule to have
-//    been unlocked between two of its rounds: the program has then only done something else in between. If this guess
-//    is wrong, it is not repeated until the schedule has lasted again.
+// A schedule is known if it lasted for `lasting_rounds` rounds when it was locked last. A known schedule begins again
+// in one of two ways.
+//  - After one negotiated step. The schedule begins with the list that releases the last of its tensors. Releases count
+//    since the schedule was unlocked, or since the last list that released all of them.
+//  - At once. The schedule begins with a list that contains other tensors and no tensor of the schedule. Only the
+//    schedule that was unlocked last can begin at once, and only if it was unlocked between two of its rounds. The
+//    memory then guesses that the program has only done something else in between. If the guess is wrong, no such guess
+//    is made until the schedule has lasted again.
 //
-// A schedule that has not lasted is forgotten; the detector has to find it again. So a program that only seems to
-// repeat unlocks at most once per `identical_steps` negotiated steps (ScheduleDetector).
+// A schedule that has not lasted is forgotten, and the detector must find it again. So if a program only seems to
+// repeat its steps, the ranks unlock at most once per `identical_steps` negotiated steps (ScheduleDetector).
 //
-// Remembers the last kCapacity schedules that were locked. A pure state machine on the coordinator. Thread-compatible.
+// Remembers the last kCapacity schedules that were locked. The class is a pure state machine on the coordinator.
+// Thread-compatible.
 class ScheduleMemory {
  public:
   static constexpr size_t kCapacity = 16;
 
   explicit ScheduleMemory(uint64_t lasting_rounds) : lasting_rounds_(lasting_rounds) {}
 
-  // The tensor with this id runs with the next list, on all ranks of the job.
+  // Records that the tensor with this id runs with the next list, on all ranks of the job.
   void Release(CacheId id);
-  // The next list contains something that no schedule may contain.
+  // Records that the next list contains something that no schedule may contain.
   void ReleaseOther() { others_ = true; }
-  // Ends the list: it contains all releases since the last call. Returns the schedule that is to begin with it, or
-  // nullptr. Valid until the next call of another function.
+  // Ends the list, which contains all releases since the last call. Returns the schedule that must begin with this
+  // list, or nullptr. The pointer is valid until the next call of another function.
   const StepBuckets* EndList();
 
-  // A schedule begins, which is the one that EndList returned, or another.
+  // Records that a schedule begins: the schedule that EndList returned, or another one.
   void Begin(const StepBuckets& buckets);
-  // The schedule that began last is unlocked.
+  // Records that the schedule that began last has been unlocked.
   void Unlocked(const ScheduleProgress& progress);
-  // The schedule that was unlocked last did not fit the program, even if it lasted long.
+  // Records that the schedule that was unlocked last did not fit the program, even if it lasted long.
   void Distrust();
 
-  // The id is no longer valid.
+  // Records that the id is no longer valid.
   void Forget(CacheId id);
   void Clear();
 
@@ -63,7 +65,7 @@ class ScheduleMemory {
   using Entries = std::list<Entry>;
 
   void Record(CacheId id, Entry* entry) const;
-  // From the next list on, all tensors are missing.
+  // Makes all tensors of the entry count as missing from the next list on.
   void Restart(Entry* entry) const;
   bool IsUntouched(const Entry& entry) const { return entry.missing == entry.released.size(); }
 

@@ -27,8 +27,8 @@ struct PlannedBucket {
   std::vector<CacheId> ids;
 };
 
-// Successive items that were all together in some step, and their buckets. Each item was submitted before any other was
-// complete, so their order is free.
+// Successive items that were all seen together (StepTensor) in some step, and their buckets. In this step each item was
+// submitted before any other item was complete, so the items may run in any order.
 struct Wave {
   const StepTensor* first = nullptr;
   std::vector<size_t> places;  // indices of StepTensor::batches at which all items are equal
@@ -41,7 +41,7 @@ std::vector<size_t> AllPlaces(const StepTensor& tensor) {
   return places;
 }
 
-// Returns the indices of `places` at which all tensors of `item` were together with `first`.
+// Returns those indices in `places` at which all tensors of `item` were seen together with `first`.
 std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
   std::erase_if(places, [&](size_t place) {
     return std::any_of(item.tensors.begin(), item.tensors.end(),
@@ -70,20 +70,21 @@ bool CanShare(const StepTensor& tensor, const SchedulePlanner::Options& options)
   return tensor.kind.has_value() && options.threshold > 0;
 }
 
-// Whether one bucket can hold a group.
+// Returns whether one bucket can hold the whole group.
 bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
   return CanShare(item.first(), options) &&
          std::all_of(item.tensors.begin(), item.tensors.end(),
                      [&](const StepTensor* tensor) { return tensor->kind == item.first().kind; });
 }
 
-// How many bytes a bucket needs before it may end early. `is_first`: it is the first bucket of its wave.
+// Returns how many bytes a bucket must have before it may end early. `is_first` tells whether the bucket is the first
+// of its wave.
 size_t MinBucketBytes(const PlannedBucket& bucket, bool is_first, const SchedulePlanner::Options& options) {
   const bool is_large = bucket.first->memory != Memory::kHost && !is_first;
   return options.min_bucket_bytes * (is_large ? SchedulePlanner::kDeviceFactor : 1);
 }
 
-// The bucket of the wave that takes `item`; nullptr if the item needs a new one.
+// Returns the bucket of the wave to which `item` can be added, or nullptr if the item needs a new bucket.
 PlannedBucket* FindBucket(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
   if (!CanShare(item.first(), options)) return nullptr;
   const auto same_kind = [&](const PlannedBucket& bucket) { return bucket.first->kind == item.first().kind; };

@@ -19,11 +19,11 @@ namespace ronda {
 struct StepTensor {
   CacheId id = 0;
   absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
-  // Two tensors were seen together if their `batches` are equal at any index: in that step each rank submitted both
-  // before it could know that either was complete.
+  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step with this
+  // index, each rank submitted both tensors before it could know that one of them was complete.
   std::vector<uint64_t> batches;
 
-  // The rest comes from the tensor's request.
+  // The following fields come from the tensor's request.
   size_t bytes = 0;
   std::optional<int> kind;  // tensors of the same kind can share a bucket; nullopt: with no other one
   Memory memory = Memory::kHost;
@@ -34,19 +34,21 @@ struct StepTensor {
 //
 // Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket ends when it
 // has `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
-// `hold` after the previous one. This leaves little work for the end of a step. On a GPU a bucket costs launches and
-// events, and the program runs ahead of the device. There each bucket needs kDeviceFactor times as many bytes before it
-// may end, except the first one of tensors that were seen together.
+// `hold` after the previous one. So less data remains to be reduced at the end of a step. On a GPU a bucket costs
+// launches and events, and the program runs ahead of the device. So on a GPU a bucket may end early only when it has
+// kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an exception.
 //
-// Tensors share a bucket only if all tensors from the first to the last of it have been seen together. If they have
-// not, one tensor might wait for another, and a bucket with both would never be ready. If tensors have not been seen
-// together, their order is safe: a tensor that waits for another becomes ready after it in every step, and so also on
-// average. If they have been seen together, their buckets run in the order in which the buckets become ready. So a
-// bucket of a rare kind, which fills up only at the end of the step, delays no other bucket.
+// Tensors share a bucket only if all tensors between the first and the last tensor of the bucket have been seen
+// together. If two tensors have not been seen together, the program might wait for one of them before it submits the
+// other. A bucket with both would then never be ready. Tensors that have not been seen together run in the order of
+// their average ready times. The order of average ready times is safe. If the program submits tensor b only after
+// tensor a is complete, b is ready later than a in every step, so also on average. If tensors have been seen together,
+// their buckets run in the order in which the buckets become ready. A bucket for a rare kind of tensor fills up only at
+// the end of the step. With this order it delays no other bucket.
 //
-// A group of tensors runs completely or not at all, so it is never divided.
+// All tensors of a group run, or none of them, so a group is never divided.
 //
-// A pure function of its input, only on the coordinator.
+// The plan depends only on the input. Only the coordinator plans.
 class SchedulePlanner {
  public:
   static constexpr size_t kDeviceFactor = 25;  // 25 MiB, as DistributedDataParallel has it
@@ -59,8 +61,8 @@ class SchedulePlanner {
 
   explicit SchedulePlanner(const Options& options) : options_(options) {}
 
-  // `step` is in the order of its last run; all `batches` have the same length. Returns nullopt if a group would be
-  // divided.
+  // The tensors in `step` are in the order of the last step. All `batches` have the same length. Returns nullopt if a
+  // group would be divided.
   std::optional<StepBuckets> Plan(const std::vector<StepTensor>& step) const;
 
  private:

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The step: how a job that repeats itself stops negotiating.
+// These files implement how a job whose steps repeat stops negotiating.
 //
 // A training program reduces the same tensors in every step. The first steps are negotiated: each rank reports its
-// tensors, and the coordinator answers with a list of buckets. That takes two messages a rank. A step that repeats
-// needs neither message, because all ranks already know what comes next. So the coordinator fixes the buckets of the
-// step, and from then on each rank carries them out, again and again, without a control message.
+// tensors, and the coordinator answers with a list of buckets. Each negotiated step takes two messages per rank. A step
+// that repeats needs neither message, because all ranks already know what comes next. So the coordinator fixes the
+// buckets of the step. From then on each rank carries out these buckets again and again, without a control message.
 //
-// 1. A step is found. Response caches give each agreed tensor an id, the same on all ranks. The coordinator's
-//    StepObserver sees the ids that each list releases. When the same ids have come in several steps in a row and
-//    nothing else has, or when a known step has come back, it plans a Schedule: the step's buckets, in the order in
-//    which their tensors become ready. Two tensors share a bucket only if neither can wait for the other.
+// 1. The coordinator finds a step that repeats. Response caches give each agreed tensor an id that is the same on all
+//    ranks. The coordinator's StepObserver sees the ids of the tensors that each list releases. The StepObserver plans
+//    a Schedule when several steps in a row have released exactly the same ids, or when a known step has come back. The
+//    Schedule has the step's buckets, in the order in which their tensors become ready. Two tensors share a bucket only
+//    if a program can submit either of them before the other is complete.
 //
-// 2. The schedule is locked. The coordinator's list carries it to all ranks. Each rank gives it to its LockedSchedule,
-//    with the tensors that are in flight. A submission now costs a comparison of two numbers and a counter: the queue
-//    keeps a StepPlace with each tensor, so nothing is looked up, encoded or sent.
+// 2. The schedule is locked. The coordinator sends the schedule to all ranks with a list. Each rank gives the schedule
+//    and the tensors in flight to its LockedSchedule. A submission now only compares two numbers and counts. The queue
+//    stores a StepPlace for each tensor, so nothing is looked up, encoded or sent.
 //
-// 3. A vote goes with each bucket. A rank enters the next bucket when it has submitted all tensors of it, with a vote
-//    to approve. No rank writes an output before it knows the votes of all ranks. The vote usually travels in the
-//    message that carries the data and so costs nothing. Where that is not possible, the ranks vote first, in a
-//    barrier. vote.h has the rule.
+// 3. The ranks vote on each bucket. When a rank has submitted all tensors of the next bucket, it enters the bucket and
+//    votes to approve it. No rank writes an output before it knows the votes of all ranks. The vote usually travels in
+//    the message that carries the data, so the vote costs nothing. If the vote cannot travel with the data, the ranks
+//    first vote in a barrier. vote.h has the rule.
 //
-// 4. The schedule is unlocked. A rank that has to do anything else (a new tensor, another shape, a join, a shutdown)
+// 4. The schedule is unlocked. A rank that must do anything else (a new tensor, another shape, a join, a shutdown)
 //    enters the next bucket at once, without its tensors, and vetoes it. The bucket then changes nothing on any rank,
-//    and all ranks unlock at that point. They submit their tensors in flight to the negotiation again, in the same
-//    order. The rank also sends a request to unlock to the other ranks, so that they come to the bucket soon. If a rank
-//    is only late, the other ranks wait for it.
+//    and all ranks unlock at that point. The ranks submit their tensors in flight to the negotiation again, in the same
+//    order. The rank that vetoes also sends a request to unlock to the other ranks, so that they enter the bucket soon.
+//    If a rank is only late, the other ranks wait for it.
 //
-// Two verbs tell this apart: a rank *vetoes* a bucket, and so makes all ranks *unlock* the schedule.
+// In these files a rank *vetoes* a bucket, and this veto makes all ranks *unlock* the schedule.
 //
 //   step.h                this page, and what the others share
 //   vote.h                a vote, and the rule when it goes with the data
@@ -39,8 +40,8 @@
 //   schedule_memory.h     the schedules that a job has had, which begin again sooner
 //
 // All of these are pure state machines, below the negotiation and the collectives. The engine's StepRunner
-// (runtime/engine/step_runner.h) gives a LockedSchedule the rank's submissions, and its buckets to the executor.
-// docs/locked_schedule.md has the rules in full, and the argument why they are safe.
+// (runtime/engine/step_runner.h) gives the rank's submissions to a LockedSchedule, and gives the buckets of the
+// LockedSchedule to the executor. docs/locked_schedule.md has the complete rules, and tells why they are safe.
 #ifndef RONDA_RUNTIME_STEP_STEP_H_
 #define RONDA_RUNTIME_STEP_STEP_H_
 
@@ -50,14 +51,14 @@
 
 namespace ronda {
 
-// The id of an entry of the response cache; the same on every rank, never used twice.
+// The id of an entry of the response cache. The id is the same on every rank, and is never used for another entry.
 using CacheId = uint64_t;
 
 // The tensors of each bucket of a step.
 using StepBuckets = std::vector<std::vector<CacheId>>;
 
 // Buckets that from now on all ranks carry out again and again, as their tensors become ready and without control
-// messages, until a rank vetoes one. All ranks take part in all of them. Each tensor occurs once.
+// messages, until a rank vetoes one. All ranks take part in all buckets. Each tensor occurs once.
 struct Schedule {
   uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin
   StepBuckets buckets;
@@ -65,13 +66,14 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// How far a schedule was carried out when it was unlocked: whole rounds, and buckets of the unfinished round.
+// How far a schedule was carried out before it was unlocked: the number of complete rounds, and of buckets in the
+// unfinished round.
 struct ScheduleProgress {
   uint64_t rounds = 0;
   uint64_t buckets = 0;
 };
 
-// Where a tensor is in a schedule. The queue keeps this place with the tensor for the next submission.
+// Where a tensor is in a schedule. The queue stores this place for the next submission of the tensor.
 struct StepPlace {
   uint64_t schedule = 0;  // its number; 0: in none
   uint64_t version = 0;   // of the tensor's request: another version may be another tensor

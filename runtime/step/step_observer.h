@@ -17,8 +17,8 @@ namespace ronda {
 
 // Observes the steps of a job, and tells the coordinator's Negotiator when to lock which schedule (step.h).
 //
-// If the job returns to a schedule that it has had before (ScheduleMemory), this schedule is locked. Otherwise, if a
-// step repeats itself (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
+// If the job returns to a schedule that it has had before (ScheduleMemory), this schedule is locked. If a new step
+// repeats itself (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
 //
 // A pure state machine. Thread-compatible.
 class StepObserver {
@@ -33,45 +33,46 @@ class StepObserver {
 
   explicit StepObserver(const Options& options);
 
-  // How many schedules have begun, and whether the last of them is still locked.
+  // Return how many schedules have begun, and whether the last of them is still locked.
   uint64_t schedules() const { return schedules_; }
   bool locked() const { return locked_; }
 
   // --- Events between two lists. A list names the tensors that run next on all ranks.
 
-  // Tensors that are released after this call may have waited for tensors that earlier lists released.
+  // Records that tensors that are released from now on may have waited for tensors of earlier lists.
   void Wait() { detector_.Wait(); }
 
-  // The last schedule did not fit the program of a rank. If several ranks say so of one schedule, that counts once.
+  // Records that the last schedule did not fit the program of a rank. If several ranks report the same schedule, only
+  // one report counts.
   void Distrust();
 
-  // The tensor with this id runs with the next list, on all ranks of the job.
+  // Records that the tensor with this id runs with the next list, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
-  // The next list runs a tensor that no schedule may contain.
+  // Records that the next list runs a tensor that no schedule may contain.
   void ReleaseOther();
-  // The next list contains something else that no schedule may contain.
+  // Records that the next list contains, besides tensors, something that no schedule may contain.
   void Break() { detector_.Break(); }
 
-  // The id is no longer valid.
+  // Records that the id is no longer valid.
   void Forget(CacheId id) { memory_.Forget(id); }
 
   // --- The end of a list.
 
-  // Adds to the tensors of a step what their requests say.
+  // Completes the StepTensors of a step with the fields that come from the tensors' requests.
   using Describe = absl::FunctionRef<void(std::vector<StepTensor>&)>;
 
-  // Ends the list: it contains all releases since the last call. Returns the buckets that may be locked with it, or
-  // nullptr. Valid until the next call of another function.
+  // Ends the list, which contains all releases since the last call. Returns the buckets that may be locked with this
+  // list, or nullptr. The pointer is valid until the next call of another function.
   const StepBuckets* EndList(Describe describe);
 
   // Locks the buckets that EndList has returned.
   Schedule Lock(const StepBuckets& buckets);
 
-  // The ranks have unlocked the schedule; `progress` tells how far they carried it out.
+  // Records that the ranks have unlocked the schedule. `progress` tells how far they carried it out.
   // REQUIRES: locked().
   void Unlock(const ScheduleProgress& progress);
 
-  // The next schedules are planned with `planning`. Earlier schedules are forgotten.
+  // Makes the observer plan the next schedules with `planning`, and forget the earlier schedules.
   void SetPlanning(const Planning& planning);
 
  private:

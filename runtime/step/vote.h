@@ -13,25 +13,25 @@
 
 namespace ronda {
 
-// A vote on whether a call is carried out. It travels before the call's data, or with it. The call is carried out if
-// all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no effect, except
-// that it counts in the sequence of calls, because every rank has made it.
+// A vote on whether a call is carried out. The vote travels before the call's data, or with the data. The call is
+// carried out if all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no
+// effect, except that it counts in the sequence of calls, because every rank has made it.
 //
-// Backends send a rank's vote and flags as one word. They combine the words of all ranks by OR, in any order and as
-// often as they like, and give the combined word to Decide().
+// Backends send a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
+// result to Decide(). The order does not matter, and a word may be combined several times.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
   Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
   Flags own_flags = {};       // of a rank that approves
-  // The thread that makes the call runs this at most once: when it has waited for the others longer than
+  // The thread that makes the call runs this function at most once, when it has waited for the other ranks longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // Equal on every rank. After a veto no flag counts as submitted.
+  // The result of the vote, equal on every rank. After a veto no flag counts as submitted.
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
   Flags flags = {};
 
-  // The number of bits of a word: one for the veto, and two for each flag (whether it is missing, and whether it is
-  // raised).
+  // The number of bits in a word: one bit for the veto, and two bits for each flag (whether it is missing, and whether
+  // it is raised).
   static constexpr int kWordBits = 1 + 2 * kFlagCount;
 
   constexpr uint8_t word() const {
@@ -40,7 +40,7 @@ struct Ballot {
                                 (own_flags.submitted & own_flags.raised) << kRaisedShift);
   }
 
-  // Sets the result from the words of all ranks.
+  // Sets the result from the combined word of all ranks.
   constexpr void Decide(uint8_t words) {
     result = (words & kVetoBit) != 0 ? Result::kVetoed : Result::kCarriedOut;
     flags = {};
@@ -57,7 +57,7 @@ struct Ballot {
   static_assert(kWordBits <= 8);
 };
 
-// What the rule below needs to know of a bucket.
+// The properties of a bucket on which VoteGoesWithData depends.
 struct VotedBucket {
   OpType op = OpType::kAllreduce;
   Memory memory = Memory::kHost;
@@ -66,11 +66,13 @@ struct VotedBucket {
   WireFormat wire = WireFormat::kNone;
 };
 
-// The rule: a vote goes with the data of a reduction in one round of the host's communicator. In all other cases the
-// ranks first vote in a barrier, because one of them could not take its part of the bucket back after a veto:
+// Returns whether the vote travels with the bucket's data. The vote travels with the data only for a reduction in one
+// round of the host's communicator. For all other operations the ranks first vote in a barrier, because a rank could
+// not undo its part of the bucket after a veto:
 //  - Other operations write the outputs as the data arrive, and Adasum takes several rounds.
-//  - What a GPU has been given runs.
-//  - To round a tensor to the wire's format changes its residual, if it has one. Only the rank itself knows that.
+//  - A GPU runs all work that it has been given.
+//  - If a tensor has a residual, rounding the tensor to the wire's format changes the residual. Only the rank itself
+//    knows whether a tensor has one.
 constexpr bool VoteGoesWithData(const VotedBucket& bucket) {
   return TraitsOf(bucket.op).reduces && bucket.reduction != Reduction::kAdasum && bucket.memory == Memory::kHost &&
          !IsNarrowed(bucket.dtype, bucket.wire);

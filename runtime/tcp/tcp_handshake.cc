@@ -13,7 +13,8 @@ namespace {
 
 constexpr absl::string_view kHello = "ronda.v1.Data.Hello";
 constexpr absl::string_view kWelcome = "ronda.v1.Data.Welcome";
-// A proof needs a key. Without a secret it keeps jobs on one host apart, and gives no protection against other callers.
+// The key of the proofs in a job without a secret. A proof with this key keeps the jobs of one host apart, but does not
+// protect against other callers.
 constexpr absl::string_view kNoSecret = "no secret";
 
 struct Nonces {

@@ -11,8 +11,9 @@
 //     | welcome: proof                    |
 //     |---------------------------------->|
 //
-// Both proofs cover both nonces, so that neither can be replayed. Both proofs name their purpose, so that neither can
-// be reflected to its sender. Each message has a fixed length, so no size comes from an unauthenticated caller.
+// Each proof covers both nonces, so that nobody can use it again in another handshake. Each proof names its purpose, so
+// that nobody can send it back to its sender as the sender's own proof. Each message has a fixed length, so no size
+// comes from an unauthenticated caller.
 #ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 #define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 
@@ -46,7 +47,7 @@ inline constexpr size_t kTcpChallengeBytes = kNonceBytes;
 inline constexpr size_t kTcpHelloBytes = 3 * sizeof(uint32_t) + kNonceBytes + kProofBytes;
 inline constexpr size_t kTcpWelcomeBytes = kProofBytes;
 
-// The called end. Thread-compatible; `job` must outlive it.
+// The called end of a connection. Thread-compatible; `job` must outlive it.
 class TcpCallee {
  public:
   // Errors: INTERNAL if the system provides no random bytes.
@@ -58,8 +59,8 @@ class TcpCallee {
     TcpConnectionId id;
     std::string text;  // to be sent to the caller
   };
-  // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to this job; INVALID_ARGUMENT if it calls
-  // another rank. REQUIRES: `hello` has kTcpHelloBytes.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to this job; INVALID_ARGUMENT if the caller
+  // wants to reach another rank. REQUIRES: `hello` has kTcpHelloBytes.
   absl::StatusOr<Welcome> Check(absl::string_view hello) const;
 
  private:
@@ -70,13 +71,13 @@ class TcpCallee {
   std::string nonce_;
 };
 
-// The calling end. Thread-compatible; `job` must outlive it.
+// The calling end of a connection. Thread-compatible; `job` must outlive it.
 class TcpCaller {
  public:
   // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& id);
 
-  // The hello that answers `challenge`.
+  // Returns the hello that answers `challenge`.
   // REQUIRES: `challenge` has kTcpChallengeBytes.
   std::string Answer(absl::string_view challenge);
 

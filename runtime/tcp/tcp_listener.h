@@ -12,8 +12,9 @@
 
 namespace ronda {
 
-// The socket at which other ranks reach this one with data. It is opened before the ranks know each other, so that its
-// address can travel with the membership. Early callers wait in the kernel's queue for ConnectTcp. Thread-compatible.
+// The socket to which other ranks connect in order to send data to this rank. The socket is opened before the ranks
+// know each other, so that the membership can contain its address. Early callers wait in the kernel's queue for
+// ConnectTcp. Thread-compatible.
 class TcpListener {
  public:
   // Listens only on `endpoint`, whose port may be 0. Errors: the errors of ListenAt.

@@ -31,10 +31,10 @@ namespace {
 // The time between two checks of the job's failure and of the clock.
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
-// The number of unauthenticated callers that have room beside the missing ranks.
+// How many unauthenticated callers may be connected at once, in addition to the missing ranks.
 constexpr size_t kRoomForCallers = 64;
-// How many callers are accepted before the accepted callers are heard. No more than have room, so that none is dropped
-// unheard.
+// How many callers this rank accepts in a row before it reads what they have sent. More callers would exceed the limit,
+// and some would be dropped before this rank has read anything from them.
 constexpr int kCallersPerRound = static_cast<int>(kRoomForCallers);
 constexpr int kMostComplaints = 5;
 
@@ -45,38 +45,39 @@ absl::Status SystemError(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-// `purpose`: of the connections.
+// `purpose` tells what the connections are for, for example "data".
 absl::Status TooManySockets(int error, absl::string_view purpose) {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot open a socket: ", strerror(error), ": a rank has a connection to each rank with which it ",
                    "exchanges ", purpose, " over TCP; raise the limit on open files (ulimit -n)"));
 }
 
-// The position of `rank` in the level; nullopt: it is not a member.
+// Returns the position of `rank` in the level, or nullopt if the rank is not a member.
 std::optional<size_t> PositionIn(const TcpLevel& level, RankId rank) {
   const auto it = std::find(level.ranks.begin(), level.ranks.end(), rank);
   if (it == level.ranks.end()) return std::nullopt;
   return static_cast<size_t>(it - level.ranks.begin());
 }
 
-// Whether this rank has to be connected with `rank`.
+// Returns whether rank `self` has to be connected with `rank`.
 bool IsPartner(const TcpLevel& level, RankId rank, RankId self) {
   const auto& partners = level.partners;
   return rank != self && (partners.empty() || std::find(partners.begin(), partners.end(), rank) != partners.end());
 }
 
-// A connection may be idle for hours, and a device between the hosts may forget it. Keepalive prevents that.
+// If a connection is idle for hours, a device between the hosts may forget the connection. TCP keepalive prevents this.
 void SetUp(int fd) {
   const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
-  // Small messages must not wait for more data. The buffers keep their sizes: those that the kernel sizes itself grow
-  // larger than programs may request.
+  // Small messages must not wait for more data (TCP_NODELAY). The sizes of the buffers are not set, because the kernel
+  // can make its buffers larger than a program may request.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
 }
 
-// Reads until `text` has `wanted` bytes, and returns whether it has them. Reads no further, because data may follow.
+// Reads until `text` has `wanted` bytes, and returns whether `text` has them. Does not read further, because the next
+// bytes may be data.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   const size_t before = text->size();
   text->resize(wanted);
@@ -88,14 +89,14 @@ absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   return SystemError("cannot read", errno);
 }
 
-// Writes a few bytes, for which a new connection's buffer has room.
+// Writes a few bytes. The buffer of a new connection always has room for them.
 absl::Status WriteAll(int fd, absl::string_view text) {
   const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   return SystemError("cannot write", sent < 0 ? errno : EAGAIN);
 }
 
-// This rank's call to another rank, repeated until it has led to a connection.
+// This rank's call to another rank. The call is repeated until there is a connection.
 class OutgoingCall {
  public:
   OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& id) : options_(options), id_(id) {}
@@ -111,7 +112,7 @@ class OutgoingCall {
             .revents = 0};
   }
 
-  // Makes a call if none is under way and the last one was long enough ago. Errors: RESOURCE_EXHAUSTED.
+  // Calls the other rank if no call is under way and the last call was long enough ago. Errors: RESOURCE_EXHAUSTED.
   absl::Status CallIfDue() {
     const absl::Duration now = MonotonicTime();
     if (MayHangUp() && now >= end_) HangUp(absl::DeadlineExceededError(SilenceSoFar()));
@@ -142,7 +143,7 @@ class OutgoingCall {
  private:
   enum class State { kConnecting, kAwaitingChallenge, kAwaitingWelcome, kOver };
 
-  // Once the callee may know the caller, it counts on this connection.
+  // A rank must not hang up after it has sent its hello, because the callee may then already use this connection.
   bool MayHangUp() const {
     return socket_.valid() && (state_ == State::kConnecting || state_ == State::kAwaitingChallenge);
   }
@@ -202,13 +203,13 @@ struct IncomingCall {
 // All connections of one rank while they are being made.
 class Mesh {
  public:
-  // `listener` may be nullptr if no other rank calls this one.
+  // `listener` may be nullptr if no other rank calls this rank.
   Mesh(const TcpListener* listener, const TcpMeshOptions& options, const std::vector<TcpLevel>& levels)
       : listener_(listener), options_(options), levels_(levels) {}
 
   absl::Status Connect();
   std::vector<std::unique_ptr<PointToPoint>> TakeMessages();
-  // The partners in level `level` to which there is no connection.
+  // Returns the partners in level `level` to which this rank has no connection.
   std::vector<RankId> Absent(size_t level) const;
 
  private:
@@ -306,7 +307,7 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
   for (auto call = incoming_.begin(); call != incoming_.end();) {
     const bool has_spoken = polled[next++].revents != 0;
     const absl::StatusOr<bool> is_over = has_spoken ? Hear(*call) : absl::StatusOr<bool>(false);
-    // A silent caller may be a rank that has given up and called again.
+    // No warning about a caller that has sent nothing, because it may be a rank that has given up and called again.
     if (!is_over.ok() && !call->text.empty()) Complain(is_over.status());
     const bool drop = !is_over.ok() || *is_over || MonotonicTime() >= call->end;
     call = drop ? incoming_.erase(call) : std::next(call);

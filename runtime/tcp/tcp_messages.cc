@@ -19,13 +19,14 @@ namespace ronda {
 namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint64_t);
-// A queue that never empties moves to the beginning of its memory when this many entries, and most of all entries, are
-// complete.
+// A queue that never becomes empty sometimes removes its complete entries from its memory. It does so if at least this
+// many entries, and more than half of all entries, are complete.
 constexpr size_t kEntriesToReclaim = 256;
 
-// How many vectors one call to the kernel has; a message needs two.
+// How many memory vectors (iovec) one call to the kernel gets. A message needs two.
 constexpr size_t kVectors = 16;
-// If only this many connections are active, trying each is cheaper than asking the kernel which can move data.
+// If at most this many connections are active, it is cheaper to try each of them than to ask the kernel which ones can
+// move data.
 constexpr size_t kFew = 4;
 
 bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -112,7 +113,7 @@ absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t
   Connection& connection = connections_[static_cast<size_t>(to)];
   RONDA_RETURN_IF_ERROR(connection.send_failure);
   const bool is_first = connection.sends.empty();
-  // A send only reads the data.
+  // The cast is safe because a send only reads the data.
   const TransferQueue::Number number = connection.sends.Add(const_cast<void*>(data), bytes);
   if (is_first) MoveOut(connection);
   if (connection.HasToSend()) List(to);
@@ -141,7 +142,7 @@ void TcpMessages::Move() {
   size_t left = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Connection& connection = connections_[static_cast<size_t>(active_[i])];
-    // The calls that move data report a connection's errors.
+    // If a connection has an error, the call that moves its data reports the error.
     const auto can = [&](int16_t events) {
       return are_few || (polled_[i].revents & (events | POLLERR | POLLHUP)) != 0;
     };
@@ -158,7 +159,7 @@ void TcpMessages::MoveOut(Connection& connection) {
   msghdr message = {};
   message.msg_iov = vectors;
   message.msg_iovlen = connection.sends.Fill(absl::MakeSpan(vectors));
-  // Without the flag, a lost peer would end this process by SIGPIPE.
+  // Without MSG_NOSIGNAL, SIGPIPE would end this process when a peer is lost.
   const ssize_t moved = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
   if (moved >= 0) {
     connection.send_failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));
@@ -180,7 +181,7 @@ void TcpMessages::MoveIn(Connection& connection) {
   } else if (!IsTemporary(errno)) {
     connection.receive_failure.Update(Broken(strerror(errno)));
   }
-  // If nothing comes from a peer any more, nothing reaches it either.
+  // If this rank can no longer receive from a peer, it can no longer send to the peer either.
   connection.send_failure.Update(connection.receive_failure);
 }
 

@@ -20,18 +20,18 @@
 
 namespace ronda {
 
-// The messages of one direction of a connection, as they lie in its stream of bytes: each is its length (8 bytes in the
-// ranks' common byte order) and its content. The queue names the memory for the next bytes of the stream. This is the
-// messages' own memory, so no other buffer lies between it and the kernel.
+// The messages of one direction of a connection. In the connection's stream of bytes, each message is its length (8
+// bytes in the ranks' common byte order) and then its content. The queue tells where in memory the next bytes of the
+// stream are. The kernel moves them directly from or to the messages' own memory, without another buffer.
 //
 //   queue.Add(data, bytes);
 //   const size_t count = queue.Fill(vectors);            // then sendmsg or recvmsg, which moves some of them
 //   RONDA_RETURN_IF_ERROR(queue.Advance(moved));
 //
-// Both sides use it in the same way. A sender's lengths go to the stream. A receiver's lengths are overwritten by the
-// lengths in the stream, and must be equal to them.
+// Sender and receiver use the queue in the same way. The sender writes its lengths to the stream. The receiver
+// overwrites its lengths with the lengths in the stream; they must be equal.
 //
-// Keeps its memory for the next messages. Thread-compatible.
+// The queue keeps its memory for the next messages. Thread-compatible.
 class TransferQueue {
  public:
   using Number = uint64_t;
@@ -42,12 +42,12 @@ class TransferQueue {
   bool empty() const { return first_ == entries_.size(); }
   bool IsComplete(Number number) const { return number < completed_; }
 
-  // Names the next bytes of the stream, as far as the added messages and `vectors` reach, and returns the number of
-  // vectors in use. They are valid until the next Add.
+  // Sets `vectors` to the memory of the next bytes of the stream, as far as the added messages and the number of
+  // vectors allow. Returns the number of vectors in use. The vectors are valid until the next Add.
   size_t Fill(absl::Span<iovec> vectors);
 
   // Records that `bytes` of the bytes named by Fill were moved. Errors: INTERNAL if a message has another length than
-  // expected. The stream is then useless.
+  // expected. After this error the stream cannot be used.
   absl::Status Advance(size_t bytes);
 
  private:
@@ -63,28 +63,30 @@ class TransferQueue {
   Number completed_ = 0;
 };
 
-// Messages over TCP: one connection for each pair of ranks. Each direction of it is a sequence of messages
+// Messages over TCP, on one connection for each pair of ranks. Each direction of a connection is a sequence of messages
 // (TransferQueue).
 //
-// A message is sent from the caller's memory as far as the kernel takes it. It is read into the receiver's memory once
-// the receiver has asked for it. Before that, the message stays in the kernel's buffers and, when these are full, at
-// the sender. There is no other flow control. This cannot deadlock as long as both sides name messages in the same
-// order, because everything ahead of an awaited message has been asked for before.
+// A sender gives the kernel as much of a message as the kernel accepts, directly from the caller's memory. A receiver
+// reads the message into the caller's memory once the caller has asked for the message. Before that, the message stays
+// in the kernel's buffers and, when these are full, at the sender. There is no other flow control. The transfers cannot
+// deadlock if sender and receiver submit their messages in the same order. When the receiver waits for a message, it
+// has then already asked for all earlier messages.
 //
-// A broken connection fails the transfers that need it. Data that had arrived before can still be received, even if
-// this rank can no longer send.
+// If a connection breaks, the transfers that need it fail. Data that arrived before the failure can still be received,
+// even if this rank can no longer send.
 //
 // Thread-compatible.
 class TcpMessages : public PointToPoint {
  public:
-  // `sockets` has a connected, non-blocking socket for each rank with which `rank` exchanges messages. It has no socket
-  // for the other ranks and for `rank` itself.
+  // `sockets` has a connected, non-blocking socket for each rank with which `rank` exchanges messages. For other ranks
+  // and for `rank` itself it has no socket.
   TcpMessages(RankId rank, std::vector<UniqueFd> sockets);
 
   RankId rank() const override { return rank_; }
   int size() const override { return static_cast<int>(connections_.size()); }
 
-  // Errors of all three: UNAVAILABLE if the connection has broken; INTERNAL if the other end sends unexpected data.
+  // Errors of Send, Receive and Test: UNAVAILABLE if the connection has broken; INTERNAL if the other end sends
+  // unexpected data.
   absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override;
   absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override;
   absl::StatusOr<bool> Test(absl::Span<Request> requests) override;
@@ -111,7 +113,7 @@ class TcpMessages : public PointToPoint {
   enum class Direction : uint64_t { kSend, kReceive };
 
   static Request ToRequest(Direction direction, RankId peer, TransferQueue::Number number);
-  // Whether the transfer is complete. Errors: the reason why it never will be.
+  // Returns whether the transfer is complete. Errors: the reason why the transfer can never complete.
   absl::StatusOr<bool> IsComplete(const Request& request) const;
   absl::StatusOr<bool> AreComplete(absl::Span<const Request> requests) const;
 
@@ -120,7 +122,7 @@ class TcpMessages : public PointToPoint {
   void Move();
   static void MoveOut(Connection& connection);
   static void MoveIn(Connection& connection);
-  // Asks the kernel which connections can move data, for at most `longest`.
+  // Asks the kernel which connections can move data. Waits for at most `longest`.
   void Poll(absl::Duration longest);
 
   const RankId rank_;

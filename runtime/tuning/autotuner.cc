@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Appends the rounds of `sample`, in units of `unit`.
+// Appends the times of the rounds of `sample`, each divided by `unit`.
 void AppendRelative(const Sample& sample, double unit, std::vector<double>* relative) {
   for (const double round : sample.microseconds()) relative->push_back(round / unit);
 }
@@ -77,7 +77,7 @@ std::optional<Autotuner::Measurement> Autotuner::AddRound(absl::Duration time) {
   return measurement;
 }
 
-// The rounds must also suffice for the final duel.
+// Returns whether enough rounds are left for `samples` more samples and for the final duel.
 bool Autotuner::CanAfford(size_t samples) const {
   const size_t all = samples + 2 * static_cast<size_t>(options_.final_pairs);
   const auto rounds_per_sample = static_cast<size_t>(options_.warm_up_rounds + options_.rounds_per_sample);
@@ -123,8 +123,8 @@ Autotuner::Decision Autotuner::ConcludeFinal() {
   return wins ? Decision::kReplaced : Decision::kKept;
 }
 
-// Puts two values between two measurements of the incumbent, so that each value is adjacent to one of these
-// measurements.
+// Plans to measure the incumbent, then two other values, then the incumbent again, and so on. So each measurement of a
+// value is next to a measurement of the incumbent.
 void Autotuner::PlanScreening() {
   stage_ = Stage::kScreening;
   plan_ = {incumbent_};

@@ -15,23 +15,24 @@ namespace ronda {
 
 // The times of some rounds under the same settings. Immutable.
 //
-// A sample uses medians and quartiles, because single rounds become arbitrarily long if the machine does something else
-// now and then.
+// A sample uses medians and quartiles, because a single round can take very long if the machine does something else
+// meanwhile.
 class Sample {
  public:
   // REQUIRES: at least one round.
   explicit Sample(std::vector<double> microseconds);
 
-  // Interpolates linearly between the rounds; `fraction` from 0 (the shortest) to 1 (the longest).
+  // Returns a quantile of the rounds' times. `fraction` is between 0 (the shortest round) and 1 (the longest round).
+  // Interpolates linearly between rounds.
   double Quantile(double fraction) const;
 
   double lower_quartile() const { return Quantile(0.25); }
   double median() const { return Quantile(0.5); }
   double upper_quartile() const { return Quantile(0.75); }
 
-  // Half the width of an interval that contains the median of all possible rounds with about 95 % confidence: 1.57
-  // interquartile ranges over the root of the number of rounds (McGill, Tukey and Larsen, Variations of Box Plots,
-  // 1978).
+  // Returns half the width of an interval that contains the true median with about 95 % confidence. The value is 1.57
+  // times the interquartile range, divided by the square root of the number of rounds (McGill, Tukey and Larsen,
+  // Variations of Box Plots, 1978).
   double median_error() const;
 
   const std::vector<double>& microseconds() const { return microseconds_; }  // ascending
@@ -40,19 +41,20 @@ class Sample {
   std::vector<double> microseconds_;
 };
 
-// Whether the challenger is faster than the incumbent by more than noise explains. It must be faster by at least
-// `min_gain` (0.02: 2 %) in each pair of samples, and over all pairs the intervals of the two medians must not meet.
-// The samples of a pair were measured one after the other. Rounds are compared only within their pair, so a machine
-// that becomes slower or faster between pairs favours neither side.
+// Returns whether the challenger is faster than the incumbent by more than the noise of the measurements. In each pair
+// of samples the challenger must be faster by at least `min_gain` (0.02 for 2 %). The confidence intervals of the two
+// medians over all pairs must not overlap. The samples of a pair were measured one after the other. Rounds are compared
+// only within their pair, so no side has an advantage if the machine becomes slower or faster between pairs.
 //
-// REQUIRES: the same number of samples of each, at least one.
+// REQUIRES: `challenger` and `incumbent` have the same number of samples, at least one.
 bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
 
-// Settings for the tuner. For each dimension, it has the index of one of the dimension's values. All zeros are the
-// defaults.
+// One choice of settings. For each dimension, a point has the index of one of the dimension's values. The point with
+// only zeros is the defaults.
 using TuningPoint = std::vector<size_t>;
 
-// Looks for settings with which rounds take less time than with the defaults. Returns to the defaults if it finds none.
+// Searches for settings with which rounds take less time than with the defaults. Chooses the defaults if there are no
+// such settings.
 //
 //   while (!tuner.finished()) {
 //     ... put tuner.point() in force; tuner.BeginMeasuring(); ...
@@ -60,14 +62,15 @@ using TuningPoint = std::vector<size_t>;
 //   }
 //
 // The search goes through the dimensions and changes one at a time. A *screening* measures all values of a dimension,
-// and between them the best settings so far (the incumbent). Each value is compared with the adjacent measurement of
-// the incumbent. A value that looks better enters a *duel*: both are measured again in turns, and the challenger
-// replaces the incumbent only if it is faster beyond noise (IsFaster). When no dimension has a better value, or the
-// rounds run out, a *final* duel compares the incumbent with the defaults. If the incumbent does not win it, the choice
-// is the defaults. So a value that is not better is never chosen. A machine that changes its speed for minutes does not
-// lead to a choice either, because two values are compared by measurements that followed each other directly.
+// and again and again the best settings so far (the incumbent). Each value is compared with the adjacent measurement of
+// the incumbent. A value that looks better enters a *duel*: the value (the challenger) and the incumbent are measured
+// again in turns. The challenger replaces the incumbent only if it is faster by more than the noise (IsFaster). When no
+// dimension has a better value, or no rounds are left, a *final* duel compares the incumbent with the defaults. If the
+// incumbent does not win this duel, the tuner chooses the defaults. So a value that is not better is never chosen. Two
+// values are compared only by measurements that directly follow each other. So the choice does not depend on a machine
+// that becomes faster or slower for some minutes.
 //
-// A pure state machine: no clock, no thread, no randomness. Thread-compatible.
+// The class is a pure state machine without a clock, a thread or random numbers. Thread-compatible.
 class Autotuner {
  public:
   struct Options {
@@ -99,16 +102,18 @@ class Autotuner {
 
   explicit Autotuner(Options options);
 
-  // The settings to apply in the next round; once finished, the choice.
+  // Returns the settings to apply in the next round. When the search has finished, returns the chosen settings.
   const TuningPoint& point() const { return finished_ ? incumbent_ : plan_[samples_.size()]; }
 
-  // Whether the search has ended: no further round is measured.
+  // Returns whether the search has ended, so that no further round is measured.
   bool finished() const { return finished_; }
 
-  // point() is applied from now on, perhaps again after a pause: the next rounds are not measured.
+  // Records that point() is applied from now on, perhaps again after a pause. The next rounds are a warm-up and are not
+  // measured.
   void BeginMeasuring() { warm_up_left_ = options_.warm_up_rounds; }
 
-  // A round under point() took `time`. Returns the sample that this round completes, if any.
+  // Records that a round with the settings of point() took `time`. Returns the sample that this round completes, if
+  // any.
   // REQUIRES: not finished.
   std::optional<Measurement> AddRound(absl::Duration time);
 
@@ -118,7 +123,7 @@ class Autotuner {
   int rounds() const { return rounds_; }
 
  private:
-  // A value of the dimension under screening.
+  // A value of the dimension that is being screened.
   struct Candidate {
     TuningPoint point;
     size_t sample;     // index in samples_

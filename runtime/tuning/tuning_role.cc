@@ -56,7 +56,8 @@ std::string Describe(const TunedSettings& settings) {
       ", cycle time ", absl::FormatDuration(settings.cycle_time));
 }
 
-// The values do not include a threshold of 0 (no fusion), because then groups could not be locked.
+// The values do not include a threshold of 0 (no fusion), because a schedule cannot contain groups of tensors without
+// fusion.
 TuningSpace::TuningSpace(const TunedSettings& defaults)
     : values_({Values(static_cast<int64_t>(defaults.fusion_threshold),
                       {512 * kKiB, 4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}),
@@ -128,7 +129,8 @@ void TuningRole::ScheduleBegins(absl::Time now) {
   tuner_.BeginMeasuring();
 }
 
-// After a sample that leads to other settings, rounds may continue until the ranks have unlocked the schedule.
+// If a sample leads to other settings, more rounds may end before the ranks have unlocked the schedule. The autotuner
+// ignores these additional rounds.
 void TuningRole::RoundEnds(absl::Time now) {
   if (phase_ != Phase::kMeasuring) return;
   unlike_since_ = absl::InfiniteFuture();
@@ -181,7 +183,7 @@ void TuningRole::Conclude() {
   log_.reset();
 }
 
-// An error ends the log, not the job.
+// If the log cannot be written, only the log ends, and the job continues.
 void TuningRole::KeepLogIf(const absl::Status& written) {
   if (written.ok()) return;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat(written.message(), ": it ends here"));

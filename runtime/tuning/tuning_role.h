@@ -30,10 +30,11 @@ struct TunedSettings {
   friend bool operator==(const TunedSettings&, const TunedSettings&) = default;
 };
 
-// "fusion threshold 4194304 bytes, ..."
+// Returns, for example, "fusion threshold 4194304 bytes, ...".
 std::string Describe(const TunedSettings& settings);
 
-// The settings to choose from: for each a few values, about a factor of four apart, and the default.
+// The values among which the autotuner chooses: for each setting the default, and a few values that differ by a factor
+// of about four.
 //
 // Immutable.
 class TuningSpace {
@@ -41,7 +42,7 @@ class TuningSpace {
   // Point 0 is `defaults`: the user's settings, or Ronda's defaults.
   explicit TuningSpace(const TunedSettings& defaults);
 
-  // For Autotuner::Options.
+  // Returns Autotuner::Options::grid: how many values each setting has.
   std::vector<size_t> grid() const;
 
   // REQUIRES: `point` is in the grid.
@@ -52,7 +53,8 @@ class TuningSpace {
 };
 
 // Writes the autotuner's measurements and decisions to a file, as comma-separated values: one row per sample, and the
-// choice in the last row. When a call returns, its row is in the file. docs/autotune.md explains the columns.
+// choice in the last row. When a function of this class returns, its row is in the file. docs/autotune.md explains the
+// columns.
 //
 // Thread-compatible. Owns the open file.
 class TuningLog {
@@ -61,7 +63,7 @@ class TuningLog {
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
 
-  // `rounds`: the number of rounds so far.
+  // `rounds` is the number of rounds that have been measured so far.
   // Errors: UNAVAILABLE with the path, if the file cannot be written.
   absl::Status AddSample(int rounds, const Autotuner::Measurement& measurement, const TunedSettings& settings);
   absl::Status AddChoice(int rounds, const TunedSettings& settings);
@@ -78,46 +80,47 @@ class TuningLog {
   const std::unique_ptr<std::FILE, Close> file_;
 };
 
-// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings. It measures only rounds of
-// the locked schedule, because only there all steps are alike. Connects the autotuner, the space and the log.
+// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings. Rounds outside of a locked
+// schedule are not measured, because only the steps of a locked schedule are all alike. Connects the autotuner, the
+// space and the log.
 //
 // New settings can be applied only while no schedule is locked. So when wants_change() is true, the owner makes the
 // ranks unlock the schedule, sends the settings that TakeSettings() returns, and waits for the next schedule:
 //
 //   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> unlock -> TakeSettings -> ...
 //
-// Thread-compatible. Reads no clock; writes to the job's log and, on request, to its own file.
+// Thread-compatible. Reads no clock. Writes to the job's log and, if the options name a log file, also to this file.
 class TuningRole {
  public:
   struct Options {
     TunedSettings defaults;      // applied at the beginning
     int rounds_per_sample = 10;  // see Autotuner
     std::string log_path;        // empty: no log
-    // How long steps may differ from each other before this is reported, or before the search is given up. The time is
-    // also at least `unlike_timeout_rounds` times the length of a step.
+    // If steps differ from each other for this time, a warning is logged, or the search ends. The time is also at least
+    // `unlike_timeout_rounds` times the length of a step.
     absl::Duration unlike_timeout = absl::Seconds(60);
     int unlike_timeout_rounds = 40;
   };
 
   explicit TuningRole(Options options);
 
-  // Call first: begins the log, if the options request one.
+  // Must be called before the other functions. Begins the log, if the options request a log.
   // Errors: the operating system's error, with the path.
   absl::Status Start();
 
-  // A schedule has been locked.
+  // Records that a schedule has been locked.
   void ScheduleBegins(absl::Time now);
 
-  // The ranks have carried out one more round of the schedule.
+  // Records that the ranks have carried out one more round of the schedule.
   void RoundEnds(absl::Time now);
 
-  // Tensors have been agreed on outside any schedule.
+  // Records that the ranks have negotiated tensors, which do not belong to a schedule.
   void Negotiated(absl::Time now);
 
-  // Whether other settings than the current ones should be applied.
+  // Returns whether other settings than the current settings should be applied.
   bool wants_change() const { return wanted_ != in_force_; }
 
-  // The new settings, which are treated as applied from now on; nullopt if nothing has to change.
+  // Returns the new settings, or nullopt if nothing has to change. From now on the new settings count as applied.
   // REQUIRES: no schedule is locked.
   std::optional<TunedSettings> TakeSettings();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The real program, with the smallest settings. It starts its ranks, finds its peers, measures, and writes files.
+// The real program, with the smallest settings. The program starts its ranks, finds the peer libraries, measures, and
+// writes files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -63,7 +64,7 @@ int CountOf(const Json& rows, const std::string& field, const Json& value) {
   return count;
 }
 
-// Expects success, and `rows` measurements, all without wrong elements.
+// Expects that the program has succeeded and has made `rows` measurements, all without wrong elements.
 void ExpectRows(const Outcome& outcome, const std::string& path, int rows) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   int measured = 0;
@@ -76,7 +77,8 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
   const std::string json = PathOf("collectives.json");
   const Outcome outcome =
       RunTool("collectives -np 2 --op all --place in,out -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
-  // Six operations, one of them also in a second place, and the barrier. Each is measured in two layers.
+  // There are six operations and the barrier. One operation is measured both in place and out of place. Each is
+  // measured in two layers.
   ExpectRows(outcome, json, 16);
   EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
 }
@@ -132,7 +134,7 @@ TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
   const Outcome outcome = RunTool(
       "collectives -np 3 --dtype all --wire all --layer client -b 3000 -e 3000 --rounds 1 --block-time 100us --json " +
       json);
-  // 16-bit wires for two dtypes, 8-bit ones for four.
+  // Two 16-bit wire formats apply to two dtypes, and two 8-bit formats to four dtypes.
   ExpectRows(outcome, json, kDTypeCount + 2 * 2 + 2 * 4);
 }
 
@@ -215,7 +217,7 @@ TEST(SmokeTest, ElasticTimesStepsThatEndInDifferentWays) {
   EXPECT_GT(rows[2]["marks_ns"], 0) << outcome.text;
 }
 
-// A real trainer. The predictions are computed as in advice_test, from what the trainer has measured.
+// Runs a real trainer. The predictions are computed as in advice_test, but from the measurements of this trainer.
 TEST(SmokeTest, AdviseRunsATrainerAndPredictsMoreRanks) {
   const std::string json = PathOf("advise.json");
   const std::string trainer = " -- examples/lenet_mnist/lenet_mnist --batch-size 16 --steps 60";
@@ -269,11 +271,12 @@ TEST_P(PeerSmokeTest, APeerIsRightToo) {
   EXPECT_EQ(document.at("busy_cores").size(), 2U);
 }
 
-// Each MPI has its own job, because its own launcher must start it.
+// Each MPI implementation has a separate job, because it must be started by its own launcher.
 INSTANTIATE_TEST_SUITE_P(AllPeers, PeerSmokeTest, testing::Values("mpi", "mpich", "gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Whoever asks for a peer by name must not take a run without it for a comparison.
+// If a user asks for a peer by name and the peer is missing, the run must fail. Its output must not look like a
+// comparison.
 TEST(SmokeTest, APeerThatIsMissingIsAnError) {
   const std::filesystem::path folder = PathOf("alone");
   std::filesystem::create_directories(folder);
@@ -366,7 +369,7 @@ TEST(StepSmokeTest, AFileThatIsNoListOfShapesIsAUsageError) {
   EXPECT_THAT(run.text, HasSubstr(path + ":2: a dimension is a number of 1 or more, not \"many\""));
 }
 
-// A report of a run of the tool itself.
+// Makes a report from a real run of ronda-bench.
 TEST(ReportSmokeTest, WritesThePageThePicturesAndTheTables) {
   const std::filesystem::path folder = PathOf("report");
   std::filesystem::create_directories(folder);

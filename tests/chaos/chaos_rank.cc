@@ -43,7 +43,8 @@ struct Possessions {
   long threads;
 };
 
-// The system lists a thread for a moment after it has been joined.
+// Expects that the job's resources have been released. Waits a little, because the system still lists a thread for a
+// moment after the thread has been joined.
 void ExpectGivenBack(const Possessions& before) {
   Possessions now = Possessions::Now();
   for (int i = 0; i < 200 && now.Exceed(before); ++i) {
@@ -84,7 +85,8 @@ class Rank {
 
   void Injure(const std::vector<int32_t>& pids) {
     const Injury& injury = plan_.injury;
-    // A victim waits until it is killed, because after its shutdown the job would not notice its death.
+    // A rank that will be killed waits for this here. If a rank shut down before it is killed, the job would not notice
+    // its death.
     while (injury.kind == Injury::Kind::kKill && IsVictim()) pause();
     std::this_thread::sleep_for(injury.after);
     if (injury.kind == Injury::Kind::kExit && IsVictim()) _exit(kExitCode);
@@ -141,7 +143,7 @@ class Rank {
     return first_failure;
   }
 
-  // Each rank makes a different number of steps, then joins. After that all ranks take part again.
+  // Each rank makes a different number of steps, then calls join(). When all ranks have joined, all take part again.
   Status RunLastSteps() {
     const int steps = plan_.last_steps[static_cast<size_t>(rank_)];
     for (int step = 0; step < steps; ++step) {
@@ -189,7 +191,8 @@ void RunRound() {
     Rank rank(plan, seed);
     of_operation = rank.Run();
   }
-  // An operation in flight fails with "tensor 'x': <the job's failure>"; every later call returns the job's failure.
+  // An operation in flight fails with "tensor 'x': <the job's failure>". Every later call returns the job's failure
+  // itself.
   const Status later = of_operation.ok() ? Status() : try_barrier();
   const Status failure = try_shutdown();
   EXPECT_EQ(failure.ok(), !EndsJob(plan.injury)) << failure.message();

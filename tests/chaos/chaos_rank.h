@@ -15,8 +15,8 @@ inline constexpr char kFailureLine[] = "FIRST FAILURE: ";
 // The exit code of the victim of Injury::Kind::kExit.
 inline constexpr int kExitCode = 7;
 
-// Carries out this process' part of the round. Checks results, the failure if one is expected, and that nothing is left
-// over; every difference is a gtest failure.
+// Carries out this process' part of the round. Checks the results, the failure if the round must fail, and that all
+// resources have been released. Every difference is a gtest failure.
 void RunRound();
 
 }  // namespace ronda::chaos

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rounds of random operations on four ranks, some of which are killed, stopped or late. In each round: no rank hangs,
-// no result is wrong, all survivors report the same first failure, and nothing is left over.
+// Runs rounds of random operations on four ranks. Some of the ranks are killed, stopped or late. The tests check that
+// in each round no rank hangs, no result is wrong, all survivors report the same first failure, and all resources are
+// released.
 //
 // CHAOS_ROUNDS is the number of rounds (50). CHAOS_SEED, set to a printed seed, repeats that round.
 #include <sys/prctl.h>
@@ -68,7 +69,7 @@ class ChaosTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  // The failure names a victim, and is the same everywhere.
+  // Expects that all survivors report the same failure, and that it names a victim.
   void ExpectOneFailure(const JobResult& result) const {
     std::set<std::string> failures;
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -93,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Rounds, ChaosTest,
                          ::testing::Range(0, static_cast<int>(NumberFromEnvironment("CHAOS_ROUNDS", 50))));
 
 TEST_P(ChaosTest, EndsInBoundedTimeAsPlanned) {
-  // If children outlive the rank that started them, they become this process' children, and are found below.
+  // If a child process outlives the rank that started it, it becomes a child of this process, and the check below finds
+  // it.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   testing::ProcessJob job;
   job.env = {{kSeedVariable, absl::StrCat(seed_)}};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every sample of every pass over the data is part of one step, while ranks of an elastic job are killed, stopped and
-// asked to leave at random, and while the job grows and shrinks.
+// Tests that each sample is part of one step in each pass over the data. Meanwhile ranks of the elastic job are killed,
+// stopped and asked to leave at random, and the job grows and shrinks.
 //
-// CHAOS_SECONDS is the duration (10). CHAOS_SEED, set to a printed seed, repeats its injuries, as far as the job is at
-// the same point.
+// CHAOS_SECONDS is the duration (10). If CHAOS_SEED is set to a seed that an earlier run has printed, the ranks get the
+// same injuries, if the job is at the same point.
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class FinishFile {
   const std::string path_ = absl::StrCat(::testing::TempDir(), "/finish.", getpid());
 };
 
-// Expects that all ranks report the same at the end. Returns the number of ranks.
+// Expects that the last lines of all ranks are equal and that no rank has counted wrongly. Returns the number of ranks.
 size_t ExpectCountedOnce(const std::string& output) {
   EXPECT_THAT(output, Not(HasSubstr("WRONG")));
   size_t finished = 0;
@@ -79,7 +79,8 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
   EXPECT_GE(ExpectCountedOnce(chaos.output()), 1u);
 }
 
-// By new members, a member that leaves, deaths of all but the oldest, and their replacements.
+// Two members become four because new members join. One member leaves, then all members but the oldest die, and two
+// replacements join.
 TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
   const FinishFile finish;
   LauncherRun run({"-np", "2", "--min-np", "1", "--max-np", "4", "--blacklist-cooldown-range", "1", "8", "--verbose",
@@ -96,14 +97,14 @@ TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
     log.ExpectLossOf(member);
     kill(log.pids().at(member), signo);
   };
-  // Two begin, but the others may come before the output is read.
+  // The job begins with two members, but the two new members may have joined before the output is read.
   run.ReadUntil(has_members(4), "four members");
   EXPECT_THAT(run.out(), ::testing::HasSubstr("2 ranks go on after step 0"));
   strike(log.members().back(), SIGTERM);
   run.ReadUntil(has_members(3), "three members that are left");
   const int oldest = log.members().front();
   const auto only_the_oldest = [&] {
-    // Again, in case a replacement has joined before the oldest was alone.
+    // Kills the other members again and again, because a replacement may join before the oldest member is alone.
     for (const int member : log.members()) {
       if (member != oldest && IsRunning(log.pids().at(member))) strike(member, SIGKILL);
     }

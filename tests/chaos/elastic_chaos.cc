@@ -31,15 +31,15 @@ namespace {
 
 constexpr int kMembers = 4;
 
-// Memory that an allocator may keep, and that a trainer needs when its share of a batch first grows. In the ten minutes
-// of `make chaos` it is some 40 KiB per epoch.
+// How much a process's memory may grow. An allocator may keep memory, and a trainer needs more memory when its share of
+// a batch first grows. In the ten minutes of `make chaos` this limit is some 40 KiB per epoch.
 constexpr int64_t kMemorySlackKib = 8192;
-// A process has more descriptors if the job has more members: the launcher four for each, a member one for each other
-// member.
+// A process has more descriptors if the job has more members. The launcher needs four descriptors for each member, and
+// a member needs one for each other member.
 constexpr int64_t kDescriptorSlackOfLauncher = 4 * kMembers;
 constexpr int64_t kDescriptorSlackOfMember = kMembers;
 constexpr int64_t kThreadSlack = 2;  // those of a rank that is not alone
-// A new process still grows.
+// A process is compared only when it has this many samples, because the memory of a new process still grows.
 constexpr size_t kTellingSamples = 9;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -48,7 +48,7 @@ constexpr bool kIsMemoryTelling = false;  // freed memory is kept
 constexpr bool kIsMemoryTelling = true;
 #endif
 
-// For instance, the number after "Threads:".
+// Returns the number after `name` in `status`, for example after "Threads:".
 int64_t NumberIn(absl::string_view status, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(status, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar("\t "), absl::SkipEmpty());
@@ -60,7 +60,7 @@ int64_t NumberIn(absl::string_view status, absl::string_view name) {
 
 std::string StatusOf(pid_t pid) { return ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or(""); }
 
-// nullopt if it has ended.
+// Returns the resources of a process, or nullopt if the process has ended.
 std::optional<Footprint> FootprintOf(pid_t pid) {
   const std::string status = StatusOf(pid);
   std::error_code error;
@@ -77,9 +77,9 @@ std::vector<std::string> ArgumentsOfLauncher(const std::vector<std::string>& pro
   return arguments;
 }
 
-// One stream has all lines in their order.
+// Writes standard output and standard error to one stream, so that all lines are in their order.
 LauncherRun::Options OneStream() {
-  // Processes that outlive the launcher become this process' children, and are found at the end.
+  // A process that outlives the launcher becomes a child of this process, and the check at the end finds it.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   return {.in_child = [] { dup2(STDOUT_FILENO, STDERR_FILENO); }};
 }
@@ -91,8 +91,8 @@ struct Range {
   int64_t last_least = 0;  // in the last third
 };
 
-// Samples are taken while members come and leave. A process may then have more for a moment, so the least late value is
-// compared with the greatest early one.
+// Samples are taken while members come and leave. At such a time a process may use more resources for a moment. So the
+// smallest of the late values is compared with the greatest of the early values.
 Range RangeOf(const std::vector<int64_t>& values) {
   const auto third = static_cast<std::ptrdiff_t>((values.size() + 2) / 3);
   return {.first_most = *std::max_element(values.begin(), values.begin() + third),
@@ -160,7 +160,7 @@ void ElasticChaos::Catch() {
   killed_at_.reset();
 }
 
-// Returns whether the next turn takes place.
+// Waits for the time of the next signal (turn). Returns whether the signal must be sent.
 bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough) {
   const auto half_a_pause = absl::ToChronoMicroseconds(options_.pause / 2);
   const absl::Time due = SteadyNow() + options_.pause / 2 + absl::FromChrono(random_.UpTo(2 * half_a_pause));
@@ -209,7 +209,8 @@ std::vector<int> ElasticChaos::Veterans() const {
   return veterans;
 }
 
-// Changes to a member that was a member at the last turn: since then the job has completed a step with it.
+// The new keeper is a member that was already a member at the last turn, because the job has since completed a step
+// with this member.
 bool ElasticChaos::ChangeKeeper() {
   const std::vector<int> candidates = Veterans();
   if (candidates.empty()) return false;
@@ -218,8 +219,9 @@ bool ElasticChaos::ChangeKeeper() {
   return true;
 }
 
-// If rank 0 dies while members meet, the members that it has admitted join again at once. A member that arrives after
-// the death waits for rank 0, for RONDA_START_TIMEOUT; the launcher kills it 5 s after the others have joined.
+// If rank 0 dies while the members connect, the members that rank 0 has already admitted join again at once. A member
+// that arrives after the death waits for rank 0 until RONDA_START_TIMEOUT. The launcher kills this member 5 s after the
+// others have joined.
 void ElasticChaos::ReplaceKeeper() {
   ++counts_["keepers killed as late"];
   EXPECT_THAT(run_.out(),

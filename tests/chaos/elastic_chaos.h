@@ -34,7 +34,7 @@ struct Footprint {
   int64_t resident_kib = 0;
 };
 
-// A job of `rondarun -np 4 --min-np 2`, and the faults of its members:
+// A job of `rondarun -np 4 --min-np 2`, whose members get these signals at random:
 //
 //   SIGKILL        most often, also to members that have just been started. One time in three a second SIGKILL follows
 //                  up to 60 ms later, while the others meet
@@ -42,9 +42,10 @@ struct Footprint {
 //   SIGSTOP        the launcher kills it after 10 s
 //   SIGSTOP and SIGCONT  in less than half a second: the member continues
 //
-// A turn is one of these faults. The next turn comes when the job has completed a step, because the launcher gives up a
-// job that fails three times at the same step. One member at a time, the keeper, is spared, so that the state is never
-// lost; most keepers become rank 0 sooner or later. When another member becomes the keeper, the old one is killed.
+// Each such signal is a turn. The next turn comes when the job has completed a step, because the launcher gives up a
+// job that fails three times at the same step. One member at a time, the keeper, gets no signal, so that the state is
+// never lost. Most keepers become rank 0 sooner or later. When another member becomes the keeper, the old keeper is
+// killed.
 //
 // Thread-compatible.
 class ElasticChaos {
@@ -59,7 +60,7 @@ class ElasticChaos {
 
   explicit ElasticChaos(Options options);
 
-  // Injures members until `is_enough`, which is called before each signal.
+  // Injures members until `is_enough` returns true. Calls `is_enough` before each signal.
   void InjureUntil(const std::function<bool(const JobLog&)>& is_enough, Keeper keeper);
 
   // Waits for the end of the job. Expects that the job ends without an error, has lost no step, and leaves no process
@@ -90,7 +91,7 @@ class ElasticChaos {
   void Strike(int member, int signo);
 
   bool IsAlive(int member) const;
-  // The members of the newest epoch, without the keeper and without the members that have got a signal.
+  // Returns the members of the newest epoch, without the keeper and without members that have got a signal.
   std::vector<int> VictimsInEpoch() const;
   std::vector<int> JoiningMembers() const;
   int AnyOf(const std::vector<int>& members) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// LeNet learns while ranks of its elastic job are killed, stopped and asked to leave at random.
+// Tests that LeNet learns while ranks of its elastic job are killed, stopped and asked to leave at random.
 //
 //   elastic_chaos_test [PROGRAM [ARGUMENT...]]
 //
-// tries another program (examples/pytorch_elastic.py). It must understand `--epochs N`.
+// This command tests another program, for example examples/pytorch_elastic.py. The program must accept `--epochs N`.
 //
-// The first job makes CHAOS_PASSES passes over the data (8). With CHAOS_SECONDS, further jobs with longer pauses follow
-// until the time is over. CHAOS_SEED, set to a printed seed, repeats its injuries, as far as the job is at the same
-// point.
+// The first job makes CHAOS_PASSES passes over the data (8). If CHAOS_SECONDS is set, further jobs with longer pauses
+// follow until the time is over. If CHAOS_SEED is set to a seed that an earlier run has printed, the ranks get the same
+// injuries, if the job is at the same point.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -39,7 +39,7 @@ int64_t ShortPasses() {
   return text == nullptr ? kDefaultPasses : std::atoll(text);
 }
 
-// Few passes are enough for LeNet in C++, whose learning rate falls.
+// LeNet in C++ learns enough in a few passes, because its learning rate falls.
 double AccuracyAfter(int64_t passes) { return Program().front() == kLeNet || passes >= kEnoughPasses ? 0.97 : 0.95; }
 
 // How the job ends depends on whether the member that dies last has finished the program. So the last passes are
@@ -64,7 +64,7 @@ TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
   const absl::Time end = SteadyNow() + TimeForChaos().value_or(absl::ZeroDuration());
   ElasticChaos::Options options = {.seed = SeedOfChaos()};
   double passes = static_cast<double>(ShortPasses());
-  // As many passes as the remaining time allows, estimated from the previous job.
+  // Each job makes as many passes as the remaining time allows. The time of a pass is estimated from the previous job.
   while (passes >= static_cast<double>(ShortPasses()) && !HasFailure()) {
     const absl::Time begin = SteadyNow();
     ExpectLearns(static_cast<int64_t>(passes), options);

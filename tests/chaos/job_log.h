@@ -17,8 +17,8 @@
 
 namespace ronda::chaos {
 
-// Reads the lines of `rondarun --verbose` and the lines of its trainer. Both come from one stream, in the order in
-// which rondarun has written them. The log understands these lines of a trainer:
+// Reads the lines of `rondarun --verbose` and the lines of its trainer. Both kinds of lines come from one stream, in
+// the order in which rondarun has written them. The log understands these lines of a trainer:
 //
 //   4 ranks go on after step 17       (or: in epoch 3) the members of an epoch have met, and have the state
 //   epoch 3 is done                   (or: epoch 3: accuracy 0.97) a pass over the data is complete
@@ -30,26 +30,26 @@ class JobLog {
   // The job begins with members 0 to `first_members` - 1.
   explicit JobLog(int first_members);
 
-  // Reads the new complete lines of `text`. REQUIRES: `text` begins with the text of the last call.
+  // Reads the new complete lines of `text`. REQUIRES: `text` begins with the text that was passed to the last call.
   void Read(absl::string_view text);
 
   const std::string& job_id() const { return job_id_; }
-  // The process ids of all members that have been started, by member.
+  // Returns the process id of each member that has been started.
   const std::map<int, pid_t>& pids() const { return pids_; }
-  // The members of the newest epoch, by rank: the oldest is the first.
+  // Returns the members of the newest epoch in the order of their ranks. The oldest member is the first.
   const std::vector<int>& members() const { return members_; }
-  // Whether the members of the newest epoch have met.
+  // Returns whether the members of the newest epoch have connected.
   bool have_met() const { return have_met_; }
   bool HasBeenPlaced(int member) const { return placed_.count(member) != 0; }
 
   int64_t epochs() const { return epochs_; }
   int64_t passes() const { return passes_; }
   double accuracy() const { return accuracy_; }
-  // The steps, or passes, after which the epochs have continued, one after the other.
+  // Returns, for each epoch in order, the step or pass after which the epoch has continued.
   const std::vector<int64_t>& beginnings() const { return beginnings_; }
 
-  // Reports that a member is about to be killed. From now on HasTrained() is false until an epoch without the member
-  // has completed a step.
+  // Reports that a member is about to be killed. HasTrained() then returns false until an epoch without this member has
+  // completed a step.
   void ExpectLossOf(int member);
   bool HasTrained() const { return progress_ == Progress::kTrains; }
 

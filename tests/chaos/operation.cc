@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each operation of a chaos round: how one rank submits it, and its expected result.
+// Implements the operations of a chaos round. For each operation it has how one rank submits it, and the expected
+// result.
 #include "tests/chaos/operation.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@
 namespace ronda::chaos {
 namespace {
 
-// A small integer that depends on everything. Sums and products of a few such integers are exact in every dtype and on
-// every wire.
+// Returns a small integer that depends on all arguments. Sums and products of a few such integers are exact in every
+// dtype and on every wire.
 int ValueOf(uint64_t seed, int rank, size_t index) {
   uint64_t bits = seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(rank + 1) + index;
   bits = (bits ^ (bits >> 31)) * 0x7fb5d329728ea185u;
@@ -45,7 +46,7 @@ size_t SomeCount(Random& random) {
   return kCounts[random.Below(std::size(kCounts))];
 }
 
-// The base class of all operations. All ranks draw decisions in the same order.
+// The base class of all operations. All ranks draw random numbers in the same order, so they get the same ones.
 class PlannedOperation : public Operation {
  public:
   PlannedOperation(const OperationPlan& plan, int rank) : plan_(plan), rank_(rank), random_(plan.seed) {}
@@ -59,14 +60,14 @@ class PlannedOperation : public Operation {
     return static_cast<size_t>(it - plan_.members.begin());
   }
 
-  // Each member's number of rows, for operations in which they differ.
+  // Draws a number of rows for each member, for operations in which members have different numbers of rows.
   std::vector<int64_t> DrawRows() {
     std::vector<int64_t> rows;
     for (size_t i = 0; i < members(); ++i) rows.push_back(random_.OneIn(4) ? 0 : random_.Below(600));
     return rows;
   }
 
-  // `wire_error`: the error that an 8-bit wire may add to an element.
+  // `wire_error` is the error that an 8-bit wire format may add to an element.
   template <class T>
   void ExpectEqual(const std::vector<T>& result, const std::vector<T>& expected, double wire_error = 0) const {
     ASSERT_EQ(result.size(), expected.size()) << Where();
@@ -75,7 +76,7 @@ class PlannedOperation : public Operation {
       const auto should_be = static_cast<double>(expected[i]);
       ASSERT_EQ(std::isfinite(is), std::isfinite(should_be)) << Where() << ", element " << i << " is " << is;
       if (!std::isfinite(is)) continue;
-      // Averages are divided in the wire's format.
+      // The tolerance is not zero for averages, because they are divided in the wire's format.
       const double tolerance = std::is_integral_v<T> ? 0 : 0.02 * std::abs(should_be) + wire_error;
       ASSERT_NEAR(is, should_be, tolerance) << Where() << ", element " << i << " of " << result.size();
     }
@@ -152,7 +153,7 @@ class Moving : public PlannedOperation {
     }
   }
 
-  // The rows that this rank gets from `from`.
+  // Returns the rows that this rank gets from rank `from`.
   std::vector<T> Dealt(int from) const {
     const std::vector<T> all = Contribution<T>(plan_.seed, from, static_cast<size_t>(shape_[0]));
     const auto begin =
@@ -189,8 +190,8 @@ class SendRecv : public PlannedOperation {
   }
 
   Status Submit(const CallOptions& call) override {
-    // If the set has only one rank, that rank has no peer. Ranks that are neither sender nor receiver have nothing to
-    // do.
+    // Nothing is sent if the set has only one rank, because this rank has no peer. Ranks that are neither sender nor
+    // receiver have nothing to do.
     if (plan_.root == plan_.receiver || (rank_ != plan_.root && rank_ != plan_.receiver)) return {};
     const Tensor view = tensor(plan_.name, values_);
     Result<Handle> handle =
@@ -312,7 +313,7 @@ class Reducing : public PlannedOperation {
 
  protected:
   std::vector<T> ContributionOf(int member, uint64_t seed, size_t count) const {
-    // The Adasum of equal vectors is that vector.
+    // For Adasum all members contribute the same vector, because the Adasum of equal vectors is the vector itself.
     const int rank = options_.op == Op::Adasum ? plan_.members[0] : member;
     std::vector<T> values = Contribution<T>(seed, rank, count);
     if (overflows_ && member == plan_.root && count > 0) values.back() = std::numeric_limits<T>::infinity();
@@ -345,7 +346,8 @@ class Reducing : public PlannedOperation {
     const int choice = random_.Below(choices);
     options_.compression = kWires[choice];
     if (choice >= 3) {
-      // Two digits of each contribution and of the result are kept, and error feedback may add earlier errors.
+      // These formats keep about two digits of each contribution and of the result. Error feedback may add the errors
+      // of earlier steps.
       wire_error_ = 0.5 * 4 * static_cast<double>(members() + 1);
       options_.error_feedback = random_.OneIn(2);
     } else if (options_.op != Op::Adasum && random_.OneIn(4)) {

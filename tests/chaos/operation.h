@@ -10,8 +10,9 @@
 
 namespace ronda::chaos {
 
-// One operation on one rank, and its expected result. A rank can compute the result because it can compute every rank's
-// contribution. The object must not be moved while the operation is in flight, because it owns the buffers.
+// One operation on one rank, and its expected result. Each rank can compute the result, because it knows how to compute
+// every rank's contribution. The object must not be moved while the operation is in flight, because it owns the
+// buffers.
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -19,7 +20,8 @@ class Operation {
   // Errors: the errors of the submission.
   virtual Status Submit(const CallOptions& call) = 0;
 
-  // Waits; an unexpected result is a gtest failure. REQUIRES: Submit returned OK. Errors: the errors of the operation.
+  // Waits for the operation. An unexpected result is a gtest failure. REQUIRES: Submit returned OK. Errors: the errors
+  // of the operation.
   virtual Status Finish() = 0;
 };
 

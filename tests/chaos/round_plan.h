@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operations and the injuries of the ranks of a chaos test. They follow from a seed, so every rank and the test
-// know the whole round.
+// The operations and the injuries of the ranks of a chaos test. A round's operations and injuries are computed from a
+// seed, so every rank and the test know the whole round.
 #ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 #define RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 
@@ -13,7 +13,7 @@
 
 namespace ronda::chaos {
 
-// Random numbers that are the same with every standard library. Thread-compatible.
+// A generator of random numbers that gives the same numbers with every C++ standard library. Thread-compatible.
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
@@ -47,14 +47,14 @@ enum class OperationKind {
   kSendRecv,
   kBroadcastObject,
   kAllgatherObject,
-  // The submission of the following kinds waits for the result.
+  // For the following kinds, the call that submits the operation also waits for the result.
   kSparseAllreduce,
   kBarrier,
 };
 inline constexpr int kOperationKindCount = 14;
 inline constexpr int kAsynchronousKindCount = 12;  // the kinds before kSparseAllreduce
 
-// One operation. Its tensors' contents, sizes and options follow from `seed`.
+// One operation. The contents and sizes of its tensors, and its options, are computed from `seed`.
 struct OperationPlan {
   OperationKind kind = OperationKind::kAllreduce;
   std::string name;
@@ -84,7 +84,7 @@ struct RoundPlan {
 
 RoundPlan PlanRound(uint64_t seed, int size);
 
-// "4 ranks, 5 batches, rank 2 kills ranks 0 and 1 after 12300us"
+// Returns, for example, "4 ranks, 5 batches, rank 2 kills ranks 0 and 1 after 12300us".
 std::string Describe(const RoundPlan& plan);
 
 }  // namespace ronda::chaos

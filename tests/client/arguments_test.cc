@@ -20,7 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A number that a C caller may write into an enum of the C ABI, even if no enumerator has it.
+// Sets an enum of the C ABI to a number that need not be one of its enumerators, as a C caller can.
 template <typename Enum>
 void SetRaw(Enum* value, int raw) {
   std::memcpy(value, &raw, sizeof(raw));
@@ -157,7 +157,7 @@ TEST_F(ArgumentsTest, AForgottenStructSizeIsExplained) {
   ExpectAllreduceRefused({"struct_size is"});
 }
 
-// A program built with a later ronda.h, whose struct has one more field.
+// The struct of a program that was built with a later ronda.h. The later struct has one more field.
 struct LongerArgs {
   ronda_allreduce_args known;
   int64_t added = 0;
@@ -173,7 +173,8 @@ TEST_F(ArgumentsTest, ALongerStructIsAcceptedUnlessItsNewFieldsAreUsed) {
   EXPECT_THAT(std::string(submission.status().message()), HasSubstr("newer ronda.h"));
 }
 
-// Before Ronda supported GPUs the struct ended here: the library must not read the memory after it.
+// In the first version, which did not support GPUs, the struct ended before the field `memory`. The library must not
+// read the memory after the struct.
 TEST_F(ArgumentsTest, AStructOfTheFirstVersionIsOnHostMemory) {
   allreduce_.struct_size = offsetof(ronda_allreduce_args, call) + offsetof(ronda_call_options, memory);
   allreduce_.call.process_set = 5;
@@ -484,7 +485,8 @@ TEST(Utf8Test, RefusesControlCharacters) {
   EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
 }
 
-// Long names are checked eight bytes at a time: tests every byte, at every position, among printable ASCII.
+// Long names are checked eight bytes at a time. So the test puts every byte at every position in a name of printable
+// ASCII.
 TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
   for (int byte = 0; byte < 256; ++byte) {
     for (size_t place = 0; place < 20; ++place) {

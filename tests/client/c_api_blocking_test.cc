@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI's operations that wait, and its statistics: on ranks that are threads, and on a single rank.
+// Tests the C ABI's operations that wait, and its statistics, on ranks that are threads and on a single rank.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -145,7 +145,8 @@ TEST(CBlockingTest, ThreadsOfOneRankMayWaitAtOnce) {
   EXPECT_EQ(RunRanks(2, body), RONDA_OK) << ronda_last_error();
 }
 
-// The end of a rank waits for threads that use it, but not for a thread that waits for other ranks.
+// Before a rank ends, it waits for the threads that make calls for this rank. But the rank does not wait for a thread
+// that waits for other ranks.
 TEST(CBlockingTest, ABodyThatThrowsEndsTheJobAlsoForAThreadThatWaits) {
   std::thread waiting;
   std::atomic<int> status{RONDA_OK};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Prepared groups of the C ABI, on ranks that are threads.
+// Tests prepared groups of the C ABI, on ranks that are threads.
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -30,7 +30,7 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// Tensors of different lengths, in place, and a group of them.
+// Has tensors of different lengths, which are reduced in place, and a prepared group of these tensors.
 class Gradients {
  public:
   explicit Gradients(size_t count, ronda_reduce_op op = RONDA_SUM) : values_(count), shapes_(count), names_(count) {
@@ -75,7 +75,7 @@ TEST(CGroupsTest, MembersAreReducedInEveryStepInWhicheverOrderTheyBecomeReady) {
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
     for (size_t step = 0; step < 30; ++step) {
       gradients.Set(static_cast<float>(ronda_rank()));
-      // 7 and 100 have no common divisor; every rank has a different order.
+      // Each tensor is announced once, because 7 and 100 have no common divisor. Every rank has a different order.
       const size_t first = step + static_cast<size_t>(ronda_rank());
       for (size_t i = 0; i < kCount; ++i) {
         ASSERT_EQ(ronda_group_ready(gradients.group(), (first + 7 * i) % kCount), RONDA_OK) << ronda_last_error();
@@ -96,7 +96,8 @@ TEST(CGroupsTest, ThreadsMayAnnounceMembersAtTheSameTime) {
       const auto own = static_cast<float>(ronda_rank());
       std::vector<std::thread> threads;
       for (size_t t = 0; t < kThreads; ++t) {
-        // Different threads announce neighbours. These threads also write the inputs.
+        // Tensors that are neighbours in the group are announced by different threads. Each thread also writes the
+        // inputs that it announces.
         threads.emplace_back([&, t] {
           for (size_t i = t; i < kCount; i += kThreads) {
             gradients.values()[i].assign(gradients.values()[i].size(), own);
@@ -138,7 +139,7 @@ TEST(CGroupsTest, MembersMayMove) {
   });
 }
 
-// Waits until this rank knows of so many reduced tensors.
+// Waits until this rank's statistics count at least `count` reduced tensors.
 void AwaitTensors(uint64_t count) {
   ronda_statistics statistics = RONDA_STATISTICS_INIT;
   do {
@@ -165,7 +166,8 @@ TEST(CGroupsTest, AGroupThatLearnsItsOrderSubmitsNeighboursOfTheFirstStepTogethe
     announce(1, 2);
     ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
     EXPECT_THAT(gradients.values(), Each(Each(kSum)));
-    // Then the members with even numbers are a batch. In the order of the list, no batch would be complete here.
+    // In the later steps the members with even numbers are a batch. If batches followed the order of the list, none
+    // would be complete here.
     for (uint64_t reduced = kCount; reduced < 3 * kCount; reduced += kCount) {
       gradients.Set(static_cast<float>(ronda_rank()));
       announce(0, 2);
@@ -299,8 +301,7 @@ TEST(CGroupsTest, MembersThatLeaveTheGroupMustBeWrittenSomewhere) {
   });
 }
 
-// Rank 0 announces one member, and waits until it is reduced, before it announces the other, which is not its
-// neighbour.
+// Rank 0 announces one member of the group and waits until it is reduced. Only then does it announce the other member.
 TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
   RunRanks([] {
     const int64_t shape[1] = {1 << 18};  // 1 MiB: a separate batch
@@ -311,7 +312,7 @@ TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
     args[0].input = args[0].output = first.data();
     args[1].input = args[1].output = second.data();
     if (ronda_rank() != 0) {
-      // The other ranks need no group.
+      // Ranks other than rank 0 reduce the same tensors without a group.
       ASSERT_EQ(ronda_allreduce(&args[0]), RONDA_OK) << ronda_last_error();
       int32_t word = 0;
       ronda_recv_args recv = RONDA_RECV_ARGS_INIT;
@@ -324,7 +325,8 @@ TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
     ronda_group group = nullptr;
     ASSERT_EQ(ronda_prepare_group(args, 2, "g", &group), RONDA_OK) << ronda_last_error();
     ASSERT_EQ(ronda_group_ready(group, 0), RONDA_OK) << ronda_last_error();
-    // The other ranks receive this after the first result. Before that, the second member is not announced.
+    // The other ranks receive this message after the first result. Rank 0 announces the second member only after it has
+    // sent the message.
     for (int to = 1; to < kRanks; ++to) {
       int32_t word = 1;
       ronda_send_args send = RONDA_SEND_ARGS_INIT;
@@ -431,7 +433,7 @@ TEST(CGroupsTest, ANameInFlightIsAnErrorOfTheCallAndOfTheStep) {
   RunRanks([] {
     Gradients gradients(2);
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
-    // On the other ranks nothing submits the rest before rank 0 has finished this part.
+    // The other ranks submit no tensor of the group before rank 0 has finished this part.
     if (ronda_rank() == 0) {
       ronda_handle handle = 0;
       ASSERT_EQ(ronda_allreduce_async(&gradients.args()[1], &handle), RONDA_OK) << ronda_last_error();

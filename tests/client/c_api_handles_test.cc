@@ -202,7 +202,7 @@ TEST(CHandlesTest, ABarrierWithAHandleEndsWhenEveryRankHasSubmittedIt) {
     }
     Tell(2);  // before this, rank 2 is not at the barrier
     if (ronda_rank() != 0) {
-      // A barrier with a handle and one without match.
+      // Here this rank calls the barrier without a handle, and rank 0 waits for the same barrier with a handle.
       EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
       return;
     }

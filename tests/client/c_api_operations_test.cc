@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every operation of the C ABI, on three ranks that are threads.
+// Tests every operation of the C ABI, on three ranks that are threads.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -28,14 +28,15 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// Sets the arguments that all operations on tensors have: a float32 tensor of `shape`, which must outlive them.
+// Sets the tensor that all operations on tensors have. The tensor has the type float32 and the shape `shape`, which
+// must outlive the arguments.
 template <typename Args>
 Args WithTensor(Args args, const char* name, const std::vector<int64_t>& shape) {
   args.tensor = {name, RONDA_FLOAT32, static_cast<int>(shape.size()), shape.data()};
   return args;
 }
 
-// `handle` is a reference, because the call that writes it may be evaluated after the argument.
+// `handle` is a reference, because the call that writes the handle may be evaluated after this argument.
 void ExpectDone(ronda_status submitted, const ronda_handle& handle) {
   ASSERT_EQ(submitted, RONDA_OK) << ronda_last_error();
   EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
@@ -46,7 +47,7 @@ struct Result {
   std::vector<int64_t> rows_per_member;
 };
 
-// Returns the output, with `row` elements per row; releases the handle.
+// Returns the output, which has `row` elements per row. Releases the handle.
 Result TakeOutput(ronda_handle handle, int64_t row = 1) {
   const void* data = nullptr;
   int64_t rows = 0;
@@ -275,7 +276,8 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
     args.detect_overflow = 1;
     ronda_handle handle = 0;
     ASSERT_EQ(ronda_allreduce_async(&args, &handle), RONDA_OK) << ronda_last_error();
-    // The operation completes before the handle is released, and the callback has run when the job has ended.
+    // Tests that the operation completes before the handle is released, and that the callback has run when the job has
+    // ended.
     static thread_local int calls;
     calls = 0;
     const auto count = [](void* context, ronda_status status, const char* message) {
@@ -294,8 +296,8 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
   });
 }
 
-// Wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows, without buffers, on rank
-// 0.
+// A call with wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows, without
+// buffers, on rank 0.
 struct WrongCall {
   const char* what;
   std::function<ronda_status(ronda_handle*)> call;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Outputs that the caller provides through the C ABI, on three ranks that are threads.
+// Tests outputs that the caller provides through the C ABI, on three ranks that are threads.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,8 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// An operation on 3 rows of 2 elements, whose values are the rank, with an output that the caller provides.
+// An operation whose output is memory of the caller. The input has 3 rows of 2 elements. Each element is the rank's
+// number.
 template <typename Args>
 class Operation {
  public:
@@ -43,7 +44,7 @@ class Operation {
   Args& args() { return args_; }
   std::vector<float>& input() { return input_; }
 
-  // Submits with room for `elements` at `output`, and waits.
+  // Submits the operation with an output buffer for `elements` elements, and waits for the operation.
   ronda_status Run(std::vector<float>* output, size_t elements) {
     args_.output = output->data();
     args_.output_bytes = elements * sizeof(float);
@@ -52,7 +53,7 @@ class Operation {
     return submitted != RONDA_OK ? submitted : ronda_synchronize(handle_);
   }
 
-  // Expects that the result of the last Run is at `output` and has `rows` rows; releases the handle.
+  // Expects that the result of the last Run is at `output` and has `rows` rows. Releases the handle.
   void ExpectAt(const std::vector<float>& output, int64_t rows) {
     const void* data = nullptr;
     int64_t found = -1;
@@ -103,7 +104,7 @@ TEST(COutputsTest, OnlyTheRootOfAGatherHasAnOutputAndEveryRankOfAScatter) {
     std::vector<float> all(6 * kRanks, kUntouched), part(2, kUntouched);
     Gather gather(ronda_gather_async, RONDA_GATHER_ARGS_INIT, "gather");
     gather.args().root = 1;
-    // On other ranks the size of the output is ignored.
+    // On ranks other than the root, the size of the output is ignored.
     ASSERT_EQ(gather.Run(&all, ronda_rank() == 1 ? all.size() : 1), RONDA_OK) << ronda_last_error();
     if (ronda_rank() == 1) {
       gather.ExpectAt(all, 3 * kRanks);
@@ -120,7 +121,7 @@ TEST(COutputsTest, OnlyTheRootOfAGatherHasAnOutputAndEveryRankOfAScatter) {
   });
 }
 
-// Rank 1 has too little room: only rank 1 gets the error, and its memory is unchanged.
+// The output buffer of rank 1 is too small. Expects that only rank 1 gets an error, and that its buffer is unchanged.
 template <typename Args>
 void ExpectTooSmallOnRank1(ronda_status (*function)(const Args*, ronda_handle*), Args args, const char* name,
                            size_t elements) {
@@ -147,7 +148,8 @@ void ExpectTooSmallOnRank1(ronda_status (*function)(const Args*, ronda_handle*),
 
 TEST(COutputsTest, TooLittleRoomIsAnErrorOfThatRankAlone) {
   RunRanks([] {
-    // The same if the ranks have the operation in their caches, and in a locked schedule.
+    // The steps are repeated, so that the ranks have the operations in their response caches, and then in a locked
+    // schedule.
     for (int step = 0; step < 20; ++step) {
       ExpectTooSmallOnRank1<ronda_allgather_args>(ronda_allgather_async, RONDA_ALLGATHER_ARGS_INIT, "allgather", 18);
       ExpectTooSmallOnRank1<ronda_alltoall_args>(ronda_alltoall_async, RONDA_ALLTOALL_ARGS_INIT, "alltoall", 6);
@@ -207,7 +209,7 @@ TEST(COutputsTest, OutputsThatCannotBeAreRefused) {
   });
 }
 
-// One buffer may hold input and output, next to each other.
+// Input and output are next to each other in one buffer.
 TEST(COutputsTest, InputAndOutputMayBeNeighbours) {
   RunRanks([] {
     std::vector<float> both(2 + kRanks, static_cast<float>(ronda_rank()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI in a job of one rank: a process that no launcher started.
+// Tests the C ABI in a job of one rank, a process that no launcher has started.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +48,7 @@ TEST_F(CApiTest, CallsBeforeInitSayWhatToDo) {
                                               ronda_synchronize(1000000),
                                               ronda_shutdown()};
   EXPECT_THAT(statuses, ::testing::Each(RONDA_ERROR_NOT_INITIALIZED));
-  // Other tests in this process may have had a job.
+  // The text depends on whether an earlier test in this process has had a job.
   EXPECT_THAT(ronda_last_error(), ::testing::AnyOf(HasSubstr("is not initialized: call ronda_init() first"),
                                                    HasSubstr("has been shut down: call ronda_init()")));
   EXPECT_EQ(handle_, 0);
@@ -75,7 +75,7 @@ TEST_F(CApiTest, AProcessWithoutLauncherIsAJobOfOneRank) {
   EXPECT_EQ(ronda_cross_size(), 1);
 }
 
-// Variables of the environment for the duration of a test.
+// Sets environment variables, and removes them at the end of the test.
 class PlaceTest : public CApiTest {
  protected:
   ~PlaceTest() override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C++ API in jobs of several ranks, each a process: every operation on every dtype.
+// Tests every operation of the C++ API on every dtype, in jobs whose ranks are processes.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 using ronda::Op;
 using ::testing::ElementsAre;
 
-// Converts small whole numbers, which every dtype represents exactly.
+// Converts a small integer, which every dtype represents exactly, to the type T.
 template <class T>
 T from_int(int value) {
   return static_cast<T>(value);
@@ -47,7 +47,8 @@ bool same(T a, T b) {
 bool same(ronda::float16 a, ronda::float16 b) { return a.bits == b.bits; }
 bool same(ronda::bfloat16 a, ronda::bfloat16 b) { return a.bits == b.bits; }
 
-// Rank r's element i. It is between 0 and 3, so that products and sums over few ranks stay small.
+// Returns element i of rank `rank`'s input. All elements are between 0 and 3, so that sums and products over a few
+// ranks stay small.
 int input_of(int rank, int i) { return (rank + i) % 4; }
 
 int expected(Op op, int i, int ranks) {
@@ -75,7 +76,7 @@ int expected(Op op, int i, int ranks) {
   }
 }
 
-// In place and out of place. Bools and averages have separate tests.
+// Checks allreduces in place and out of place. Bools and averages have separate tests.
 template <class T>
 void CheckAllreduce(Op op, const std::string& dtype) {
   constexpr int kCount = 1003;
@@ -113,7 +114,7 @@ void AllreduceEveryDtypeAndOp() {
 void AllreduceBools() {
   ronda::init();
   const int rank = ronda::rank();
-  // False everywhere, true only on rank 0, true everywhere.
+  // The first flag is false on all ranks, the second is true only on rank 0, and the third is true on all ranks.
   const bool input[3] = {false, rank == 0, true};
   bool flags[3];
   const auto reduce = [&](Op op) {
@@ -161,10 +162,10 @@ void Compress() {
     ronda::allreduce(ronda::tensor("wave", values), {Op::Sum, compression});
     double worst = 0;
     for (int i = 0; i < 5000; ++i) worst = std::max(worst, std::abs(values[i] - sums[i]));
-    // Half a unit in the last place for each input, which is at most 1, and for the sum.
+    // The limit is half a unit in the last place for each input, which is at most 1, and for the sum.
     EXPECT_LE(worst, ronda::size() * relative) << "compression " << static_cast<int>(compression);
     EXPECT_GT(worst, 0) << "nothing was compressed";
-    // All ranks have the same bits.
+    // Expects that all ranks have the same bits.
     const std::vector<float> all = ronda::allgather("bits", values.data(), {5000});
     for (int rank = 0; rank < ronda::size(); ++rank) {
       EXPECT_TRUE(std::equal(values.begin(), values.end(), all.begin() + 5000 * rank)) << "rank " << rank;
@@ -233,8 +234,8 @@ void SubmitInDifferentOrders() {
   ronda::shutdown();
 }
 
-// The first step of a large model: the ranks' messages about it are longer than their rings, and arrive while the ranks
-// are busy.
+// Makes the first step of a large model. The ranks' control messages about this step are longer than their control
+// rings, and arrive while the ranks are busy.
 void SubmitMoreThanAControlRingHolds() {
   ronda::init();
   constexpr int kTensors = 2000;

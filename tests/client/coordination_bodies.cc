@@ -35,7 +35,7 @@ void ProcessSetsOperateAmongThemselves() {
   EXPECT_THAT(ronda::process_sets(), ElementsAre(ProcessSet(), evens, everybody));
   if (evens.included()) {
     EXPECT_EQ(evens.rank(), rank / 2);
-    // The same name is in flight in several sets at once.
+    // Tensors with the same name are in flight in several process sets at once.
     float in_evens = 1, in_all = 10;
     Handle first = ronda::allreduce_async(ronda::tensor("w", &in_evens), {Op::Sum}, {evens});
     Handle second = ronda::allreduce_async(ronda::tensor("w", &in_all), {Op::Sum}, {everybody});
@@ -141,14 +141,14 @@ void AGroupWithAWrongMemberFailsAsAWhole() {
   EXPECT_THAT(good, Each(1)) << "the job goes on";
 }
 
-// Rank r has r + 1 batches; then it joins.
+// Rank r trains r + 1 batches, and then calls join().
 void RanksJoinWhenTheyRunOut() {
   const int rank = ronda::rank(), size = ronda::size();
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (int batch = 0; batch <= rank; ++batch) {
       std::vector<float> gradient(5, static_cast<float>(rank));
       ronda::allreduce(ronda::tensor("w", gradient));
-      // Ranks below `batch` have joined, so the average is over the other ranks.
+      // Ranks with numbers below `batch` have joined, so the average is over the other ranks.
       EXPECT_THAT(gradient, Each(::testing::FloatEq(static_cast<float>(batch + size - 1) / 2))) << batch;
       EXPECT_EQ(static_cast<int>(ronda::allgather("g", gradient.data(), {5}).size()), 5 * (size - batch));
     }
@@ -161,7 +161,7 @@ void JoinedRanksMayCountAsZeros() {
   const int size = ronda::size();
   const bool last = ronda::rank() == size - 1;
   if (last) {
-    // Completes after the others have joined, because they do not submit it.
+    // The other ranks do not submit this tensor, so the operation completes only after they have joined.
     std::vector<float> gradient(5, static_cast<float>(size));
     ronda::allreduce(ronda::tensor("w", gradient));
     EXPECT_THAT(gradient, Each(1));
@@ -178,7 +178,7 @@ void WhatNeedsARankThatHasJoinedFails() {
     return;
   }
   float value = 1;
-  // Rank 0 has joined, or will join next.
+  // The broadcast fails because rank 0, the root, has joined or will join next.
   Status status = ronda::try_broadcast(ronda::tensor("from 0", &value), 0);
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 0"), HasSubstr("joined")));
@@ -187,7 +187,8 @@ void WhatNeedsARankThatHasJoinedFails() {
   ronda::join();
 }
 
-// Operations without a name match operations of the same kind, even if a rank has missed some after it had joined.
+// A rank that has joined misses operations without a name. After the join, the operations of all ranks must still
+// match.
 void BarriersAndMessagesGoOnAfterAJoin() {
   if (ronda::size() == 1) return;
   constexpr CallOptions kSoon = {.deadline = std::chrono::seconds(20)};
@@ -195,7 +196,7 @@ void BarriersAndMessagesGoOnAfterAJoin() {
   for (int epoch = 0; epoch < 2; ++epoch) {
     if (ronda::rank() != 0) {
       ronda::monitored_barrier(std::chrono::seconds(20));
-      // Rank 0 has joined: the barrier did not wait for it.
+      // The error shows that rank 0 has joined, so the barrier did not wait for rank 0.
       EXPECT_EQ(ronda::try_add_process_set({0}).status().code(), RONDA_ERROR_MISMATCH);
     }
     if (ronda::rank() == 1) {
@@ -244,7 +245,8 @@ void BarriersMayBeMonitored() {
   EXPECT_EQ(ronda::try_monitored_barrier(std::chrono::seconds(0)).code(), RONDA_ERROR_INVALID_ARGUMENT);
 }
 
-// Only rank 0 comes to this barrier, and gives up. It meets the others in its next barrier.
+// Only rank 0 calls the first barrier, and gives up. The next barrier of rank 0 matches the first barrier of the other
+// ranks.
 void AMonitoredBarrierNamesWhoIsMissing() {
   const int size = ronda::size();
   float go = 0;
@@ -280,7 +282,7 @@ void CallbacksRunOnce() {
     done.set_value(value);
   });
   EXPECT_EQ(done.get_future().get(), ronda::size());
-  // A callback for an operation that has ended, and one for an operation that fails.
+  // Tests a callback for an operation that has already ended, and then a callback for an operation that fails.
   std::promise<void> late;
   handle.on_completion([&](const Status&) { late.set_value(); });
   late.get_future().get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DistributedOptimizer with gradients in GPUs' memory, compared with the same training in host memory.
+// Compares DistributedOptimizer with gradients in GPU memory to the same training in host memory.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -38,12 +38,12 @@ class DeviceOptimizerTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceOptimizerTest, ::testing::Values("nccl", "staged"),
                          [](const auto& backend) { return backend.param; });
 
-// The gradients of backward. They depend on the parameters, the rank and the step.
+// Returns element i of a gradient. The gradient depends on the parameter, the rank and the step.
 float Gradient(float parameter, int rank, int step, std::size_t i) {
   return parameter * 0.25f + static_cast<float>(rank + 1) / static_cast<float>(step + 3) + static_cast<float>(i % 7);
 }
 
-// One tensor's training, in any kind of memory.
+// Backward and Descend train one tensor, in any kind of memory.
 void Backward(const float* parameters, float* gradients, std::size_t size, int rank, int step) {
   for (std::size_t i = 0; i < size; ++i) gradients[i] = Gradient(parameters[i], rank, step, i);
 }
@@ -79,7 +79,7 @@ struct HostModel {
   std::vector<std::vector<float>> parameters, velocities, gradients;
 };
 
-// The same, but all arithmetic is work of a stream.
+// Like the model above, but all arithmetic is work on a stream of the GPU.
 struct DeviceModel {
   explicit DeviceModel(const FakeGpuStream& stream) : stream(stream) {
     for (const std::size_t size : kSizes) {
@@ -114,7 +114,7 @@ struct DeviceModel {
   int steps = 0;
 };
 
-// Trains; in some steps, some gradients are not announced.
+// Trains for kSteps steps. In some steps, some gradients are not announced.
 template <class Model>
 void Train(Model& model, const Options& options) {
   ronda::DistributedOptimizer optimizer(model, model.gradient_views(), options);

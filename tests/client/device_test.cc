@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors in GPUs' memory, as trainers submit them: ranks are threads; GPUs and NCCL are fake.
+// Tests tensors in GPU memory, as trainers submit them. The ranks are threads, and the GPUs and NCCL are fake.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -43,7 +43,7 @@ ronda::Tensor View(const std::string& name, const FakeGpuArray<float>& array, co
   return ronda::cuda_tensor(name, array.data(), {static_cast<std::int64_t>(array.size())}, stream.handle());
 }
 
-// Stops a stream until it is opened.
+// Stops a stream until the gate is opened.
 class Gate {
  public:
   explicit Gate(const FakeGpuStream& stream) {
@@ -55,7 +55,7 @@ class Gate {
   void Open() { *is_open_ = true; }
 
  private:
-  // The stream reads this flag once more after the gate has been opened.
+  // The flag is shared, because the stream reads it once more after the gate has been opened, and perhaps destroyed.
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -191,7 +191,7 @@ TEST_F(DeviceTest, AHandleThatIsKeptTellsHowItEndedOnTheDevice) {
   });
 }
 
-// By then, step() has returned.
+// The device fails after step() has returned.
 TEST_F(DeviceTest, OptimizerReportsAFailureOnTheDeviceAfterAStep) {
   struct Descent {
     void step() { ++steps; }
@@ -220,7 +220,7 @@ TEST_F(DeviceTest, OptimizerReportsAFailureOnTheDeviceAfterAStep) {
   EXPECT_THROW(ronda::run_threads(kRanks, train), ronda::Error);
 }
 
-// The elements of a result in the GPU's memory, for work on `stream`.
+// Returns the elements of a result in the GPU's memory, which work on `stream` reads.
 template <class T>
 std::vector<T> Read(ronda::OutputHandle<T>& handle, const FakeGpuStream& stream) {
   EXPECT_EQ(handle.memory(), RONDA_MEMORY_CUDA);
@@ -271,7 +271,8 @@ TEST_F(DeviceTest, ResultsMayGoToTheCallersMemoryOfTheGpu) {
   });
 }
 
-// The first callback runs when the stream is ordered, while the device has not begun. The other ranks come later.
+// The first callback runs as soon as the stream has been told to wait, before the device has begun. The other ranks
+// submit the tensor later.
 TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
@@ -280,7 +281,7 @@ TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
     Gate gate(stream);
     array.Set(std::vector<float>(100, Own()));
     std::promise<ronda_status> ordered;
-    // Rank 1 submits after rank 0 has asked for the order, so rank 0 cannot have waited for rank 1.
+    // Rank 1 submits only after rank 0 has called wait_on_async(), so rank 0 cannot have waited for rank 1.
     if (ronda::rank() == 1) {
       float word = 0;
       ronda::recv(ronda::tensor("", &word), /*from=*/0);
@@ -316,7 +317,7 @@ TEST_F(DeviceTest, TheCallbackOfAStreamGetsTheErrorOfTheOperation) {
   });
 }
 
-// If the program averages gathered rows, it divides by the ranks that took part.
+// A program that averages gathered rows must know how many ranks took part, because it divides by this number.
 TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownHowManyRanksTookPart) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
@@ -381,7 +382,7 @@ TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
     }
     reader.Synchronize();
     EXPECT_THAT(read, ElementsAre(1, 10, 2, 20));
-    // If Ronda owns no output, this is an ordinary release.
+    // For an operation without an output of Ronda's, try_release_on() is an ordinary release.
     ronda::Handle reduced = ronda::allreduce_async(view);
     EXPECT_TRUE(reduced.try_release_on(stream.handle()).ok());
     EXPECT_TRUE(ronda::Handle().try_release_on(stream.handle()).ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic jobs whose state is in the memory of GPUs. Each member has a fake GPU, and keeps it between epochs. The test
-// is the launcher.
+// Tests elastic jobs whose state is in the memory of GPUs. Each member has a fake GPU, and keeps it between epochs. The
+// test itself acts as the launcher.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -53,7 +53,7 @@ std::string Variable(const char* name, const char* otherwise = "") {
 
 std::int64_t Member() { return std::stoll(Variable("ELASTIC_MEMBER")); }
 
-// The change of every weight in a step, independent of the members.
+// Returns by how much every weight changes in a step. The change does not depend on the members.
 float MoveOf(std::int64_t step) { return static_cast<float>(step % 7 + 1); }
 
 float WeightAfter(std::int64_t steps) {
@@ -62,7 +62,7 @@ float WeightAfter(std::int64_t steps) {
   return weight;
 }
 
-// This rank's contribution to the change. No single rank's contribution equals the sum.
+// Returns the contribution of rank `rank` to the change. No single rank's contribution equals the whole change.
 float PartOf(std::int64_t step, int rank, int size) {
   const auto part_of_others = [](int other) { return static_cast<float>(16 * (other + 1)); };
   if (rank < size - 1) return part_of_others(rank);
@@ -71,7 +71,7 @@ float PartOf(std::int64_t step, int rank, int size) {
   return rest;
 }
 
-// A model and its optimizer, only in the memory of a GPU.
+// A model and its optimizer, which are only in the memory of a GPU.
 class Model {
  public:
   std::vector<ronda::Tensor> tensors() const { return {View("weights", weights_)}; }
@@ -107,15 +107,15 @@ class Model {
   }
 
   const FakeGpuStream stream_{static_cast<int>(Member())};
-  // Only the first member begins with the state that all members must get.
+  // Only the first member begins with the right state, which all other members must get.
   const FakeGpuArray<float> weights_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> moves_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> gradient_{stream_, kWeights};
 };
 
-// The point at which a member is killed, for example "20:computing": when its GPU, or its host, reaches that point of
-// the step, or of its first step if it comes later. "20:busy", "20:stuck": its GPU takes long for the computation of
-// that step, or never completes it.
+// Tells in which step a member is killed, and when in this step. For example, "20:computing" kills the member while its
+// GPU computes step 20. With "20:busy" the GPU takes long for the computation of step 20, and with "20:stuck" it never
+// completes it. If the member joins after step 20, this happens in its first step.
 class Plan {
  public:
   Plan() {
@@ -136,7 +136,7 @@ class Plan {
         for (;;) pause();
       });
     } else if (point == "computing") {
-      // The host continues meanwhile, as far as it can, and so do the other members' hosts.
+      // While the GPU sleeps, the hosts of this member and of the other members continue as far as they can.
       model.stream().Enqueue([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         raise(SIGKILL);
@@ -158,8 +158,8 @@ class Plan {
   bool is_dying_ = false;
 };
 
-// The last step of the job, which rank 0 knows: ELASTIC_STEPS, or some steps after the number of ranks has had the
-// values of ELASTIC_SIZES, one after the other.
+// Rank 0 decides which step is the last. The last step is number ELASTIC_STEPS. If ELASTIC_SIZES is set, the job ends
+// some steps after the number of ranks has had each value of ELASTIC_SIZES, in this order.
 class Goal {
  public:
   std::int64_t LastStep(std::int64_t step) {
@@ -310,7 +310,7 @@ TEST_F(ElasticGpuTest, ManyDeathsAtRandomPointsLeaveTheStateRightAndNothingElse)
   }
 }
 
-// Its GPU has not finished computing when the others have left the epoch.
+// The GPU of one member is still computing when the other members have left the epoch.
 TEST_F(ElasticGpuTest, AMemberWhoseStepTakesLongComesLater) {
   Start(1);
   Start(1, "20:busy");
@@ -320,7 +320,7 @@ TEST_F(ElasticGpuTest, AMemberWhoseStepTakesLongComesLater) {
   ExpectFinished({0, 1}, "finished with 2 at 40");
 }
 
-// The GPU is stuck in work of the program. Nothing can end that work, and nothing else runs there.
+// The GPU is stuck in work of the program. No program can end this work, and nothing else runs on the GPU.
 TEST_F(ElasticGpuTest, AMemberWhoseGpuIsStuckEndsAndIsReplacedWhileTheOthersGoOn) {
   Begin({{"ELASTIC_SIZES", "2,3"}});
   Start(1);

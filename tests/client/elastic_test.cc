@@ -66,7 +66,8 @@ TEST(StepMarksTest, AStateThatIsNotTakenAfterAllIsForgotten) {
   EXPECT_EQ(marks.steps(), 1);
 }
 
-// A rank's state: "-" none, "7" complete at step 7, "7!" inconsistent, "7!5" inconsistent, with a snapshot of step 5.
+// Parses a rank's state. "-" means no state, "7" a complete state of step 7, "7!" an inconsistent state, and "7!5" an
+// inconsistent state with a snapshot of step 5.
 StateFacts Facts(const std::string& rank_state, RankId rank) {
   StepMarks marks;
   int64_t snapshot = -1;

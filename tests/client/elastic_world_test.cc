@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic jobs of processes that train, die, join and leave. The test is the launcher.
+// Tests elastic jobs whose processes train, die, join and leave. The test itself acts as the launcher.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -51,7 +51,8 @@ std::string Variable(const char* name, const char* otherwise = "") {
   return value == nullptr ? otherwise : value;
 }
 
-// A member's action on itself in a step, or in its first step if it comes later: "20:submitted:kill".
+// Tells what a member does to itself in a step. For example, with "20:submitted:kill" it kills itself in step 20 after
+// it has submitted its tensors. If the member joins after step 20, this happens in its first step.
 class Plan {
  public:
   Plan() {
@@ -70,7 +71,7 @@ class Plan {
     todo_.erase(found);
     if (what == "kill") raise(SIGKILL);
     if (what == "leave") raise(SIGTERM);
-    // An operation of only one rank, which fails as soon as its deadline has passed.
+    // Only this rank calls the barrier, so the barrier fails when its deadline has passed.
     if (what == "late") ronda::monitored_barrier(ronda::CallOptions::Seconds(0.05));
     if (what == "operate") {
       std::vector<float> small(3);
@@ -107,9 +108,10 @@ class Sgd {
   std::vector<float> velocity_ = std::vector<float>(5000);
 };
 
-// The last epoch of the data, which rank 0 knows: ELASTIC_EPOCHS, or two after the body has run with the numbers of
-// ranks of ELASTIC_SIZES, one after the other. In tests that count the epochs' sizes, rank 0 is the same process in all
-// epochs. (If a rank dies before it has the state, the job does not run the body.)
+// Rank 0 decides which pass over the data (epoch) is the last. The last pass is number ELASTIC_EPOCHS. If ELASTIC_SIZES
+// is set, the last pass comes two passes after the body has run with each number of ranks in ELASTIC_SIZES, in this
+// order. In tests with ELASTIC_SIZES, rank 0 is the same process throughout the job. (If a rank dies before it has the
+// state, the job does not run the body.)
 class Goal {
  public:
   std::int64_t LastEpoch(int size, std::int64_t epoch) {
@@ -201,7 +203,8 @@ class ElasticWorldTest : public ::testing::Test {
     }
   }
 
-  // Expects that these members finish, with the same weights and every sample once; returns the hash of the weights.
+  // Expects that these members finish with the same weights, and that every sample was used once. Returns the hash of
+  // the weights.
   std::string ExpectFinished(const std::vector<std::size_t>& members, const std::string& beginning) {
     std::string hash;
     for (const std::size_t i : members) {
@@ -238,7 +241,7 @@ TEST_F(ElasticWorldTest, WithoutAnyChangeAllFinishWithTheStateOfTheOldest) {
 
 class ElasticDeathTest : public ElasticWorldTest, public ::testing::WithParamInterface<std::string> {};
 
-// Whichever rank dies, at any point of a step: the survivors have lost only the current step.
+// One rank dies at some point of a step. The survivors lose only the current step.
 TEST_P(ElasticDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
   for (const std::size_t victim : {0, 1, 2}) {
     SCOPED_TRACE(absl::StrCat("member ", victim));
@@ -302,7 +305,8 @@ TEST_F(ElasticWorldTest, AllMembersMayBeAskedToLeaveAndTheJobIsOver) {
   }
 }
 
-// By new members that get the state, deaths of all but the oldest, and new members again.
+// Two members become four because new members join and get the state. All but the oldest die, and new members join
+// again.
 TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,1,3"}});
   Start(2);
@@ -319,8 +323,8 @@ TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   ExpectFinished({0, 4, 5}, "finished with 3");
 }
 
-// All members but one die, each at a random point of a random step. Each is replaced, and most replacements also die
-// and are replaced.
+// All members but one die, each at a random point of a random step. Each dead member is replaced. Most replacements
+// also die and are replaced.
 TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -346,7 +350,7 @@ TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   ExpectFinished(finished, absl::StrCat(" at ", 20 * kStepsOfEpoch, " in epoch 20"));
 }
 
-// It dies while it receives the state, or just after.
+// A new member dies while it receives the state, or just after.
 TEST_F(ElasticWorldTest, JoiningRankThatDiesAtOnceIsNoLoss) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,2"}});
   Start(2);
@@ -359,7 +363,7 @@ TEST_F(ElasticWorldTest, JoiningRankThatDiesAtOnceIsNoLoss) {
   ExpectFinished({0, 1}, "finished with 2");
 }
 
-// Every rank fails within the update, by an operation that does not belong there.
+// Every rank fails within its update of the weights, because the update calls an operation.
 TEST_F(ElasticWorldTest, StateThatIsInconsistentOnAllRanksGoesBackToTheSnapshot) {
   launcher_ = Make({{"ELASTIC_SNAPSHOT_EVERY", "8"}});
   Start(2, "20:updated:operate");
@@ -379,7 +383,7 @@ TEST_F(ElasticWorldTest, WithoutASnapshotAnInconsistentStateOnAllRanksIsAnError)
   }
 }
 
-// No rank has died: one rank gives up an operation that the others do not submit.
+// No rank dies. One rank gives up an operation that the other ranks do not submit.
 TEST_F(ElasticWorldTest, ADeadlineIsAReasonToMeetAgain) {
   Start(1, "20:before:late");
   Start(2);
@@ -399,7 +403,7 @@ TEST_F(ElasticWorldTest, AMemberWithoutAPlaceEndsWithTheLaunchersReason) {
   }
 }
 
-// As rondarun does when it is stopped.
+// The launcher ends all members while they train, as rondarun does when it is stopped.
 TEST_F(ElasticWorldTest, MembersThatTheLauncherEndsInTheirStepsLeaveTogether) {
   launcher_ = Make({{"ELASTIC_EPOCHS", "1000000"}});
   Start(3);

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// r copies of r, for each rank r below `size`.
+// Returns, for each rank r below `size`, r copies of the number r.
 std::vector<std::int32_t> EachRankTimesItself(int size) {
   std::vector<std::int32_t> values;
   for (int rank = 0; rank < size; ++rank) values.insert(values.end(), static_cast<std::size_t>(rank), rank);
@@ -46,7 +46,7 @@ void GatherToEveryRoot() {
 void ScatterFromEveryRoot() {
   const int rank = ronda::rank(), size = ronda::size();
   for (int root = 0; root < size; ++root) {
-    // Rank r gets r rows of two elements, each r.
+    // Rank r gets r rows of two elements. Each element is r.
     std::vector<std::int32_t> all, expected(static_cast<std::size_t>(2 * rank), rank);
     Dims splits;
     for (int r = 0; r < size; ++r) {
@@ -58,7 +58,7 @@ void ScatterFromEveryRoot() {
                              rank == root ? splits : Dims()),
               expected);
   }
-  // As even as possible; the first ranks get one more.
+  // The rows are divided as evenly as possible. Rank 0 gets one row more.
   std::vector<float> values(static_cast<std::size_t>(size + 1));
   std::iota(values.begin(), values.end(), 0.0f);
   const std::vector<float> part = ronda::scatter("even", values.data(), {size + 1}, 0);
@@ -71,7 +71,7 @@ void ScatterFromEveryRoot() {
 
 void AlltoallWithUnevenSplits() {
   const int rank = ronda::rank(), size = ronda::size();
-  // Rank r sends s + 1 elements r to rank s, and nothing to itself.
+  // Rank r sends s + 1 elements to rank s, and none to itself. Each element is r.
   std::vector<std::int64_t> input, expected, splits, received;
   for (int other = 0; other < size; ++other) {
     splits.push_back(other == rank ? 0 : other + 1);
@@ -105,7 +105,7 @@ void WrongSplitsAreExplained() {
   EXPECT_THAT(explain(too_few), HasSubstr("12 rows"));
 }
 
-// Every rank has one row, with its number; the results go directly into the caller's memory.
+// Every rank contributes one row with its number. The results go directly into the caller's memory.
 void ResultsMayGoToMemoryOfTheCallers() {
   const int rank = ronda::rank(), size = ronda::size();
   const auto count = static_cast<std::size_t>(size);
@@ -147,7 +147,7 @@ void TooLittleRoomForAResultIsExplained() {
   EXPECT_THROW(gathered.result(), Error);
 }
 
-// A ring, twice around, with two tags: the messages of one tag stay in order.
+// Each rank sends to the next rank in a ring, twice, with two tags. The messages with one tag must stay in order.
 void SendAndReceiveInARing() {
   const int rank = ronda::rank(), size = ronda::size();
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
@@ -220,7 +220,7 @@ void AllgatherObjects() {
 
 void SparseSumsAndAverages() {
   const int rank = ronda::rank(), size = ronda::size();
-  // Rank r has r rows of two elements: index r, values 6.
+  // Rank r contributes r rows of two elements. Each row has the index r and the values 6.
   const SparseRows<float> mine = {std::vector<std::int64_t>(static_cast<std::size_t>(rank), rank),
                                   std::vector<float>(static_cast<std::size_t>(2 * rank), 6)};
   const std::vector<std::int32_t> ranks = EachRankTimesItself(size);

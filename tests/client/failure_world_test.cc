@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank fails in every possible way. The others must learn its number, and no rank may hang.
+// The tests let one rank fail in every possible way. The others must learn its number, and no rank may hang.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,8 +35,7 @@ using ::testing::Not;
 
 constexpr int kFailingRank = 1;
 
-// The view of the surviving ranks: they get the failure of kFailingRank, with its name, at once and not after a
-// deadline; and every later call returns it.
+// Expects the error that a surviving rank must get: it says that kFailingRank has failed.
 void ExpectPeerFailure(const ronda::Status& status) {
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("rank 1"));
@@ -91,7 +90,8 @@ std::uint64_t ReportsSent() {
   return statistics.reports_sent;
 }
 
-// The other thread's call does not return: an error would be of no use to a program that has ended.
+// The program ends while another of its threads waits in a call. The waiting call does not return, because an error
+// would be of no use to a program that has ended.
 void ExitsBesideACall() {
   BeginTogether();
   if (ronda::rank() != kFailingRank) return LearnHowItEnds(kExitText);
@@ -104,7 +104,7 @@ void ExitsBesideACall() {
   std::exit(3);
 }
 
-// The end of a child does not end its parent.
+// A rank's child process exits before the rank is killed. The exit of the child must not count as the end of the rank.
 void IsKilledAfterTheExitOfAChild() {
   BeginTogether();
   if (ronda::rank() != kFailingRank) {
@@ -117,7 +117,8 @@ void IsKilledAfterTheExitOfAChild() {
   raise(SIGKILL);
 }
 
-// Functions that a program has registered before init() still run at its end, and may shut the job down in order.
+// Functions that a program has registered with atexit() before init() still run when the program ends. Such functions
+// may shut the job down without an error.
 void ShutsDownAtExit() {
   std::atexit([] {
     float value = 1;
@@ -127,7 +128,8 @@ void ShutsDownAtExit() {
   BeginTogether();
 }
 
-// Several allreduces are under way on all ranks when one rank dies: the first of them is complete, the last is not.
+// Several allreduces are under way on all ranks when one rank dies. The first allreduce is complete, and the last is
+// not.
 void IsKilledInTheMiddleOfAnAllreduce() {
   ronda::Options options;
   options.fusion_threshold = 0;
@@ -150,7 +152,8 @@ void IsKilledInTheMiddleOfAnAllreduce() {
   ReduceUntilItFails();
 }
 
-// With this file rank 0 tells kFailingRank to continue. A collective cannot do that, because it would be late itself.
+// With this file rank 0 tells kFailingRank to continue. A collective cannot be used for this message, because it would
+// also be late.
 std::string GoAheadFile() { return ::testing::TempDir() + "/" + std::getenv("RONDA_JOB_ID") + ".go"; }
 
 void AwaitGoAhead() {
@@ -220,7 +223,7 @@ const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"BadEnvironment", BadEnvironment},
 };
 
-// All ranks except kFailingRank have met their expectations.
+// Expects that all ranks except kFailingRank have exited with code 0, and that no shared memory is left.
 void ExpectSurvivorsSucceed(const JobResult& result) {
   for (int rank = 0; rank < static_cast<int>(result.ranks.size()); ++rank) {
     if (rank == kFailingRank) continue;
@@ -242,7 +245,8 @@ TEST(FailureWorldTest, ARankThatExitsFailsTheOthersByName) {
   EXPECT_EQ(result.ranks[kFailingRank].exit_code, 3);
 }
 
-// Ranks in shared memory, with data over TCP, and with control messages over TCP too.
+// Returns jobs whose ranks use shared memory, jobs that send data over TCP, and jobs that also send control messages
+// over TCP.
 std::vector<ProcessJob> EveryWayToMeet() { return {{}, OverTcp(), AHostARank()}; }
 
 TEST(FailureWorldTest, OthersLearnThatAProgramHasReturnedFromMain) {
@@ -300,7 +304,8 @@ TEST(FailureWorldTest, ARankThatNeverSubmitsIsWarnedAboutAndThenAnError) {
 }
 
 TEST(FailureWorldTest, ARankThatLeavesEarlyFailsWhatTheOthersSubmit) {
-  // Two ranks. With more, ranks that have got the error and leave would be named to ranks that submit later.
+  // The job has two ranks. In a larger job, a rank that submits late might get an error about a rank that left because
+  // of the first error.
   const JobResult result = RunRankProgram("LeavesEarly", 2);
   ExpectSurvivorsSucceed(result);
   EXPECT_EQ(result.ranks[kFailingRank].exit_code, 0) << result.ranks[kFailingRank].output;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that fork in the middle of training, as data loaders do. The children are not ranks: for them Ronda is
-// uninitialised, and neither their work nor their end affects the job.
+// Tests ranks that fork in the middle of training, as data loaders do. The children are not ranks. In the children
+// Ronda is uninitialised, and their work and their end do not affect the job.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -33,9 +33,10 @@ using ::testing::HasSubstr;
 constexpr int kWorkers = 8;
 
 #ifdef __SANITIZE_ADDRESS__
-// Ends a child that leaves through exit(0). It runs after all other destructors, but before LeakSanitizer, which was
-// there first, looks for leaks. The parent's other threads do not exist in the child, so LeakSanitizer reports memory
-// as lost that only their stacks refer to ("Running thread ... was not suspended. False leaks are possible.").
+// Ends a child that leaves through exit(0). This destructor runs after all other destructors, but before LeakSanitizer
+// looks for leaks, because LeakSanitizer was initialised earlier. The parent's other threads do not exist in the child.
+// So LeakSanitizer would report memory to which only the stacks of these threads refer ("Running thread ... was not
+// suspended. False leaks are possible.").
 struct LastDestructorOfAChild {
   ~LastDestructorOfAChild() {
     if (getpid() != parent) _exit(0);
@@ -53,7 +54,7 @@ void Require(bool holds, int line) {
 }
 #define REQUIRE(condition) Require(condition, __LINE__)
 
-// A rank as its child sees it.
+// Requires that Ronda is uninitialised in this child of a rank.
 void RequireUninitialized(ronda_handle in_flight) {
   REQUIRE(ronda_is_initialized() == 0);
   REQUIRE(ronda_rank() == -1);
@@ -82,7 +83,8 @@ Pipe MakePipe() {
   return {ends[0], ends[1]};
 }
 
-// A worker lives until the pipe's write end is closed, and then leaves through exit(), with all its destructors.
+// Runs a worker process until the pipe's write end is closed. The worker then leaves through exit(), which runs all
+// destructors.
 [[noreturn]] void WorkUntilTold(Pipe stop, ronda_handle in_flight) {
   close(stop.write);
   RequireUninitialized(in_flight);
@@ -92,14 +94,16 @@ Pipe MakePipe() {
   std::exit(0);
 }
 
-// The executed program has the three standard descriptors, and the descriptor with which it lists the descriptors.
+// Executes a program that checks its descriptors. The program may have only the three standard descriptors, and the
+// descriptor with which it lists its descriptors.
 [[noreturn]] void ExecuteAnother() {
   execl("/bin/sh", "sh", "-c", "set -- /proc/self/fd/*; for fd; do [ ${fd##*/} -le 2 ] || [ ! -e $fd ] || exit 7; done",
         nullptr);
   _exit(8);
 }
 
-// Even workers live during the training; odd workers execute another program, which ends at once.
+// Workers with even numbers live during the training. Workers with odd numbers execute another program, which ends at
+// once.
 std::vector<pid_t> StartWorkers(Pipe stop, ronda_handle in_flight) {
   std::vector<pid_t> workers;
   for (int i = 0; i < kWorkers; ++i) {
@@ -175,8 +179,8 @@ void TerminatesAWorker() {
   ronda::shutdown();
 }
 
-// Reads one byte per survivor, of which there are two. `fifo` never reaches its end, because the worker could also
-// write to it.
+// Reads one byte from each of the two survivors. The worker opens `fifo` for writing too, so read() never reports the
+// end of the file.
 [[noreturn]] void WorkUntilTwoSurvivorsKnow(const std::string& fifo) {
   alarm(60);  // in case the test fails
   const int fd = open(fifo.c_str(), O_RDWR);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank dies while the stream of another one waits for the reduced gradients, and has got the optimizer's work.
+// A rank dies while another rank's stream waits for the reduced gradients. The waiting stream has already got the
+// optimizer's work.
 #include <signal.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ constexpr int kRanks = 2;
 constexpr std::size_t kCount = 1000;
 constexpr float kMean = 1.5f;  // of the ranks' gradients, which are 1 and 2
 
-// Counts the updates of the device, and those that it makes with a wrong gradient.
+// Counts the updates that the device makes, and the updates with a wrong gradient.
 struct Descent {
   void step() {
     stream.Enqueue([this] {
@@ -54,8 +55,8 @@ struct Descent {
 
 using Optimizer = ronda::DistributedOptimizer<Descent>;
 
-// Trains up to a step whose reduction has begun on rank 0's device, and not on that of rank 1, which dies. Objects are
-// leaked, because no stream may be waited for at the end.
+// Trains up to a step whose reduction has begun on the device of rank 0 but not on the device of rank 1. Then rank 1
+// dies. Objects are leaked, because their destructors would wait for a stream.
 Optimizer& TrainUntilRank1Dies() {
   ronda::init();
   auto& descent = *new Descent;
@@ -73,7 +74,8 @@ Optimizer& TrainUntilRank1Dies() {
   }
   optimizer.gradient_ready("g");
   optimizer.step();
-  // When it ends on rank 1, both have left step(); on rank 0 the death may come first.
+  // When this barrier ends on rank 1, both ranks have left step(). On rank 0 the barrier may fail, because rank 1 may
+  // already be dead.
   static_cast<void>(ronda::try_barrier());
   if (ronda::rank() == 1) raise(SIGKILL);
   return optimizer;

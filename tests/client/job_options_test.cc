@@ -71,7 +71,7 @@ TEST(OptionsTest, SenselessValuesAreNamed) {
   EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("RONDA_OPTIONS_INIT"));
 }
 
-// The first version ended with padding, which its programs do not set.
+// The first version of ronda_options ended with padding, which programs of that version do not set.
 TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
   ronda_options options = RONDA_OPTIONS_INIT;
   std::memset(&options, 0xff, sizeof(options));
@@ -87,7 +87,7 @@ TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
   EXPECT_EQ(variables->reader("RONDA_RANK"), std::nullopt);
 }
 
-// The second version also ended with padding, in which the epoch would not have fitted.
+// The second version of ronda_options also ended with padding. The padding was too small for the later field `epoch`.
 TEST(OptionsTest, AProgramWithoutEpochsHasNone) {
   ronda_options options = RONDA_OPTIONS_INIT;
   std::memset(&options, 0xff, sizeof(options));

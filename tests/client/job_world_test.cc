@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job as an object (ronda::Job). It ends without an error on every way out of its block.
+// A job as an object (ronda::Job). The job ends without an error however the program leaves the object's block.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Lanes in the C ABI: ranks are threads; GPUs and NCCL are fake.
+// Tests lanes in the C ABI. The ranks are threads, and the GPUs and NCCL are fake.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +49,7 @@ void SetTensor(Args& args, const std::int64_t* shape, int ndim, const FakeGpuStr
   args.call.stream = stream.handle();
 }
 
-// Reduces without a name, in place. The stream waits for the result.
+// Submits an allreduce of `array` without a name, in place. The stream waits for the result.
 void Reduce(const FakeGpuArray<float>& array, const FakeGpuStream& stream, ronda_reduce_op op) {
   ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
   SetTensor(args, &kCount, 1, stream);

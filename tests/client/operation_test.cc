@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A handle whose operation has completed with these bytes.
+// Returns a handle whose operation has completed with these bytes.
 std::shared_ptr<Handle> Completed(const void* data, size_t bytes, RowCounts first_dims) {
   OperationResult result{.data = ResultData(new std::byte[bytes]), .first_dims = std::move(first_dims)};
   std::memcpy(result.data.get(), data, bytes);
@@ -47,7 +47,7 @@ TEST(OperationTest, RowsComeFromMembersWhereTheyAreGathered) {
   EXPECT_THAT(scatter.output().rows_per_member, IsEmpty());
 }
 
-// With host memory a stream has nothing to wait for.
+// If the result is in host memory, a stream has no device work to wait for.
 TEST(OperationTest, ToOrderAStreamBehindHostMemoryIsToWait) {
   Operation operation(Gathered("abc", {3}), OpType::kAllgather);
   EXPECT_FALSE(operation.is_ordered());
@@ -71,7 +71,7 @@ TEST(OperationTest, OnlySomeHaveAnOutputAndOnlySomeReduce) {
   EXPECT_FALSE(Operation(handle, OpType::kAllgather).Reduces());
 }
 
-// The submission of `bytes` on a rank that names `root` as the root.
+// Returns the submission of an object with these bytes. The submitting rank names `root` as the root.
 Submission Object(const std::string& bytes, RankId root) {
   return {.request = {.name = "o",
                       .op = OpType::kAllgather,
@@ -103,7 +103,7 @@ TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
               HasSubstr("data is NULL, but there are 3 bytes"));
 }
 
-// The operation on rank 0, which names 1 as the root, for bytes that came from the ranks.
+// Returns the object broadcast on rank 0 after the bytes of all ranks have arrived. Rank 0 names rank 1 as the root.
 Operation Received(const std::string& bytes, RowCounts sizes) {
   Submission submission = Object("", 1);
   auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);

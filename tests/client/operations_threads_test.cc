@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every operation of the C++ API, with ranks that are threads.
+// Tests every operation of the C++ API, with ranks that are threads.
 #include <string>
 #include <vector>
 

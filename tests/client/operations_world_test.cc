@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every operation of the C++ API, with ranks that are processes.
+// Tests every operation of the C++ API, with ranks that are processes.
 #include <string>
 #include <vector>
 
@@ -13,7 +13,8 @@
 namespace ronda::testing {
 namespace {
 
-// A job runs all bodies of a kind, one after the other, so that leftovers of one would disturb the next.
+// Runs all bodies of one kind in one job, one after the other. So a body that leaves something behind would disturb the
+// next body.
 void RunAll(const std::vector<RankBody>& bodies) {
   ronda::init();
   for (const RankBody& body : bodies) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DistributedOptimizer and the broadcasts of training in jobs of several ranks, each a process.
+// Tests DistributedOptimizer and the broadcasts of training, in jobs whose ranks are processes.
 #include <cstdint>
 #include <vector>
 
@@ -68,7 +68,7 @@ void MissingGradientsCountAsZeros() {
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("used", used), ronda::tensor("unused", unused)},
                                         options);
   optimizer.gradient_ready("used");
-  // A branch of the model that only rank 0 has used.
+  // The gradient "unused" belongs to a branch of the model that only rank 0 has used.
   if (ronda::rank() == 0) optimizer.gradient_ready("unused");
   optimizer.step();
   EXPECT_THAT(used, Each(6 * ronda::size()));
@@ -89,7 +89,7 @@ void AccumulatesOverPasses() {
     optimizer.gradient_ready("w");
   }
   optimizer.step();
-  // The mean over ranks of the mean over passes.
+  // Each rank averages over its passes, and then the ranks average.
   EXPECT_THAT(gradients, Each(::testing::FloatEq(3 * ((ronda::size() - 1) / 2.0f + 1))));
   ronda::shutdown();
 }
@@ -100,8 +100,8 @@ void GradientReadyDoesNotWait() {
   float go = 0;
   Recorder recorder;
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("early", early), ronda::tensor("late", late)});
-  // The other ranks announce nothing before rank 0 has returned from gradient_ready(). If that call waited for them, no
-  // rank would continue.
+  // The other ranks announce nothing before rank 0 has returned from gradient_ready(). If gradient_ready() waited for
+  // the other ranks, no rank would continue.
   if (ronda::rank() == 0) optimizer.gradient_ready("early");
   ronda::broadcast(ronda::tensor("go", &go), 0);
   if (ronda::rank() != 0) optimizer.gradient_ready("early");

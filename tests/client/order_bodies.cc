@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors without a name, and process sets that their members create.
+// Tests tensors without a name, and process sets that their members create.
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -43,7 +43,7 @@ void DisjointSetsAreCreatedAtTheSameTime() {
   EXPECT_THAT(ronda::process_sets(), ElementsAre(ProcessSet()));
 }
 
-// The last rank only trains while the others create sets, use them and end them.
+// The last rank only trains while the other ranks create process sets, use them and remove them.
 void TheOthersGoOnMeanwhile() {
   const int size = ronda::size();
   if (size == 1) return;
@@ -88,7 +88,8 @@ void BadCreationsAreExplained() {
 
 // --- Tensors without a name ---
 
-// One step of a program without tensor names: operations of several kinds, two of them alike.
+// Makes one step of a program without tensor names. The step has operations of several kinds, and two of them are
+// equal.
 void Step(const CallOptions& call = {}) {
   const ProcessSet set = call.process_set;
   const int size = set.size(), rank = set.rank();
@@ -126,7 +127,8 @@ void EachProcessSetHasAnOrderOfItsOwn() {
   ronda::remove_process_set(set);
 }
 
-// More than the names of a repeated step allow: operations with the same name run one after the other.
+// Submits more equal operations than a repeated step has names for. Operations with the same name run one after the
+// other.
 void ManyAlikeMayBeInFlight() {
   constexpr int kMany = 200;
   for (int round = 0; round < 3; ++round) {
@@ -143,7 +145,8 @@ void ManyAlikeMayBeInFlight() {
   }
 }
 
-// Rank r has r + 1 batches; then it joins, and all ranks count from the beginning again.
+// Rank r trains r + 1 batches and then calls join(). Afterwards all ranks number their operations from the beginning
+// again.
 void UnnamedTensorsGoOnAfterAJoin() {
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int batch = 0; batch <= ronda::rank(); ++batch) {
@@ -157,7 +160,7 @@ void UnnamedTensorsGoOnAfterAJoin() {
   }
 }
 
-// Only rank 0 comes to this call, and gives up. It meets the others in its next call.
+// Only rank 0 makes the first call, and gives up. The next call of rank 0 matches the first call of the other ranks.
 void ALateRankIsMetByTheNextCall() {
   float go = 0, value = 1;
   if (ronda::rank() == 0 && ronda::size() > 1) {
@@ -172,7 +175,7 @@ void ALateRankIsMetByTheNextCall() {
   Step();
 }
 
-// Checks the `status` of a call in which rank 1 has broadcast an int32 and the others have reduced.
+// Checks the `status` of a call in which rank 1 has broadcast an int32, and the other ranks have made a reduction.
 void ExpectMismatch(const Status& status, int call) {
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(), AllOf(HasSubstr("unnamed call " + std::to_string(call) + ", counted alike"),
@@ -180,7 +183,7 @@ void ExpectMismatch(const Status& status, int call) {
                                       HasSubstr("says broadcast of int32 []")));
 }
 
-// Ranks differ in the order of two calls: immediately, and after their steps have repeated for long.
+// One rank makes two calls in another order than the other ranks, in the first step, and after many equal steps.
 void AnotherOrderIsAMismatchWithItsPosition() {
   const int size = ronda::size();
   if (size == 1) return;

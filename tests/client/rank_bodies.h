@@ -18,25 +18,26 @@ struct RankBody {
   std::function<void()> run;
 };
 
-// Reductions: reduce, reducescatter, Adasum, bitwise operators, 8-bit wires, overflow, error feedback.
+// Returns the bodies for reductions: reduce, reducescatter, Adasum, bitwise operators, 8-bit wire formats, overflow,
+// error feedback.
 std::vector<RankBody> ReductionBodies();
 
-// Gather, scatter, alltoall, send and receive, objects, sparse tensors.
+// Returns the bodies for gather, scatter, alltoall, send and receive, objects, and sparse tensors.
 std::vector<RankBody> ExchangeBodies();
 
-// Process sets, groups of tensors, joins, barriers, callbacks.
+// Returns the bodies for process sets, groups of tensors, joins, barriers and callbacks.
 std::vector<RankBody> CoordinationBodies();
 
-// Tensors without a name, and process sets that their members create.
+// Returns the bodies for tensors without a name, and for process sets that their members create.
 std::vector<RankBody> OrderBodies();
 
-// The sum of the ranks' values.
+// Returns the sum of all ranks' values.
 inline float Sum(const std::string& name, float value, const CallOptions& call = {}) {
   ronda::allreduce(ronda::tensor(name, &value), {Op::Sum}, call);
   return value;
 }
 
-// The bodies of all functions above.
+// Returns the bodies of all functions above.
 std::vector<RankBody> AllRankBodies();
 
 }  // namespace ronda::testing

@@ -54,7 +54,7 @@ TEST(RankClaimTest, AProcessThatARankHasStartedIsToldSo) {
   const std::string wanted = absl::StrCat("was started by rank 1 (process ", getpid(), "), and is no rank itself");
   const pid_t child = fork();
   if (child == 0) {
-    // A process whose parent is a process that is not a rank.
+    // The grandchild's parent process is not a rank.
     const pid_t grandchild = fork();
     if (grandchild == 0) {
       RankClaim of_child;
@@ -76,7 +76,7 @@ TEST(RankClaimTest, ARankWhoseChildHasTakenItsPlaceIsToldSo) {
   ASSERT_EQ(pipe(taken), 0);
   const pid_t child = fork();
   if (child == 0) {
-    // Its parent is a process that is not a rank.
+    // The grandchild's parent process is not a rank.
     const pid_t grandchild = fork();
     if (grandchild == 0) {
       static RankClaim of_child;

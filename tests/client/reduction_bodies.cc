@@ -26,13 +26,13 @@ void ReduceToEveryRoot() {
     EXPECT_THAT(output, Each(ronda::rank() == root ? size * (size + 1) / 2 : -1));
     EXPECT_THAT(input, Each(ronda::rank() + 1)) << "the input is not written";
   }
-  // On other ranks the output may be missing.
+  // On ranks other than the root, the output may be nullptr.
   std::vector<float> input(10, 2), output(10);
   ronda::reduce(ronda::tensor("mean", input), ronda::rank() == 0 ? output.data() : nullptr, 0);
   EXPECT_THAT(output, Each(ronda::rank() == 0 ? 2 : 0));
 }
 
-// The rows out of `rows` that `rank` of `size` gets.
+// Returns how many of `rows` rows rank `rank` of `size` ranks gets.
 std::int64_t PartOf(std::int64_t rows, int rank, int size) { return rows / size + (rank < rows % size ? 1 : 0); }
 
 void ReducescatterUnevenRows() {
@@ -69,7 +69,7 @@ void BitwiseOperators() {
   EXPECT_THAT(status.message(), HasSubstr("'float'"));
 }
 
-// Adasum averages equal gradients, and adds orthogonal ones.
+// Adasum averages equal gradients, and adds orthogonal gradients.
 void AdasumAveragesWhatAgreesAndAddsWhatDoesNot() {
   std::vector<float> equal(7, 3);
   ronda::allreduce(ronda::tensor("equal", equal), {Op::Adasum});
@@ -80,7 +80,7 @@ void AdasumAveragesWhatAgreesAndAddsWhatDoesNot() {
   for (float value : orthogonal) EXPECT_NEAR(value, 2, 1e-5);
 }
 
-// Multiples of 1/8 up to 1 with the same sign, which e4m3 represents exactly and e5m2 nearly.
+// The values are multiples of 1/8 between 1/8 and 1. The format e4m3 represents them exactly, and e5m2 nearly.
 void EightBitWires() {
   for (const Compression compression : {Compression::fp8_e4m3, Compression::fp8_e5m2}) {
     std::vector<float> values(1000);
@@ -107,15 +107,15 @@ void OverflowIsSeenByAllRanks() {
   Handle overflown = ronda::allreduce_async(ronda::tensor("large", large), options);
   EXPECT_FALSE(fine.found_inf());
   EXPECT_TRUE(overflown.found_inf());
-  // In a reducescatter each rank has only a part, but all ranks learn of an overflow in any part.
+  // In a reducescatter each rank gets only its part of the result, but all ranks learn of an overflow in any part.
   std::vector<double> rows(static_cast<std::size_t>(ronda::size()), 1);
   if (ronda::rank() == 0) rows[0] = std::numeric_limits<double>::quiet_NaN();
   auto parts = ronda::reducescatter_async<double>(ronda::tensor("parts", rows), {Op::Sum, {}, 1, 1, false, true});
   EXPECT_TRUE(parts.found_inf());
 }
 
-// Without feedback, a value that is too small for the wire's 8 bits, compared with the block's largest element, never
-// arrives.
+// An 8-bit format loses values that are very small compared with the block's largest element. If there is no error
+// feedback, a very small value never arrives.
 void ErrorFeedbackDeliversWhatRoundingTookAway() {
   ReduceOptions options;
   options.compression = Compression::fp8_e4m3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks leave a job, because one has died or as planned, and meet again in its next epoch in the same processes. The
-// test is the launcher: it decides which processes are members, and the rank of each.
+// Ranks leave a job because one rank has died, or because the test wants it. The same processes meet again in the job's
+// next epoch. The test is the launcher: it decides which processes are members, and the rank of each.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ int64_t ResidentKilobytes() {
   return resident * (getpagesize() / 1024);
 }
 
-// A trainer's memory on its GPU, which it keeps between epochs.
+// A trainer's memory on its GPU. The trainer keeps this memory between epochs.
 struct Gpu {
   explicit Gpu(int device) : stream(device) {}
 
@@ -79,7 +79,7 @@ struct Gpu {
   }
 };
 
-// REFORM_GPU is the number of a member's GPU; without it tensors are in the host's memory.
+// REFORM_GPU is the number of a member's GPU. If REFORM_GPU is not set, tensors are in the host's memory.
 std::unique_ptr<Gpu> GpuOfEnvironment() {
   const char* const device = std::getenv("REFORM_GPU");
   return device == nullptr ? nullptr : std::make_unique<Gpu>(std::atoi(device));
@@ -110,7 +110,7 @@ class Member {
                      status.message()));
   }
 
-  // join EPOCH RANK SIZE PORT [SECONDS]; port 0: the environment names the job
+  // The command is "join EPOCH RANK SIZE PORT [SECONDS]". If PORT is 0, the environment names the job.
   static void Join(std::istream& words) {
     ronda::Options options;
     options.place.emplace();
@@ -119,7 +119,8 @@ class Member {
     Answer("joined", ronda::try_init(options));
   }
 
-  // train STEP: announces that step, if it is not negative, and trains until the job has to stop, or fails.
+  // The command is "train STEP". Trains until the job must stop or fails. Announces when step STEP begins, if STEP is
+  // not negative.
   void Train(std::istream& words) {
     int announced = -1;
     words >> announced;
@@ -136,7 +137,8 @@ class Member {
     Say(is_right_ ? "stopped" : "stopped with wrong sums");
   }
 
-  // Sums that every rank can check, small and large, and a vote on whether some rank has to stop.
+  // Makes a small and a large sum, which every rank can check. In addition, the ranks vote on whether some rank must
+  // stop.
   bool Step(int step) {
     const auto own = static_cast<float>(ronda::rank() + 1 + step % 100);
     const int size = ronda::size();
@@ -233,7 +235,7 @@ class ReformTest : public TestWithParam<Meeting> {
     return std::make_unique<CommandedProcess>("Obeys", env);
   }
 
-  // The member's GPU: the member keeps it, and its memory there, whatever its rank becomes.
+  // Gives a new member a GPU. The member keeps the GPU and its memory on it, even if it gets another rank.
   static void AddGpu(std::vector<std::pair<std::string, std::string>>* env) {
     static std::atomic<int> gpus{0};
     const int gpu = gpus++;
@@ -262,7 +264,8 @@ class ReformTest : public TestWithParam<Meeting> {
     for (const auto& member : members_) EXPECT_THAT(member->Hear(), StartsWith(beginning));
   }
 
-  // All members meet in the next epoch. Member `first` gets rank 0, the next member rank 1, and so on around the list.
+  // Makes all members join the next epoch. Member `first` gets rank 0, the next member in the list rank 1, and so on.
+  // The first member follows the last.
   void Meet(size_t first = 0) {
     ++epoch_;
     const size_t size = members_.size();
@@ -270,7 +273,8 @@ class ReformTest : public TestWithParam<Meeting> {
     ExpectOfAll("joined 0");
   }
 
-  // All train, and one is killed when it has begun step `step`. The others notice it, and leave.
+  // All members train, and member `victim` is killed when it has begun step `step`. The other members notice its death,
+  // and leave the epoch.
   void KillInTraining(size_t victim, int step) {
     for (size_t i = 0; i < members_.size(); ++i) members_[i]->Tell(absl::StrCat("train ", i == victim ? step : -1));
     EXPECT_EQ(members_[victim]->Hear(), "step");
@@ -285,7 +289,7 @@ class ReformTest : public TestWithParam<Meeting> {
     ExpectOfAll("left " + failed);
   }
 
-  // All train a little, find all sums right, and leave together.
+  // All members train a little, find all sums right, and leave together.
   void TrainAndLeave() {
     TellAll("train -1");
     members_.back()->Tell("stop");
@@ -337,7 +341,8 @@ TEST_P(ReformTest, TheOldestSurvivorTakesThePlaceOfRankZero) {
   TrainAndLeave();
 }
 
-// The others wait for it up to their time limit, or notice its death, and meet in the following epoch.
+// A member dies while the members connect. The others wait for it until their time limit or notice its death, and then
+// meet in the next epoch.
 TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   constexpr char kSeconds[] = "1";
   for (const size_t victim : {2, 0}) {
@@ -360,7 +365,8 @@ TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   }
 }
 
-// In every epoch one of three members is killed and replaced. The first member survives, with another rank each time.
+// In every epoch one of three members is killed and replaced. The first member survives, and gets another rank in each
+// epoch.
 TEST_P(ReformTest, SurvivorKeepsNoStateOfAnEarlierEpoch) {
   constexpr int kWarmUp = 5;
   const char* const wanted = std::getenv("REFORM_EPOCHS");
@@ -380,7 +386,7 @@ TEST_P(ReformTest, SurvivorKeepsNoStateOfAnEarlierEpoch) {
   EXPECT_EQ(after.of_gpus, before.of_gpus);
   EXPECT_EQ(after.live_communicators, 0);
   EXPECT_EQ(after.aborted_communicators, after.made_communicators) << "those of a failed epoch are not used again";
-  // Two per epoch, unless a rank has died before they were created.
+  // Each epoch creates two communicators, unless a rank has died before they were created.
   if (GetParam() == Meeting::kWithTensorsOnGpus) {
     EXPECT_GT(after.made_communicators, epochs);
   }
@@ -449,7 +455,7 @@ INSTANTIATE_TEST_SUITE_P(Meetings, ReformInSharedMemoryTest, Values(Meeting::kIn
 
 class ReformAtAnAddressTest : public ReformTest {};
 
-// The member holds the port of the later epoch, in which it should be.
+// Member 0 is rank 0 of epoch 2, and so listens on the port at which member 1 waits for rank 0 of epoch 3.
 TEST_P(ReformAtAnAddressTest, ARankZeroOfAnEarlierEpochIsToldByARankOfALaterOneThatWaitsForIt) {
   AddMembers(2);
   TellToJoin(*members_[0], 2, 0, 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// shutdown() and init() again in the same process: after a job that succeeded, and after one that failed.
+// Tests shutdown() and another init() in the same process, after a job that succeeded and after a job that failed.
 #include <signal.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ int Sum(int value) {
   return value;
 }
 
-// The survivors of three ranks, of which the last has died, meet again as a job of two.
+// The last of three ranks has died. Sets the environment so that the two survivors meet again as a job of two ranks.
 void BecomeTwoRanks() {
   setenv("RONDA_JOB_ID", (std::getenv("RONDA_JOB_ID") + std::string("-again")).c_str(), 1);
   setenv("RONDA_SIZE", "2", 1);
@@ -49,7 +49,7 @@ void StartsAgainWithoutTheRankThatDied() {
   ronda::shutdown();
 }
 
-// A call's deadline does not end the job, which goes on and shuts down in order.
+// A call that exceeds its deadline does not end the job. The job continues and shuts down without an error.
 void StartsAgainAfterADeadline() {
   for (int round = 0; round < 2; ++round) {
     ronda::init();
@@ -66,8 +66,8 @@ void StartsAgainAfterADeadline() {
   }
 }
 
-// A callback that throws fails the job while all ranks are alive. All of them leave it and start again, under the same
-// name, though some may still be in the failed job.
+// A callback that throws fails the job while all ranks are alive. All ranks leave the job and start another job with
+// the same name, while some ranks may still be in the failed job.
 void StartsAgainAfterAFailureThatAllSurvive() {
   for (int round = 0; round < 2; ++round) {
     ronda::init();

@@ -54,7 +54,7 @@ TEST(SessionTest, TooManyBarriersAtOnceAreRefusedWithoutLosingCount) {
     Session session(Join(rank, 2, std::move(transport)), {});
     std::vector<std::shared_ptr<Handle>> barriers;
     if (rank == 0) {
-      // Rank 1 does not take part in barriers before it has received this tensor, so none completes before.
+      // Rank 1 takes part in barriers only after it has received the tensor "go", so no barrier completes before that.
       for (uint64_t i = 0; i < Session::kConcurrentOfAKind; ++i) barriers.push_back(*session.SubmitNumbered(Barrier()));
       const absl::Status refused = session.SubmitNumbered(Barrier()).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
@@ -83,7 +83,7 @@ TEST(SessionTest, TooManyMessagesAtOnceAreRefusedWithTheirRanks) {
     float values[Session::kConcurrentOfAKind] = {}, go = 0;
     std::vector<std::shared_ptr<Handle>> messages;
     if (rank == 1) {
-      // Rank 0 does not receive before it has got the tensor below.
+      // Rank 0 receives no message before it has got the tensor "go", which is sent below.
       for (float& value : values) messages.push_back(*session.SubmitNumbered(message(&value)));
       EXPECT_EQ(
           session.SubmitNumbered(message(&go)).status().message(),
@@ -127,7 +127,7 @@ TEST(SessionTest, ASubmissionThatIsRefusedUsesNoNumberUp) {
   });
 }
 
-// Gives the next number to `operation`.
+// Gives the next number of the sequence to `operation`.
 void Begin(NumberSequence& sequence, const std::shared_ptr<Handle>& operation) {
   sequence.Next();
   sequence.Record(operation);
@@ -174,7 +174,7 @@ TEST(NumberSequenceTest, OtherEndsUseANumberUp) {
   Begin(sequence, good);
   Begin(sequence, mismatch);
   good->Complete(absl::OkStatus());
-  // All ranks submitted it, and all have this error.
+  // All ranks have submitted this operation, and all of them have this error.
   mismatch->Complete(absl::FailedPreconditionError("ranks disagree"));
   EXPECT_EQ(sequence.Next(), 2u);
 }

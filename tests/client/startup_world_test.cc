@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The settings that ronda_init() reads from the environment and from its options.
+// Tests the settings that ronda_init() reads from the environment and from its options.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -63,7 +63,7 @@ std::string Take(const char* name) {
   return taken;
 }
 
-// The options of a rank without variables.
+// Returns the options of a rank, and removes the variables with the same values from the environment.
 ronda::Options WithoutVariables() {
   ronda::Options options;
   options.place = {std::stoi(Take("RONDA_RANK")), std::stoi(Take("RONDA_SIZE")), 0, 0};
@@ -92,7 +92,7 @@ void MeetsByOptions() {
   ExpectThreeRanksAddUp();
 }
 
-// The variables come from another launcher, for another job.
+// The environment's variables come from another launcher, and describe another job.
 void MeetsByOptionsInSpiteOfVariables() {
   const ronda::Options options = WithoutVariables();
   setenv("RONDA_RANK", "0", 1);
@@ -114,7 +114,7 @@ void MeetsWithLocalRanksByOptions() {
   ExpectThreeRanksAddUp();
 }
 
-// Only the address is an option, as from a framework that only knows a free port.
+// The program passes only a port as an option, like a framework that only knows a free port.
 void TakesThePlaceFromTheEnvironment() {
   ronda::Options options;
   options.master_port = std::stoi(Take("TEST_PORT"));
@@ -132,7 +132,7 @@ TEST(JobOptionsTest, RanksMeetWithoutVariables) {
   }
 }
 
-// For a process that is not a rank of any job.
+// Expects that init() refuses the options. The process is not a rank of any job.
 ronda::Status TryInit(const ronda::Options& options) {
   ronda::Status status = ronda::try_init(options);
   EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);

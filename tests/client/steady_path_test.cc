@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Steps that repeat. No control message may travel, and the whole process may allocate nothing.
+// When steps repeat, no rank may send a control message, and the whole process may allocate no memory.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,7 +30,7 @@ constexpr int kMeasured = 50;
 
 std::string NameOf(int i) { return "layer" + std::to_string(i) + "/a name that is too long to lie in a string"; }
 
-// Tensors of different lengths that share a step.
+// The tensors of a step, which have different lengths.
 struct Gradients {
   Gradients() {
     for (int i = 0; i < kTensors; ++i) {
@@ -46,7 +46,7 @@ struct Gradients {
   std::vector<ronda::Tensor> tensors;
 };
 
-// The cost of kMeasured steps.
+// The memory allocations and the statistics of kMeasured steps.
 struct Cost {
   Allocations allocations;
   ronda_statistics before;
@@ -66,9 +66,9 @@ Cost Measure(const std::function<void()>& step) {
   return cost;
 }
 
-// Repeats `step` until a schedule must have been locked, and then counts. A busy machine can stop a rank for so long
-// that a schedule is unlocked, or that more operations are in flight at once than ever before, for which pools grow
-// once. Such a measurement is repeated: the costs of every step would be in all repetitions.
+// Repeats `step` until a schedule must have been locked, and then counts the costs. A busy machine can stop a rank for
+// so long that a schedule is unlocked, or that a pool grows because more operations than ever are in flight. So a bad
+// measurement is repeated. A cost that every step has would appear in all repetitions.
 void ExpectSteady(const std::function<void()>& step) {
   for (int i = 0; i < kWarmUp; ++i) step();
   Cost cost = Measure(step);
@@ -86,7 +86,7 @@ void ExpectSteady(const std::function<void()>& step) {
   EXPECT_GE(cost.after.schedule_rounds, cost.before.schedule_rounds + kMeasured - 1);
 }
 
-// Averages of the gradients through the C ABI.
+// Averages the gradients through the C ABI.
 std::vector<ronda_allreduce_args> ArgsOf(const Gradients& gradients) {
   std::vector<ronda_allreduce_args> args;
   for (const ronda::Tensor& tensor : gradients.tensors) {

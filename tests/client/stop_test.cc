@@ -34,8 +34,8 @@ Request Call(Runtime& runtime, StopAgreement& agreement, const StopAgreement::Kn
   return answer.value_or(Request::kNone);
 }
 
-// The numbers of the calls, out of `calls` and from 0, that returned a request. Rank `asked` gets its request with its
-// call number `when`. Expects the same on every rank.
+// Every rank makes `calls` calls, numbered from 0. Rank `asked` gets a request to stop with call number `when`. Returns
+// the numbers of the calls that returned the request. Expects the same numbers on every rank.
 std::vector<int> CallsThatSayStop(int size, RankId asked, int when, int calls) {
   std::vector<std::vector<int>> of_ranks(size);
   testing::RunRanks(size, [&](RankId rank, Transport transport) {
@@ -69,7 +69,7 @@ TEST(StopAgreementTest, AfterAJoinTheFirstAnswerIsNoAndTheRequestIsNotForgotten)
   testing::RunRanks(2, [&](RankId rank, Transport transport) {
     const std::unique_ptr<Runtime> runtime = Join(rank, 2, std::move(transport));
     StopAgreement agreement;
-    // Rank 1 makes more calls than rank 0, and only rank 1 knows of its request.
+    // Rank 1 makes more calls than rank 0. Only rank 1 has got the request to stop.
     Call(*runtime, agreement, {});
     for (int i = 0; i < 3 * rank; ++i) Call(*runtime, agreement, {.request = Request::kStop});
     const auto join = runtime->Submit({.request = {.name = std::string(kJoinName), .op = OpType::kJoin}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job whose ranks are asked to stop. All ranks see the request in the same call, and end without an error.
+// Tests jobs whose ranks are asked to stop. All ranks see the request in the same call, and end without an error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,14 +33,14 @@ void TrainStep() {
   two.synchronize();
 }
 
-// All ranks have reached the same step.
+// Expects that all ranks have stopped at the same step.
 void ExpectTheSameEverywhere(std::int64_t step) {
   EXPECT_THAT(ronda::allgather("step", &step, {1}), Each(step));
   EXPECT_LT(step, kLastStep);
 }
 
-// Trains until the job has to stop; rank `asked` gets the signal in step kSignalStep. Returns the first step that was
-// not made.
+// Trains until the job must stop. Rank `asked` gets the signal in step kSignalStep. Returns the number of the first
+// step that was not made.
 std::int64_t TrainUntilStopped(int asked) {
   std::int64_t step = 0;
   for (; step < kLastStep && !ronda::should_stop(); ++step) {
@@ -60,7 +60,7 @@ void OneIsAsked() {
   EXPECT_EQ(ronda::try_should_stop().status().code(), RONDA_ERROR_NOT_INITIALIZED);
 }
 
-// The process has to end, but begins another job.
+// The ranks have been asked to stop, but begin another job in the same processes.
 void TheNextJobHearsOfItToo() {
   ronda::init();
   TrainUntilStopped(0);
@@ -122,7 +122,8 @@ void PeerFails() {
   EXPECT_EQ(ronda::try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
 }
 
-// Ranks that are threads share the signal. It comes between two of their calls, but they agree.
+// Ranks that are threads share a signal. The signal may come when only some of them have made a call, but all ranks
+// stop in the same call.
 void RanksAreThreads() {
   EXPECT_EQ(ronda_should_stop(nullptr), RONDA_ERROR_NOT_INITIALIZED);
   ronda::run_threads(kRanks, [] {

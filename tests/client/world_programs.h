@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rank programs of the tests in this folder whose ranks are processes. One binary, worlds_test.cc, has all of these
-// programs, and starts itself once per rank.
+// Has the rank programs of those tests in this folder whose ranks are processes. The binary worlds_test has all of
+// these programs, and starts itself once for each rank.
 #ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 #define RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 
@@ -28,12 +28,13 @@ const std::vector<RankProgram>& RestartPrograms();
 const std::vector<RankProgram>& StartupPrograms();
 const std::vector<RankProgram>& StopPrograms();
 
-// Jobs whose ranks meet over TCP. With AHostARank(), each rank sees itself on a separate host, so control messages use
-// gRPC.
+// Return jobs whose ranks meet over TCP. With AHostARank(), each rank sees itself on a separate host, so control
+// messages use gRPC.
 ProcessJob OverTcp(const std::vector<std::pair<std::string, std::string>>& variables = {});
 ProcessJob AHostARank();
 
-// If AHostARank() has started this rank, moves it to a host of its own. Rank programs call this before init().
+// If this rank belongs to a job of AHostARank(), moves the rank to a separate (simulated) host. Rank programs call this
+// function before init().
 void MoveToAHostOfItsOwnIfAsked();
 
 }  // namespace ronda::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Adasum on every communicator, compared with a plain one in fp64.
+// Compares Adasum on every communicator with a simple implementation in fp64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ Vector Tree(std::vector<Vector> vectors) {
   return vectors.front();
 }
 
-// Covers one rounding of the contributions and the sums of a tree, in their types.
+// Returns a tolerance for one rounding of each contribution, and for the rounding errors of the sums in a tree.
 double RelativeTolerance(const ReduceCase& c) {
   const DType wire = WireDType(c.dtype, c.wire);
   if (wire == DType::kFloat16) return 0x1p-8;
@@ -98,7 +98,7 @@ class AdasumConformanceTest : public ConformanceTest {
   bool IsOnDevice() const { return ranks_.front().is_on_device(); }
   AdasumOnRank& OnRank(RankId rank) { return ranks_[static_cast<size_t>(rank)]; }
 
-  // The outputs of all members. Ranks outside the group only make the call.
+  // Returns the outputs of all members of the group. Ranks outside the group make the call without tensors.
   std::vector<std::string> Run(const ReduceCase& c, const Group& group) {
     std::vector<std::string> outputs(group.size());
     OnEveryRank([&](RankId rank, Transport&) {
@@ -128,7 +128,8 @@ class AdasumConformanceTest : public ConformanceTest {
     EXPECT_EQ(OnRank(rank).Run(call), absl::OkStatus()) << ToString(c);
   }
 
-  // For float32. Tensors of the host give the same bits. Devices add up the dot products in other orders.
+  // Compares two float32 results. On the host they must have the same bits. Devices may add up the dot products in
+  // another order, so on a device the results need only be close.
   void ExpectAgreement(const std::string& output, const std::string& other) const {
     ASSERT_EQ(output.size(), other.size());
     if (!IsOnDevice()) {
@@ -193,7 +194,7 @@ TEST_P(AdasumConformanceTest, IsTheTreeOfPairsOnEveryMember) {
   }
 }
 
-// For tensors of the host, another backend gives the same bits, and a tensor gives the same bits alone.
+// In host memory, a result has the same bits on every backend, and whether its tensor is fused with others or alone.
 TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   const Group all = Group::All(size());
   const ReduceCase fused = {.count = 5000, .cut = Cut::kPieces, .seed = 77};
@@ -229,7 +230,7 @@ TEST_P(AdasumConformanceTest, ManyTensorsAreWeighedEachForItself) {
     std::vector<float> values(2 * kTensors);
     std::vector<Segment> segments;
     for (size_t i = 0; i < kTensors; ++i) {
-      // Every second tensor is the same on all ranks. The others are orthogonal on the first two ranks.
+      // Every second tensor has the same elements on all ranks. The others are orthogonal on the first two ranks.
       values[2 * i] = static_cast<float>(i % 2 == 0 ? i : rank == 0 ? i : 0);
       values[2 * i + 1] = static_cast<float>(i % 2 == 0 ? 1 : rank == 1 ? i : 0);
       segments.push_back({.input = &values[2 * i], .output = &values[2 * i], .count = 2});
@@ -258,7 +259,7 @@ TEST_P(AdasumConformanceTest, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
-// All ranks contribute the same, so the result is each rank's contribution.
+// All ranks contribute the same vector, so the result equals each rank's contribution.
 TEST_P(AdasumConformanceTest, RoundingErrorsAreSentTheNextTime) {
   constexpr size_t kCount = 100;
   std::vector<float> values(kCount);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Votes before a call's data, on every communicator: after a veto no rank's memory has changed.
+// Tests votes before a call's data, on every communicator. After a veto, no rank's memory may have changed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,8 +21,9 @@ using Result = Ballot::Result;
 
 class BallotConformanceTest : public ConformanceTest {
  protected:
-  // All properties that change the algorithm: sizes around a chunk, parts, fused or not, in place or not. A vote goes
-  // with no call that is narrowed (VoteGoesWithData).
+  // Returns reductions with all properties that change the algorithm: sizes around a chunk, partial results, fused or
+  // not, in place or not. The cases have no narrower wire format, because no vote goes with such a call
+  // (VoteGoesWithData).
   static std::vector<ReduceCase> Cases() {
     std::vector<ReduceCase> cases;
     uint64_t seed = 100;
@@ -65,7 +66,7 @@ class BallotConformanceTest : public ConformanceTest {
     EXPECT_TRUE(tensor.Output() == before) << "a vetoed call has written an output";
   }
 
-  // A rank that vetoes may lack the tensors.
+  // Returns the segments without buffers, because a rank that vetoes may lack the tensors.
   static std::vector<Segment> Bufferless(const ScatteredTensor& tensor) {
     std::vector<Segment> segments = tensor.segments();
     for (Segment& segment : segments) segment.input = segment.output = nullptr;
@@ -109,8 +110,7 @@ TEST_P(BallotConformanceTest, CallThatAllStayInGivesTheSameBitsAsOneWithoutAVote
   });
 }
 
-// Vetoes of each rank alone, of all ranks and of none, one after the other: a vetoed call must not disturb the next
-// one.
+// Each rank alone vetoes a call, then all ranks, then no rank. A vetoed call must not disturb the next call.
 TEST_P(BallotConformanceTest, OneVetoKeepsTheOutputsOfAllRanks) {
   const std::vector<ReduceCase> cases = Cases();
   OnEveryRank([&](RankId rank, Transport& transport) {
@@ -137,8 +137,8 @@ TEST_P(BallotConformanceTest, BarriersVoteToo) {
   });
 }
 
-// Votes and calls without a vote in random order, back to back. A rank that has vetoed runs ahead of the others, which
-// may not have read its vote yet when it vetoes again.
+// Makes calls with and without a vote in random order, without a pause. A rank that has vetoed may run ahead and veto
+// again before the other ranks have read its first veto.
 TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -159,8 +159,8 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   });
 }
 
-// Any rank may lack any flag, and rare vetoes come in between. The calls are so small, or so large, that they take
-// every way through a backend.
+// Any rank may lack any flag, and some calls are vetoed. The calls have small and large sizes, so that every algorithm
+// of a backend is used.
 TEST_P(BallotConformanceTest, FlagsThatAllRanksHaveSubmittedTravelWithTheVote) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -206,10 +206,12 @@ TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
   });
 }
 
-// The last rank arrives after all others have been notified that a rank is late, and vetoes or approves.
+// The last rank makes its call after all other ranks have been told that a rank is late. In this call the last rank
+// vetoes or approves.
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
-  // If backends connect on first use, they wait for all ranks without a vote.
+  // This barrier comes first because some backends connect in the first call, and such a call waits for all ranks
+  // without a vote.
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });

@@ -11,8 +11,8 @@ namespace ronda::testing {
 
 namespace {
 
-// The largest number of contributions that NCCL reduces at once. `levels`: the hosts whose ranks are reduced first;
-// none: one level.
+// Returns the largest number of contributions that NCCL reduces at once. `levels` has the hosts whose ranks are reduced
+// first. If `levels` has no host, the reduction has one level.
 size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contributions) {
   const bool is_flat = levels.hosts.empty();
   const size_t on_a_host = is_flat ? 0 : static_cast<size_t>(SizesOf(levels).most);
@@ -22,9 +22,9 @@ size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contribution
   return 0;
 }
 
-// The number of roundings of a result whose bits differ from those in the order of the ranks, because NCCL has added
-// up; 0: the bits are the same. NCCL adds more than two contributions in another order, and rounds 16-bit sums after
-// every addition and after the factors.
+// Returns how often a result has been rounded, if NCCL has added up in another order than the ranks' order. Returns 0
+// if the result must have the same bits as in the ranks' order. NCCL adds more than two contributions in another order,
+// and rounds 16-bit sums after every addition and after the factors.
 int RoundingsOfNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;

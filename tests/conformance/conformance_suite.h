@@ -25,24 +25,25 @@ namespace ronda::testing {
 
 class ConformanceTest : public BackendTest {
  protected:
-  // A hang ends the test with a message, not with a kill.
+  // Returns information with a deadline, so that a call that hangs ends the test with a message.
   static CallInfo Info(absl::string_view label, const Group* group = nullptr) {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }
 
-  // The hosts whose members are reduced first, for results that are delivered as `receives` says. If the map is empty,
-  // the reduction has one level.
+  // Returns the hosts whose members are reduced first when results are delivered as `receives` says. If the map is
+  // empty, the reduction has one level.
   HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
 
-  // Returns "" if `output` is the result that the backend must deliver: the exact bits or, if it adds up in another
-  // order, a value near the result in fp64.
+  // Returns "" if `output` is the result that the backend must deliver: the exact bits or, if the backend adds up in
+  // another order, a value near the result in fp64.
   std::string CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) const;
 
-  // Groups of all shapes: all ranks, the first rank alone, the last rank alone, every second rank, all but the first.
+  // Returns groups of all shapes: all ranks, the first rank alone, the last rank alone, every second rank, all but the
+  // first.
   std::vector<Group> Groups() const;
 
-  // Runs the cases one after the other, in the group (nullptr: all ranks). Compares the outputs of all members bit for
-  // bit with the kernels' results, and with the oracle in fp64.
+  // Runs the cases one after the other, on the ranks of the group, or on all ranks if `group` is nullptr. Compares the
+  // outputs of all members bit for bit with the kernels' results, and with the oracle in fp64.
   void CheckReduces(const std::vector<ReduceCase>& cases, const Group* group = nullptr);
 
  private:
@@ -56,7 +57,7 @@ class ConformanceTest : public BackendTest {
   static void RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator);
 };
 
-// The call without its segments.
+// Returns the call of a case, without its segments.
 ReduceCall CallOf(const ReduceCase& c, const CallInfo& info);
 
 }  // namespace ronda::testing

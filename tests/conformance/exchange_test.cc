@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations that move bytes without reading them, on every communicator and in groups of every shape.
+// Tests operations that move bytes without reading them, on every communicator and in groups of every shape.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLengths[] = {0, 1, 13, 127, 4096, 1'000'003};
 
-// Bytes that differ by position and by rank.
+// Returns bytes that differ by position and by `salt`, which is different on each rank.
 std::string Pattern(size_t bytes, int salt) {
   std::string pattern(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i) pattern[i] = static_cast<char>(i * 31 + i / 256 + static_cast<size_t>(salt) * 7);
@@ -39,7 +39,7 @@ class ExchangeConformanceTest : public ConformanceTest {
     }
   }
 
-  // One allgather in which member i sends bytes[i] bytes.
+  // Checks one allgather in which member i sends bytes[i] bytes.
   static void CheckAllgather(const std::vector<size_t>& bytes, std::optional<int> receiver, int self,
                              const Group* group, Communicator& communicator) {
     std::string all;
@@ -57,7 +57,7 @@ class ExchangeConformanceTest : public ConformanceTest {
     EXPECT_TRUE(output.IsUntouchedElsewhere());
   }
 
-  // One alltoall of pieces of these lengths.
+  // Checks one alltoall. `bytes` has the length of each sender's piece for each receiver.
   static void CheckAlltoall(const std::vector<size_t>& bytes, int self, int members, const Group* group,
                             Communicator& communicator) {
     const auto piece = [&](int sender, int receiver) {
@@ -150,7 +150,7 @@ TEST_P(ExchangeConformanceTest, AlltoallOfAnyPieces) {
   });
 }
 
-// Alltoalls with few senders: a scatter, a message from one member to another, and one with a single piece.
+// Tests alltoalls in which few members send: a scatter, and a message from one member to another.
 TEST_P(ExchangeConformanceTest, AlltoallInWhichFewHaveSomethingToSend) {
   InEveryGroup([](int self, int members, const Group* group, Communicator& communicator) {
     for (int root = 0; root < members; ++root) {
@@ -176,14 +176,14 @@ TEST_P(ExchangeConformanceTest, NoRankPassesABarrierBeforeAllHaveArrived) {
   }
 }
 
-// Members do not wait for ranks outside the group, which may make the call later.
+// The members of a group do not wait for the other ranks, which may make the call later.
 TEST_P(ExchangeConformanceTest, AGroupDoesNotWaitForRanksOutside) {
   if (size() < 4) GTEST_SKIP() << "two groups of two need four ranks";
   const Group first({0, 1});
   const Group second({2, 3});
   std::atomic<int> first_is_done{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // The second group's operation is the first in order, and its members delay it.
+    // The operation of the second group comes first in the order of calls, and the members of this group delay it.
     if (!first.Contains(rank)) {
       while (first_is_done.load() < first.size()) std::this_thread::yield();
     }

@@ -15,7 +15,7 @@
 namespace ronda::testing {
 namespace {
 
-// A hang ends the test with a message, not with a kill.
+// The deadline ends a call that hangs, so that the test fails with a message.
 CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = absl::Seconds(50)}}; }
 
 void CheckReduction(const ReduceCase& c, const HostMap& hosts, Communicator& communicator) {

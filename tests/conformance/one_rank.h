@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank's checks of a communicator in a job of processes. Every rank makes the same calls.
+// These functions check a communicator in a job of processes, on one rank. Every rank must make the same calls of these
+// functions.
 #ifndef RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 #define RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 
@@ -11,8 +12,9 @@
 
 namespace ronda::testing {
 
-// Compares reductions with the kernels' bits: zero to many elements, several wire formats, results for all members and
-// for some. `hosts` has the hosts that are reduced first when all members receive all; empty: one level.
+// Compares reductions with the kernels' results, bit for bit. The reductions have zero to many elements, several wire
+// formats, and results for all or only some members. `hosts` has the hosts that are reduced first when all members
+// receive the whole result. If `hosts` is empty, the reduction has one level.
 void CheckReductions(uint64_t seed, const HostMap& hosts, Communicator& communicator);
 
 // Runs operations in random order, until the first failure.

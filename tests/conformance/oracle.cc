@@ -12,9 +12,10 @@
 namespace ronda::testing {
 namespace {
 
-// The only tolerance table. It gives the error of one rounding to a wire's format, relative and (below the normal
-// numbers) absolute, and the error of one operation in its accumulator. In the 8-bit formats the absolute error assumes
-// a largest magnitude of 1 in the block, whose scale maps that to at least half of the format's range.
+// All tolerances come from this table. For each wire format it has the relative error of one rounding, the absolute
+// error of a rounding below the normal numbers, and the error of one operation in the format's accumulator. For the
+// 8-bit formats the absolute error assumes that the largest magnitude in a block is 1. The block's scale maps this
+// magnitude to at least half of the format's range.
 struct Precision {
   double rounding;
   double smallest;
@@ -34,7 +35,7 @@ Precision PrecisionOf(const ReduceCase& c) {
     case DType::kFloat32:
       return {.rounding = 0x1p-24, .smallest = 0x1p-149, .accumulation = 0x1p-24};
     case DType::kFloat64:
-      // The oracle itself is no more precise than this.
+      // The tolerance is larger than fp64's rounding error, because the oracle also computes in fp64.
       return {.rounding = 0x1p-52, .smallest = 0x1p-1074, .accumulation = 0x1p-52};
     default:
       return {.rounding = 0, .smallest = 0, .accumulation = 0};
@@ -66,8 +67,8 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
     magnitude = c.op == ReduceOp::kProduct ? std::abs(value) : magnitude + std::abs(next);
   }
   const Precision precision = PrecisionOf(c);
-  // Each contribution is rounded to the wire's format, and then the result, once per level. A sum takes two roundings;
-  // a product on one level takes one per factor and one more.
+  // Each contribution is rounded to the wire's format, and the result once on each level. So on one level a sum takes
+  // two roundings, and a product takes one for each factor and one for the result.
   const double roundings = c.op == ReduceOp::kProduct ? ranks * levels + 1 : 1 + levels;
   const double relative = std::pow(1 + precision.rounding, roundings) - 1 + (ranks + 2) * precision.accumulation;
   // No input is larger than 2.
@@ -79,7 +80,7 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
           .tolerance = relative * std::abs(Apply(c.postscale, magnitude)) + absolute};
 }
 
-// A number modulo 2^64, stored in an integer of the type.
+// Returns the value of `bits`, a number modulo 2^64, after it has been stored in an integer of type `dtype`.
 double Wrapped(DType dtype, uint64_t bits) {
   return VisitDType(dtype, [&]<class E>(ElementType<E>) {
     if constexpr (kKindOf<E> == DTypeKind::kUnsigned || kKindOf<E> == DTypeKind::kSigned) {
@@ -90,7 +91,8 @@ double Wrapped(DType dtype, uint64_t bits) {
   });
 }
 
-// Modulo 2^64. Inputs are small numbers, so they compare as signed numbers whatever their type.
+// Computes modulo 2^64. Inputs are small numbers, so they can be compared as signed numbers, even if their type is
+// unsigned.
 uint64_t ApplyToIntegers(ReduceOp op, uint64_t a, uint64_t b) {
   switch (op) {
     case ReduceOp::kSum:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations in random order, of random size, in random groups and with random votes, back to back, the same on every
-// rank.
+// Runs operations without a pause, in random order, of random size, in random groups and with random votes. The
+// sequence is the same on every rank.
 #ifndef RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_
 #define RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_
 
@@ -15,8 +15,8 @@
 
 namespace ronda::testing {
 
-// One rank's steps through the sequence of operations. All ranks draw the same numbers from the seed, so they make the
-// same sequence. Each step checks its results.
+// Runs the operations of the sequence on one rank. All ranks draw the same numbers from the seed, so they make the same
+// sequence. Each step checks its results.
 class RandomWalk {
  public:
   RandomWalk(uint64_t seed, RankId rank, Communicator& communicator)
@@ -26,12 +26,12 @@ class RandomWalk {
 
  private:
   void DrawGroup();
-  // Draws a vote, if the job's ranks have to vote. In every second vote one rank vetoes.
+  // Draws whether the ranks vote on the next call, and this rank's vote. In half of the votes one rank vetoes.
   void DrawBallot();
   CallInfo Info(absl::string_view label) const;
-  // Returns the information for a call that may have a vote.
+  // Returns the CallInfo for a call on which the ranks may vote.
   CallInfo InfoWithBallot(absl::string_view label);
-  // Returns whether the call was vetoed. Expects the result that the drawn votes require.
+  // Returns whether the last call was vetoed. Expects that this is the result of the drawn votes.
   bool IsVetoedAsDrawn() const;
   void Reduce();
   void Barrier();

@@ -20,7 +20,7 @@ bool Is8Bit(const ReduceCase& c) {
   return IsFloatingPoint(c.dtype) && (c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2);
 }
 
-// Numbers whose sums and products over 8 ranks stay in the range of fp16, and integers that stay in int8 after scaling.
+// The numbers are so small that sums and products over 8 ranks fit into fp16, and that scaled integers fit into int8.
 double RandomValue(const ReduceCase& c, std::mt19937_64& random) {
   if (IsFloatingPoint(c.dtype)) {
     const double magnitude = std::uniform_real_distribution<double>(0.5, 2.0)(random);
@@ -31,7 +31,7 @@ double RandomValue(const ReduceCase& c, std::mt19937_64& random) {
   return static_cast<double>(std::uniform_int_distribution<int64_t>(IsSigned(c.dtype) ? -limit : 0, limit)(random));
 }
 
-// Contributions of one segment, reduced in the format of the wire.
+// Computes the result of one segment in an 8-bit wire format.
 void ReduceBlocks(const ReduceCase& c, const std::vector<const char*>& inputs, size_t count, char* result) {
   const auto format = c.wire == WireFormat::kFp8E4M3 ? kernels::Fp8Format::kE4M3 : kernels::Fp8Format::kE5M2;
   std::vector<std::string> contributions;
@@ -78,7 +78,8 @@ Part RowsOf(size_t count, int member, int members) {
   return {.begin = i * each + std::min(i, longer), .count = each + (i < longer ? 1 : 0)};
 }
 
-// Parts of random length in random order, with gaps between them. `random` is in the same state for all members.
+// Returns the part of `member`. The members' parts have random lengths and a random order, with gaps between them.
+// `random` must be in the same state for all members.
 Part AnyPartOf(size_t count, int member, int members, std::mt19937_64& random) {
   std::vector<size_t> ends;
   for (int i = 0; i < 2 * members; ++i) ends.push_back(random() % (count + 1));

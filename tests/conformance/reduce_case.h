@@ -14,7 +14,7 @@
 
 namespace ronda::testing {
 
-// The members that receive the result, and their parts.
+// Which members receive the result, and which part of it.
 enum class Receives {
   kAll,      // all members, the whole result
   kRootAll,  // one member, the whole result: a reduce
@@ -36,23 +36,24 @@ struct ReduceCase {
   uint64_t seed = 0;
 };
 
-// "sum of 13 float32 over fp16, ..."
+// Returns, for example, "sum of 13 float32 over fp16, ...".
 std::string ToString(const ReduceCase& c);
 
-// The number of elements of each segment of the case.
+// Returns the number of elements of each segment of the case.
 std::vector<size_t> SegmentCounts(const ReduceCase& c);
 
-// The part of each segment that `member` of `members` receives.
+// Returns the part of each segment that member number `member` of `members` members receives.
 std::vector<Part> PartsOf(const ReduceCase& c, int member, int members);
 
-// The input of a member: pseudo-random from the seed.
+// Returns the input of a member: pseudo-random numbers from the case's seed.
 std::string MakeInput(const ReduceCase& c, int member);
 
-// The bits of the whole result that every backend must deliver: the kernels applied to whole segments at once.
+// Returns the whole result that every backend must deliver, bit for bit. The kernels compute this result, and reduce
+// each whole segment at once.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
 
 // Like ExpectedBits above, but first reduces the ranks of each host, and then the hosts' results. If `hosts` is empty,
-// the result is the same as above.
+// both functions give the same result.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts);
 
 // Returns the parts of `whole` that the member receives, one after the other.
@@ -62,12 +63,13 @@ std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member
 std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
                       int members);
 
-// Returns "" if every element of `output` is near the result in fp64. Integers must equal the result. Otherwise returns
-// a text about the first wrong element. The result was rounded once on each of `levels`.
+// Returns "" if every element of `output` is near the result in fp64. Integers must equal the result. If an element is
+// wrong, returns a text about the first wrong element. `levels` is the number of levels on which the result was
+// rounded.
 std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,
                               int levels);
 
-// The wire formats that make a difference to `dtype`.
+// Returns the wire formats that change how elements of `dtype` travel.
 std::vector<WireFormat> WireFormatsFor(DType dtype);
 
 }  // namespace ronda::testing

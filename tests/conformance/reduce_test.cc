@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reductions on every communicator.
+// Tests reductions on every communicator.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -25,8 +25,8 @@ class ReduceConformanceTest : public ConformanceTest {
     return c;
   }
 
-  // Every dtype, operator and wire format, `repeats` times each. The counts of elements take turns: over the suite
-  // every dtype meets every count.
+  // Returns cases with every dtype, operator and wire format, `repeats` times each. The cases have different counts of
+  // elements, so that every dtype is tested with every count.
   static std::vector<ReduceCase> EveryKind(int repeats, uint64_t seed) {
     std::vector<ReduceCase> cases;
     for (int type = 0; type < kDTypeCount; ++type) {
@@ -77,7 +77,7 @@ TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
   CheckReduces(cases);
 }
 
-// Up to 2,240 bytes (with 8 ranks: 2,048), shared memory uses another algorithm.
+// For at most 2,240 bytes (2,048 bytes with 8 ranks), shared memory uses another algorithm.
 TEST_P(ReduceConformanceTest, SizesAroundTheLimitOfTheSmallAlgorithm) {
   std::vector<ReduceCase> cases;
   uint64_t seed = 2500;
@@ -136,7 +136,8 @@ TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
                 {.count = kLargeCount / 4, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 4}});
 }
 
-// A tensor has the same bits alone in a bucket and together with others, for any wire.
+// For every wire format, the result of a tensor has the same bits whether the tensor is alone in a bucket or with
+// others.
 TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   for (WireFormat wire : kWires) {
     const ReduceCase fused = {.count = 3000, .wire = wire, .cut = Cut::kPieces, .seed = 17};
@@ -164,7 +165,7 @@ TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   }
 }
 
-// Inputs are only read: segments may have the same input, or overlapping ones, and different outputs.
+// Inputs are only read. So segments with different outputs may have the same input, or inputs that overlap.
 TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   constexpr size_t kCount = 3000;
   constexpr size_t kShift = 7;
@@ -195,7 +196,7 @@ TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   }
 }
 
-// The residual holds the rounding errors of a rank's contributions, on any packing thread.
+// The residual has the rounding errors of a rank's contributions, no matter which thread packs them.
 TEST_P(ReduceConformanceTest, ResidualsHoldTheRoundingErrorsOfContributions) {
   constexpr size_t kCount = 5000;
   for (WireFormat wire : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2}) {

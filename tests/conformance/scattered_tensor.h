@@ -30,25 +30,26 @@ struct Part {
   size_t count = 0;
 };
 
-// A tensor in memory as a trainer might have it: in segments between guard bytes, which no code may touch. No segment
-// is next to another, and if there are several, none is aligned.
+// A tensor in several pieces of memory (segments), as a trainer might have it. The segments lie between guard bytes,
+// which no code may change. Segments are not next to each other. If there are several segments, none of them is
+// aligned.
 class ScatteredTensor {
  public:
   // Copies `content`, which has elements of `element_bytes` each, into the segments' inputs. The outputs are the
-  // inputs, or have the size of the inputs.
+  // inputs, or separate memory of the same size.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   Placement placement);
 
-  // Outputs have room for `parts`, one per segment.
+  // Like the constructor above, but the output of each segment has only room for the segment's part in `parts`.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   const std::vector<Part>& parts);
 
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // The outputs, one after the other.
+  // Returns the contents of the segments' outputs, one after the other.
   std::string Output() const;
 
-  // Whether all guard bytes, and all inputs that are not outputs, are unchanged.
+  // Returns whether all guard bytes, and all inputs that are not also outputs, are unchanged.
   bool IsUntouchedElsewhere() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Changes of the communicators' chunk sizes between calls.
+// Tests calls between which the communicators' chunk size changes.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -14,19 +14,20 @@ _DATA = {"dockerfile", "ini", "json", "mermaid", "toml", "yaml"}
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A block of a page; `place` is the page and the line of its fence."""
+    """A block of a page. `place` is the page, and the line with the block's fence."""
 
     place: str
     language: str
     text: str
 
     def begins(self, words: str) -> bool:
-        """Whether the block begins with these words; white space separates words. <end> is last."""
+        """Returns whether the block begins with these words, which white space separates. The word
+        <end> stands for the end of the block."""
         return f"{' '.join(self.text.split())} <end>".startswith(words)
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:
-    """The blocks of a page, without their indentation."""
+    """Yields the blocks of a page, without their indentation."""
     begin, indent, language = 0, 0, ""
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -42,7 +43,8 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
 
 
 def programs() -> list[Block]:
-    """The blocks of all pages that a reader may paste, or that show output."""
+    """Returns all blocks with commands or code that a reader may paste, and all blocks with
+    output."""
     pages = [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").rglob("*.md"))]
     blocks = [block for page in pages for block in blocks_of(str(page), page.read_text())]
     return [block for block in blocks if block.language not in _DATA]

@@ -15,7 +15,8 @@ _SOURCES = ("bench", "client", "kernels", "proto", "runtime")
 _CODE = (".bazel", ".c", ".cc", ".cu", ".cuh", ".h", ".hpp", ".proto", ".py", ".pyi")
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
-# An existing extension for each section: its name in the code, and in a listed file.
+# For each section, an existing extension of its kind: a pattern for its name in the code, and one
+# for the paths of listed files.
 _NAMES = {
     "A backend": (r'"tcp"|//runtime/tcp\b', r"(?i)tcp"),
     "An operation": (r"(?i)reduce_?scatter", r"(?i)reduce_?scatter"),
@@ -31,12 +32,12 @@ _NAMES = {
 
 @dataclasses.dataclass
 class Section:
-    """A kind of extension.
+    """A section of the page, about one kind of extension.
 
     Attributes:
         count: the number of files in the heading.
-        required: for each file that every change touches, the alternatives for it.
-        made: the files that `make bindings` rewrites.
+        required: the files that every change touches. Each entry has the alternatives for one file.
+        made: the files that `make bindings` generates.
         allowed: files and folders that some changes touch.
     """
 
@@ -55,7 +56,7 @@ class Section:
         )
 
     def add(self, table: str, files: str, remark: str) -> None:
-        """Adds a row of the table whose second heading is `table`."""
+        """Adds the files of a row in the table whose second heading is `table`."""
         if files.endswith("(new)"):
             return
         alternatives = [re.findall(r"`([^`]+)`", part) for part in files.split(" or ")]
@@ -70,7 +71,7 @@ class Section:
 
 
 def sections_of(page: str) -> dict[str, Section]:
-    """The sections of the page, by the first words of their headings."""
+    """Returns the sections of the page, by the first words of their headings."""
     sections: dict[str, Section] = {}
     section, table = None, ""
     for line in page.splitlines():
@@ -89,7 +90,7 @@ def sections_of(page: str) -> dict[str, Section]:
 
 @functools.cache
 def _code(root: pathlib.Path) -> dict[str, str]:
-    """The texts of all files of code."""
+    """Returns the texts of all files with code."""
     return {
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
         for folder in _SOURCES
@@ -99,7 +100,7 @@ def _code(root: pathlib.Path) -> dict[str, str]:
 
 
 def _naming(pattern: str, root: pathlib.Path, folder: str = "") -> list[str]:
-    """The files of code below a folder in which the pattern is found."""
+    """Returns the files below a folder whose code has the pattern."""
     return [
         path
         for path, text in _code(root).items()
@@ -114,7 +115,7 @@ def _names_it(pattern: str, root: pathlib.Path, path: str) -> bool:
 
 
 def faults(root: pathlib.Path, title: str, section: Section) -> list[str]:
-    """How the lists of a section differ from the files below `root`."""
+    """Returns texts about how the lists of a section differ from the files below `root`."""
     named, listed = _NAMES[title]
     found = [
         f"{path} names {named}: list it in '{title}' of docs/extending.md, or derive its part"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the tests run each block of the pages.
+"""Tells how the tests run each block of the pages.
 
 A new block needs an entry in one of the tables: PYTHON, CPP, SHELL, or NOT_RUN with the reason.
 """
@@ -14,12 +14,12 @@ from blocks import programs
 
 @dataclasses.dataclass(frozen=True)
 class Snippet:
-    """A block, found by its first words, and the program around it.
+    """A block of a page, which is found by its first words, and the program around the block.
 
     Attributes:
         begins: the first words of the block.
-        before: what a program has before it.
-        after: what a program has after it: assertions about the outcome.
+        before: the part of the program before the block.
+        after: the part of the program after the block, which checks the outcome.
     """
 
     begins: str
@@ -27,7 +27,8 @@ class Snippet:
     after: str = ""
 
     def program(self) -> str:
-        """The block within its program. A page that repeats the block has the same words."""
+        """Returns the program with the block. If several pages have the block, its words must be
+        equal."""
         return self.before + self.text() + self.after
 
     def text(self) -> str:
@@ -37,7 +38,7 @@ class Snippet:
 
 @dataclasses.dataclass(frozen=True)
 class CppSnippet(Snippet):
-    """A block of C++; `before` is outside of a function.
+    """A block of C++. The text in `before` is outside of a function.
 
     Attributes:
         within: the statements before the block.
@@ -48,11 +49,11 @@ class CppSnippet(Snippet):
     libtorch: bool = False
 
     def includes(self) -> list[str]:
-        """The block's includes, and those before it."""
+        """Returns the #include lines of the block and of the program before it."""
         return [line for line in (self.before + self.text()).splitlines() if line.startswith("#")]
 
     def function(self, space: str) -> str:
-        """The block without includes, in a function of a namespace of its own."""
+        """Returns the block without its #include lines, as a function in the namespace `space`."""
         lines = f"{self.before}\nvoid f() {{\n{self.within}{self.text()}}}\n".splitlines(True)
         body = "".join(line for line in lines if not line.startswith("#"))
         return f"namespace {space} {{\n{body}}}  // namespace {space}\n"
@@ -89,7 +90,7 @@ model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 dataset = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(4, 2))
 """
-# A step after which the parameters must be the same on every rank.
+# A training step. After it the parameters must be the same on every rank.
 _STEP = """
 import os as _os
 model(torch.full((1, 2), float(_os.environ["RONDA_RANK"]) + 1)).sum().backward()
@@ -146,7 +147,7 @@ PYTHON = [
     ),
 ]
 
-# A program of one process, which starts its ranks itself.
+# Programs that start as one process, and that start their ranks themselves.
 PYTHON_ALONE = [
     Snippet(
         "def mean_of_ranks(factor):",
@@ -294,7 +295,7 @@ _EXAMPLE_HOSTS = "the hosts do not exist: tests/multiprocess tests these options
 _NEEDS_GPU = "needs a GPU"
 _PROJECT = "needs another project: tests/python/frameworks runs such a program"
 
-# The first words of blocks, and why no test of this folder runs them.
+# For blocks that no test of this folder runs: their first words, and the reason.
 _JAX = "needs JAX: tests/python/jax runs examples/jax_mnist.py, which has these lines"
 _JAX_ELASTIC = "needs JAX: the elastic job of tests/python/jax/elastic_test.py has these lines"
 _KERAS = "needs Keras: tests/python/keras runs examples/keras_mnist.py, which has these lines"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every block of README.md and docs/ is run, compiled, or has a reason why not."""
+"""Runs or compiles every block of README.md and docs/, unless snippets.py has a reason why not."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PythonTest(unittest.TestCase):
 
 
 class FolderTest(unittest.TestCase):
-    """Has a folder in which programs and commands run."""
+    """Base class of tests that run programs and commands in a new folder."""
 
     def setUp(self) -> None:
         self.use_new_folder()
@@ -125,7 +125,8 @@ assert ronda.allreduce([ronda.rank()], ronda.ReduceOp.SUM)[0] == sum(range(ronda
 
 class ShellTest(FolderTest):
     def run_snippet(self, snippet: snippets.ShellSnippet) -> None:
-        # python3 gets no link, because Python does not find its virtual environment from a link.
+        # python3 is a script, because Python does not find its virtual environment if it is started
+        # through a link.
         files = dict.fromkeys(("train", "trainer", "train.py", "hosts.sh"), _TRAIN)
         files["python3"] = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
         for name, text in files.items():

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The command line of rondarun, one word per line; after a zero byte, the content of any file that it names.
+// The input has the command line of rondarun, one word per line. After a zero byte it has the content of every file
+// that the command line names.
 #include "programs/options/arguments.h"
 
 #include <optional>
@@ -25,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 if (name.size() % 2 == 0) return std::nullopt;
                 return parts.second;
               },
-              // Each line of the file is one.
+              // Each line of the file is the definition of one variable.
               .variables = [&]() -> std::vector<std::string> { return absl::StrSplit(parts.second, '\n'); }});
   ronda::fuzz::RequireOkOrRefused(options.status());
   if (!options.ok()) return 0;

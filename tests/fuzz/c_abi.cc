@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The argument structs of the C ABI, with arbitrary fields. Pointers are null or valid, because other pointers cannot
-// be checked.
+// The argument structs of the C ABI, with arbitrary fields. The pointers in the structs are null or valid, because the
+// library cannot check other pointers.
 #include <cstddef>
 #include <iterator>
 #include <string>
@@ -18,7 +18,8 @@ namespace {
 constexpr int kWorldSize = 3;
 constexpr int kMostNumbers = RONDA_MAX_NDIM;
 
-// The targets of pointers in the arguments. The input provides them, and also chooses null pointers.
+// The memory to which pointers in the arguments point. The content of this memory comes from the input. The input also
+// chooses null pointers.
 class Pointers {
  public:
   explicit Pointers(FuzzInput& input) : name_(input.Text()) {
@@ -45,7 +46,7 @@ class Pointers {
   uint8_t choices_ = 0;
 };
 
-// A struct of the caller: aligned, and as long as it claims to be, up to the limit.
+// A struct of the caller. The struct is aligned. Its number of bytes is its struct_size, up to a limit.
 template <typename Args>
 class CallersStruct {
  public:
@@ -65,7 +66,7 @@ class CallersStruct {
     if constexpr (requires { args().name; }) args().name = pointers.name();
     if constexpr (requires { args().input; }) point(args().input, pointers.buffer());
     if constexpr (requires { args().output; }) point(args().output, pointers.buffer());
-    // A value near 16, the size of the buffer, or any value.
+    // The size is a value below 32, near the buffer's size of 16, or any value.
     if constexpr (requires { args().output_bytes; }) {
       if (input.Below(2) == 0) args().output_bytes = input.Below(32);
     }

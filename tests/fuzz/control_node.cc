@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank of the control plane across hosts, which gets its neighbours' bytes and other events.
+// Tests a rank of the control plane across hosts. The input has the bytes of its neighbours, and other events.
 #include "runtime/control/tree/control_node.h"
 
 #include "tests/fuzz/fuzz_input.h"
@@ -50,7 +50,7 @@ void Act(ControlNode& node, FuzzInput& input) {
   }
 }
 
-// All outgoing bytes are frames that the other ranks can decode.
+// Requires that all bytes that the rank sends are frames, which the other ranks can decode.
 void CheckOutput(ControlNode& node) {
   for (const RankId neighbour : kNeighbours) {
     FrameAssembler assembler(kMaxControlFrame);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Both ends of a control ring in shared memory, while another process also writes to that memory.
+// Tests both ends of a control ring in shared memory, while another process also writes to this memory.
 #include <memory>
 #include <string>
 

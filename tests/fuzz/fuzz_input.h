@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The common part of fuzz targets. It reads their bytes as decisions, and makes them fail.
+// Helpers for fuzz targets. The helpers read decisions from the bytes of the input, and end the process when a target
+// fails.
 #ifndef RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 #define RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 
@@ -37,7 +38,7 @@ class FuzzInput {
 
   bool empty() const { return rest_.empty(); }
 
-  // The next `size` bytes, or fewer at the end of the input.
+  // Returns the next `size` bytes, or fewer bytes at the end of the input.
   absl::string_view Take(size_t size) {
     const absl::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(taken.size());
@@ -53,10 +54,10 @@ class FuzzInput {
     return value;
   }
 
-  // 0 <= the result < limit <= 256
+  // Returns a number from 0 to `limit` - 1. REQUIRES: limit <= 256.
   int Below(int limit) { return Number<uint8_t>() % limit; }
 
-  // A text of up to 255 bytes.
+  // Returns a text of up to 255 bytes.
   absl::string_view Text() { return Take(Number<uint8_t>()); }
 
  private:

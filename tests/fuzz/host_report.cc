@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reports of other hosts' monitors. Each is refused, or has ranks that a monitor can watch and describe.
+// The input is a report of another host's monitor. The report must be refused, or have ranks that a monitor can watch
+// and describe.
 #include <algorithm>
 #include <map>
 #include <string>

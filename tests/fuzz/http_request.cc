@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A request to the monitor, which may have any content: it gets the page only with the token and under the right name.
+// Tests requests to the monitor with any content. A request may get the page only if it has the token and the right
+// host name.
 #include "programs/monitor/serve/http.h"
 
 #include <optional>
@@ -29,7 +30,7 @@ void AnswerBytes(absl::string_view request, size_t piece) {
   const std::string lower = absl::AsciiStrToLower(request);
   const bool may_have = absl::StrContains(lower, "localhost") && absl::StrContains(lower, "authorization");
   fuzz::Require(!has_page || may_have, "the page is for those who have the token");
-  // Without the token in plain text or in base64, no other bytes lead to the page.
+  // A request gets the page only if it contains the token in plain text or in base64.
   const bool has_token = absl::StrContains(request, kToken) || absl::StrContains(lower, "basic");
   fuzz::Require(!has_page || has_token, "the token is needed");
 }
@@ -42,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t piece = input.Number<uint16_t>() % 4096 + size_t{1};
   const absl::string_view request = input.TakeRest();
   ronda::AnswerBytes(request, piece);
-  // The parsers that are our own code.
+  // Tests the two parsers that are Ronda's own code.
   const auto name = ronda::NameInHost(request);
   ronda::fuzz::Require(!name || (!name->empty() && name->size() <= request.size()), "a name is part of the header");
   const auto token = ronda::TokenInAuthorization(request);

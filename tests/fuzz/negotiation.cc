@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The negotiation, with reports that no correct rank would send among some that a correct rank would.
+// Tests the negotiation with a mixture of reports: some could come from a correct rank, and others could not.
 #include <optional>
 #include <set>
 #include <string>
@@ -51,7 +51,7 @@ class Job {
     }
   }
 
-  // False after a message has been refused: the job has failed.
+  // Returns false if a message has been refused, because the job has then failed.
   bool Step(FuzzInput& input) {
     const RankId rank = input.Below(kWorldSize);
     switch (input.Below(7)) {
@@ -93,7 +93,7 @@ class Job {
     return report;
   }
 
-  // The engine ensures this before it submits.
+  // Submits a request if the engine would also submit it.
   void SubmitIfAllowed(RankId rank, TensorRequest request) {
     const auto members = reporters_[rank].process_sets().Find(request.process_set);
     if (members == nullptr || !members->Contains(rank)) return;
@@ -129,7 +129,7 @@ class Job {
     return received->job == ResponseList::Job::kGoesOn;
   }
 
-  // All ranks enter the next bucket of the schedule, if all can enter one.
+  // Lets all ranks enter the next bucket of the schedule, if every rank can enter it.
   void VoteOnBucket() {
     if (!schedules_[0].locked()) return;
     bool veto = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The words of a rank, in a file that another process writes: a reader refuses them, or reads within its bounds.
+// Tests how a monitor reads the state of a rank (RankWords) from a file that another process writes. The monitor must
+// refuse the file, or read only within the file's bounds.
 #include "runtime/monitor/rank_words.h"
 
 #include <sys/mman.h>
@@ -16,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// Valid words, to which damage is added.
+// Begins with valid RankWords, to which the input adds damage.
 void FillIn(RankWords* words) {
   words->bytes = sizeof(RankWords);
   words->pid = getpid();
@@ -31,7 +32,7 @@ struct Descriptor {
   ~Descriptor() { close(fd); }
 };
 
-// As another process finds it.
+// Reads the words through a file, as another process would.
 void ReadFromFile(const RankWords& words) {
   const Descriptor file{memfd_create(kRankFileName, MFD_CLOEXEC)};
   const auto* const bytes = reinterpret_cast<const char*>(&words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How rank 0 and the joining ranks handle each other's messages in a rendezvous over the network.
+// Tests how rank 0 and the joining ranks handle each other's messages in a rendezvous over the network.
 #include "runtime/rendezvous/rank_facts.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "runtime/rendezvous/rendezvous_table.h"
@@ -15,7 +15,7 @@ Member MemberOf(RankId rank) {
   return {.peer = {.rank = rank, .host = "node", .pid = 42}, .host_id = "boot", .version = "1"};
 }
 
-// Several requests, one after the other, as the service passes them to the table.
+// Passes several requests to the table, one after the other, as the service does.
 void Claims(FuzzInput& input) {
   RendezvousTable table({.job_id = "job", .size = kSize, .coordinator = MemberOf(0)});
   while (!input.empty()) {

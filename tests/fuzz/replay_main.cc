@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a fuzz target on each file of the directories in its arguments: one test case per file.
+// Runs a fuzz target on each file in the directories that its arguments name. Each file is a test case.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Replay : public ::testing::Test {
  public:
   explicit Replay(std::filesystem::path file) : file_(std::move(file)) {}
 
-  // A failure ends the process.
+  // If the fuzz target fails, it ends the process.
   void TestBody() override {
     std::ostringstream contents;
     contents << std::ifstream(file_, std::ios::binary).rdbuf();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs whose ranks are on several hosts. All collectives must give the bits of the kernels.
+// Tests jobs whose ranks are on several hosts. All collectives must give the same bits as the kernels.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -32,7 +32,8 @@ constexpr char kSeedVariable[] = "TEST_SEED";
 
 // -- Programs of ranks --
 
-// Made from the names of the hosts, because a rank sees the numbers only of hosts that have a rank of its local rank.
+// Returns which ranks are on which host, from the names of the hosts. The job's topology is not enough, because it
+// tells a rank only about hosts that have a rank with the same local rank.
 HostMap HostsOfAll(const ConnectedJob& job) {
   constexpr size_t kNameBytes = 64;
   std::string own = job.topology.hostname;
@@ -79,7 +80,7 @@ void Conform() {
 
 class AcrossHostsTest : public HostsTest {
  protected:
-  // The name of the communicator that carries the data under this value of RONDA_BACKEND.
+  // Returns the name of the communicator that transfers the data if RONDA_BACKEND has this value.
   static std::string CommunicatorOf(const std::string& backend) {
     return backend == "mpi" || backend == "tcp" ? backend : "hierarchical";
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic jobs on several hosts, over OpenSSH. Members die. Hosts are lost, cut off, come back, come and go.
+// Tests elastic jobs on several hosts, over OpenSSH. Members die. Hosts are lost or cut off, come back, join and leave.
 #include <signal.h>
 #include <unistd.h>
 
@@ -45,8 +45,8 @@ struct Counter {
   void step() { total[0] += gradient[0]; }
 };
 
-// Counts steps until the file exists. After the first step of each epoch it prints its rank and the number of ranks. In
-// a step all ranks together add 1, whatever the number of ranks.
+// Counts steps until the finish file exists. After the first step of each epoch, prints its rank and the number of
+// ranks. In each step all ranks together add 1, for any number of ranks.
 void CountSteps() {
   Counter counter;
   std::int64_t finish = 0;
@@ -110,14 +110,14 @@ class ElasticHostsTest : public testing::SshHostsTest {
 
   static Words Program() { return {std::filesystem::read_symlink("/proc/self/exe"), "--rank_program=count_steps"}; }
 
-  // Returns options for `each` ranks on each of the two hosts; the first ranks are on the first host.
+  // Returns options for `each` ranks on each of the two hosts. The first ranks are on the first host.
   Words OnBoth(int each) const {
     return {"-H", absl::StrCat(hosts_->AddressOf(0), ":", each, ",", hosts_->AddressOf(1), ":", each)};
   }
 
-  // Waits until all ranks of the epoch number `times` among the epochs of `size` ranks have made a step. After a death
-  // no test may wait for an epoch without the replacement. If the survivors are slow, the replacement joins before
-  // them.
+  // Waits until there have been `times` epochs with `size` ranks, and all ranks of the last of them have made a step.
+  // After a death, a test must not wait for an epoch without the replacement, because a replacement may join before
+  // slow survivors.
   static void AwaitSize(LauncherRun* run, int size, int times = 1) {
     run->WaitForOut(absl::StrCat("size ", size, " local size "), size * times);
   }
@@ -169,7 +169,7 @@ TEST_F(ElasticHostsTest, TheOldestMemberIsKilledAndAnotherHostBecomesThatOfRankZ
 
 class CutOffHostTest : public ElasticHostsTest, public ::testing::WithParamInterface<int> {};
 
-// Rank 0 is on the first host.
+// The parameter is the host that is cut off. Rank 0 is on the first host.
 TEST_P(CutOffHostTest, IsGoneOnWithoutAndComesBack) {
   const int lost = GetParam();
   const auto run = Start(Joined({"-np", "4", "--min-np", "2", "--blacklist-cooldown-range", "0.1", "1"}, OnBoth(2)));
@@ -269,7 +269,7 @@ TEST_F(ElasticHostsTest, TheJobFollowsTheHostsThatAProgramLists) {
   }
 }
 
-// Returns the pids of the living members, which rondarun --verbose has printed.
+// Returns the pids of those members that still live. The pids are in the output of rondarun --verbose.
 std::vector<pid_t> LivingMembers(const LauncherRun& run) {
   std::vector<pid_t> pids;
   for (const std::string& line : Lines(run.err())) {
@@ -280,7 +280,7 @@ std::vector<pid_t> LivingMembers(const LauncherRun& run) {
   return pids;
 }
 
-// The members check at the end that each step counts once.
+// At the end the members check that each step has been counted once.
 TEST_F(ElasticHostsTest, NoStepIsLostWhileMembersAreKilledAtRandomAndHostsAreCutOff) {
   const auto seed = static_cast<unsigned>(getpid());
   SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes that come and go. Each host runs rondarun --nnodes MIN:MAX, without ssh.
+// Tests nodes that join and leave a job. Each host runs rondarun --nnodes MIN:MAX, without ssh.
 #include <unistd.h>
 
 #include <csignal>
@@ -28,7 +28,8 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
  protected:
   std::string Address() const { return absl::StrCat(hosts_->AddressOf(0), ":29400"); }
 
-  // Starts the same command on a host, whose members are programs of elastic_hosts_test.cc.
+  // Starts the job's command, which is the same on each host, on one host. The members run programs of
+  // elastic_hosts_test.cc.
   std::unique_ptr<LauncherRun> Start(int host, const std::string& nodes, const std::string& secret = "f00d") const {
     const std::vector<std::string> words = {"cd",
                                             std::filesystem::current_path(),
@@ -47,7 +48,8 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     const std::string command = absl::StrJoin(words, " ");
     const std::string agent = hosts_->agent();
     const std::string name = hosts_->NameOf(host);
-    // Each program on the way to rondarun replaces itself by the next one, so signals reach rondarun.
+    // The agent and the shell replace themselves (exec) by the next program and finally by rondarun, so signals reach
+    // rondarun.
     const auto become_agent = [agent, name, command] {
       execl(agent.c_str(), agent.c_str(), name.c_str(), command.c_str(), nullptr);
     };
@@ -59,7 +61,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return leader;
   }
 
-  // Waits until all ranks of the epoch number `time` among the epochs of `size` ranks have made a step.
+  // Waits until there have been `time` epochs with `size` ranks, and all ranks of the last of them have made a step.
   static void AwaitSize(LauncherRun* leader, int size, int time = 1) {
     leader->WaitForOut(absl::StrCat("size ", size, " local size "), size * time);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs across hosts that lose the connection to a host, or a rank there.
+// Tests jobs across hosts that lose the connection to a host, or a rank on it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -95,14 +95,14 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
                                    {"RONDA_HEARTBEAT", "200ms"},
                                    {"RONDA_HEARTBEAT_TIMEOUT", "2s"},
                                    {"RONDA_BACKEND", GetParam()}});
-    // Without this option mpirun kills the other ranks before they can report. Sometimes mpirun's helpers kill them
-    // even so, but never a process with its own session. With the option mpirun does not end by itself, and does not
-    // always notice that the ranks are gone.
+    // Without the option --enable-recovery, mpirun kills the other ranks before they can report. Even with the option,
+    // mpirun's helpers sometimes kill them, but never a process with its own session. With the option, mpirun does not
+    // end by itself, and does not always notice that the ranks have ended.
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
-    // mpirun's helpers may end before the rank. So the rank's output goes to a file. The rank also ignores SIGPIPE,
-    // which it gets when MPI writes to the helpers.
+    // mpirun's helpers may end before the rank. Therefore the output of the rank goes to a file. The rank also ignores
+    // SIGPIPE, which it gets when MPI writes to the helpers.
     const std::string output = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.output");
     job.argv.insert(job.argv.begin(), {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
                                        absl::StrCat("trap '' PIPE; \"$@\" > ", output, " 2>&1; echo -n $? > ", note,
@@ -117,7 +117,7 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     EXPECT_NE(job.get().exit_code, 0);
   }
 
-  // Waits for the note of the rank and returns it. If none comes in time, the test fails and the result is "".
+  // Waits for the note of the rank and returns it. If no note comes in time, the test fails and the result is "".
   std::string Await(int rank, const std::string& kind) const {
     constexpr absl::Duration kTimeout = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
@@ -152,7 +152,7 @@ TEST_P(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
   AwaitPids();
   ASSERT_EQ(hosts_->CutOff(1), absl::OkStatus());
   for (int rank : {0, 1}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(1)));
-  // For the ranks on the second host, the first host is gone.
+  // The ranks on the second host must report that the ranks on the first host are lost.
   for (int rank : {2, 3}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(0)));
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(Await(rank, "exit"), "1");
   ASSERT_EQ(hosts_->Reconnect(1), absl::OkStatus());
@@ -175,7 +175,8 @@ TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(Across, HostsFailureTest, ::testing::Values("hierarchical-mpi", "hierarchical-tcp"),
                          [](const auto& info) { return info.index == 0 ? "Mpi" : "Tcp"; });
 
-// All ranks reach the first host, so they can meet there. Over TCP the data of ranks 1 and 2 cannot reach each other.
+// All ranks can reach the first host, so they can meet there. But ranks 1 and 2 cannot send data to each other over
+// TCP.
 TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
   const std::unique_ptr<NetworkHosts> hosts = MakeHosts({.count = 3});
   ASSERT_NE(hosts, nullptr);

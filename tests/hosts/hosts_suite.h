@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Fixtures of the tests across hosts, and the programs of their ranks.
+// Has the fixtures of the tests across hosts, and the programs of their ranks.
 #ifndef RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 #define RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 
@@ -31,7 +31,7 @@ std::vector<RankProgram> HostsFailurePrograms();
 std::vector<RankProgram> MonitorHostsPrograms();
 std::vector<RankProgram> SshJobPrograms();
 
-// A test across hosts; skipped, with the reason, where there can be none.
+// A test across hosts. The test is skipped, with the reason, if this machine cannot simulate hosts.
 class HostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -60,7 +60,7 @@ class HostsTest : public ::testing::Test {
                     {"RONDA_LOG_LEVEL", "info"}}};
   }
 
-  // Every rank runs a program of this test's binary, which begins with RankProgramMain.
+  // Every rank runs a program of this test's binary, whose main function calls RankProgramMain first.
   static HostsJob RankProgramJob(std::vector<int> slots, absl::string_view program) {
     return RondaJob(std::move(slots),
                     {std::filesystem::read_symlink("/proc/self/exe"), absl::StrCat("--rank_program=", program)});
@@ -74,7 +74,7 @@ inline Words Joined(Words words, const Words& more) {
   return words;
 }
 
-// rondarun, between two hosts.
+// A test of rondarun with two hosts.
 class LauncherHostsTest : public HostsTest {
  protected:
   void SetUp() override {
@@ -90,14 +90,14 @@ class LauncherHostsTest : public HostsTest {
     if (!directory_.empty()) std::filesystem::remove_all(directory_);
   }
 
-  // Makes this the mpirun that rondarun finds.
+  // Makes rondarun find the mpirun of this MPI.
   void UseMpirun(MpiFlavor flavor) const {
     const std::string path = directory_ + "/mpirun";
     std::ofstream(path) << "#!/bin/sh\nexec " << PathOfMpirun(flavor) << " \"$@\"\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
 
-  // The network of the hosts, for mpirun.
+  // Returns the arguments that make mpirun use the network of the hosts.
   Words OnTheirNetwork(MpiFlavor flavor) const {
     if (flavor == MpiFlavor::kMpich) return {"--mpi-args", "-iface " + hosts_->interface()};
     std::string words = "--mca btl self,vader,tcp";
@@ -109,7 +109,7 @@ class LauncherHostsTest : public HostsTest {
     return {.environment = {absl::StrCat("PATH=", directory_, ":", client_directory, ":", getenv("PATH"))}};
   }
 
-  // The pids of the processes on a host.
+  // Returns the pids of the processes on a host.
   std::string ProcessesOn(int host) const {
     const std::string command = "PATH=$PATH:/usr/sbin:/sbin; ip netns pids " + hosts_->NameOf(host);
     return RunProcesses({.argv = {"/bin/sh", "-c", command}}).ranks.front().output;
@@ -119,7 +119,7 @@ class LauncherHostsTest : public HostsTest {
   std::string directory_;
 };
 
-// As LauncherHostsTest, but the launcher reaches the hosts by OpenSSH.
+// Like LauncherHostsTest, but the launcher reaches the hosts by OpenSSH.
 class SshHostsTest : public LauncherHostsTest {
  protected:
   void SetUp() override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun across hosts, over OpenSSH, and on hosts or a machine where something is missing.
+// Tests rondarun across hosts, over OpenSSH, and on hosts or machines where something is missing.
 #include <string>
 #include <vector>
 
@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 // -- Without a connection back --
 
-// The hosts also have an interface of this name, which leads only to the host itself.
+// The job uses the interface "lo". The hosts also have an interface of this name, but it leads only to the host itself.
 TEST_F(LauncherHostsTest, InterfaceThatLeadsElsewhereIsNoWaitForEver) {
   LauncherRun run(
       Joined({"-np", "2", "-H", absl::StrCat(hosts_->NameOf(0), ":1,", hosts_->NameOf(1), ":1"), "--launcher", "mpirun",

@@ -18,7 +18,7 @@ namespace {
 
 class LenetHostsTest : public HostsTest {
  protected:
-  // Trains 20 steps, or as many as given, with batches of 64 over all ranks, and has the parameters written to `file`.
+  // Returns a command that trains `steps` steps with batches of 64 over all ranks, and writes the parameters to `file`.
   std::vector<std::string> Training(const std::string& file, int steps) const {
     return {std::filesystem::absolute("examples/lenet_mnist/lenet_mnist"),
             "--data=" + digits_.path(),
@@ -49,12 +49,13 @@ class LenetHostsTest : public HostsTest {
   const lenet::TemporaryDirectory directory_;
 };
 
-// Only the order in which gradients are summed differs.
+// The results differ only because the ranks add up the gradients in another order.
 TEST_F(LenetHostsTest, FourRanksOnTwoHostsTrainAsFourOnOne) {
   constexpr int kSteps = 20;
   const lenet::Parameters one_host = OnOneHost(4, kSteps);
   EXPECT_LE(lenet::Distance(OnTwoHosts(2, kSteps), one_host), 1e-5 * lenet::Norm(one_host));
-  // Otherwise all parameters might be equal because nothing has happened.
+  // The training must have changed the parameters. If training had changed nothing, the comparisons above would prove
+  // nothing.
   const lenet::Parameters untrained = OnOneHost(1, 0);
   EXPECT_GT(lenet::Distance(one_host, untrained), 0.02 * lenet::Norm(untrained));
 }

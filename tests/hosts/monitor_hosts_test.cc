@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A ronda-monitor on each host of a job, of which the first asks the other.
+// Tests a ronda-monitor on each of two hosts of a job. The monitor on the first host asks the monitor on the other
+// host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -39,7 +40,7 @@ constexpr int kPort = 9465;
 
 // -- The program of the ranks --
 
-// Small steps, with a sum that does not fit into one packet. The rank that the variable names is late.
+// Makes small steps, in which a sum does not fit into one packet. The rank in TEST_LATE_RANK is late in every step.
 void StepsUntilKilled() {
   init();
   const char* const late = std::getenv("TEST_LATE_RANK");
@@ -91,7 +92,7 @@ class MonitorHostsTest : public HostsTest {
     }
   }
 
-  // Returns the answer of the first host's monitor to Explain; empty: it does not answer.
+  // Returns the answer of the first host's monitor to Explain, or "" if the monitor does not answer.
   static std::string Explain(const NetworkHosts& hosts) {
     const Endpoint endpoint = {.host = "first", .address = hosts.AddressOf(0), .port = kPort};
     const auto channel = MessageChannel::Connect(HostsPlugin(), endpoint, {});
@@ -113,7 +114,7 @@ class MonitorHostsTest : public HostsTest {
     return explained.ok() && response.ParseFromString(*explained) ? response.text() : "";
   }
 
-  // Asks until the answer has all `parts`, for `timeout`. Returns the last answer.
+  // Asks the monitor until the answer has all `parts`, or until `timeout` has passed. Returns the last answer.
   std::string ExplainUntil(const std::vector<std::string>& parts, absl::Duration timeout) const {
     const absl::Time end = SteadyNow() + timeout;
     std::string text;

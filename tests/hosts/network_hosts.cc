@@ -58,7 +58,8 @@ bool IsOfDeadTest(absl::string_view name) {
   return parts.size() == 3 && absl::SimpleAtoi(parts[1], &pid) && kill(pid, 0) != 0;
 }
 
-// Bridges and cables of a killed test vanish with the namespaces that they lead to, or have the test's id in the name.
+// Removes the namespaces and bridges of killed tests. A bridge has the test's id in its name, and cables vanish with
+// their namespaces.
 void RemoveLeftovers() {
   for (absl::string_view line : absl::StrSplit(Shell("ip netns list").output, '\n')) {
     const absl::string_view name = line.substr(0, line.find(' '));
@@ -82,7 +83,8 @@ absl::Status NetworkHosts::Available() {
   return absl::FailedPreconditionError(absl::StrCat("this machine gives no network namespaces: ", made.output));
 }
 
-// A cable of two interfaces. A thread carries frames between them, and delays the frames from `host_end`.
+// A cable between two interfaces. A thread passes frames from one interface to the other, and delays the frames from
+// `host_end`.
 class NetworkHosts::Relay {
  public:
   static absl::StatusOr<std::unique_ptr<Relay>> Create(const std::string& host_end, const std::string& bridge_end) {
@@ -117,7 +119,7 @@ class NetworkHosts::Relay {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the interface ", name));
   }
 
-  // A frame that does not fit into the queue is lost, as on a cable.
+  // If a frame does not fit into the queue, it is lost, as on a real cable.
   static void Send(const UniqueFd& to, const std::string& frame) {
     [[maybe_unused]] const ssize_t sent = write(to.get(), frame.data(), frame.size());
   }
@@ -165,7 +167,8 @@ absl::StatusOr<std::unique_ptr<NetworkHosts>> NetworkHosts::Create(const Options
 
 NetworkHosts::~NetworkHosts() {
   for (int host = 0; host < count(); ++host) {
-    // A process there would keep the namespace, and the system is slow to remove the namespace with the cable.
+    // A process that still runs on the host would keep the namespace. The cable is removed explicitly, because the
+    // system is slow to remove it with the namespace.
     KillAllOn(host);
     Shell(absl::StrCat("ip link del ", LinkOf(host), "; ip netns del ", NameOf(host)));
   }
@@ -186,7 +189,8 @@ std::string NetworkHosts::AddressIn(int number) const {
 std::string NetworkHosts::AddressOf(int host) const { return AddressIn(host); }
 
 std::vector<std::pair<std::string, std::string>> NetworkHosts::MpiNetwork() const {
-  // Open MPI accepts an interface of the hosts, which mpirun's machine lacks, or a network, but no IPv6 network.
+  // For Open MPI one can name an interface or a network, but no IPv6 network. The machine of mpirun does not have the
+  // hosts' interface "eth0".
   if (options_.family == Family::kIPv6) return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_if_include", "eth0"}};
   const int net = getpid() % (250 * 250);
   const std::string network = absl::StrCat("10.", net / 250, ".", net % 250, ".0/24");
@@ -229,7 +233,7 @@ absl::Status NetworkHosts::AddCable(int host) {
 absl::Status NetworkHosts::WriteAgent() {
   const char* const directory = getenv("TEST_TMPDIR");
   agent_ = absl::StrCat(directory == nullptr ? "/tmp" : directory, "/agent-", id_);
-  // As with ssh, the command gets little of the caller's environment.
+  // The command gets only a few variables of the caller's environment, as with ssh.
   std::ofstream(agent_) << "#!/bin/sh\n"
                         << kSetPath << "host=$1\nshift\n"
                         << "exec env -i PATH=\"$PATH\" HOME=\"$HOME\" ip netns exec \"$host\" unshare -m -u sh -c "
@@ -248,7 +252,7 @@ absl::Status NetworkHosts::RunOn(int host, const std::string& command) const {
 
 absl::Status NetworkHosts::LimitRate(double mbit) {
   for (int host = 0; host < count(); ++host) {
-    // A burst of 2 ms, and room for 50 ms.
+    // The limit allows a burst of 2 ms, and a queue of 50 ms.
     RONDA_RETURN_IF_ERROR(
         Do(absl::StrCat("ip netns exec ", NameOf(host), " tc qdisc replace dev eth0 root tbf rate ", mbit,
                         "mbit burst ", static_cast<int>(mbit * 250) + 16'000, " latency 50ms")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Several hosts on one machine: network namespaces joined by a bridge.
+// Simulates several hosts on one machine, by network namespaces that a bridge connects.
 #ifndef RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
 #define RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
 
@@ -17,18 +17,20 @@
 
 namespace ronda::testing {
 
-// Hosts that reach each other over one network. This machine is also on that network. Each host has a name, an address,
-// an interface "eth0" and a loopback of its own. Processes that agent() starts on a host also see a /dev/shm and a
-// hostname of the host.
+// Hosts that reach each other over one network. The machine of the test is also on the hosts' network. Each host has a
+// separate name, address, interface "eth0" and loopback interface. Processes that agent() starts on a host also see a
+// separate /dev/shm and the host's name.
 //
-// Needs root and iproute2. Names contain this process' id. The next test removes what a killed test has left.
+// Needs root and iproute2. The names of namespaces and interfaces contain this process's id. The next test removes what
+// a killed test has left.
 class NetworkHosts {
  public:
   enum class Family { kIPv4, kIPv6 };
   struct Options {
     int count = 2;
     Family family = Family::kIPv4;
-    // kRelayed: all data between hosts goes through this process, which can delay the data. Not every kernel has netem.
+    // With kRelayed all data between hosts goes through this process, which can delay the data. The tests do so because
+    // not every kernel has netem.
     enum class Cables { kOfTheKernel, kRelayed } cables = Cables::kOfTheKernel;
   };
 
@@ -43,12 +45,12 @@ class NetworkHosts {
   int count() const { return options_.count; }
   std::string NameOf(int host) const;
   std::string AddressOf(int host) const;
-  // The name of this machine's interface on their network.
+  // Returns the name of this machine's interface on the hosts' network.
   const std::string& interface() const { return bridge_; }
-  // Open MPI's parameters that keep it to this network.
+  // Returns the parameters with which Open MPI uses only this network.
   std::vector<std::pair<std::string, std::string>> MpiNetwork() const;
 
-  // A program that is called like ssh, AGENT HOST COMMAND..., and runs the command on that host.
+  // Returns the path of a program that is called like ssh (AGENT HOST COMMAND...) and runs the command on that host.
   const std::string& agent() const { return agent_; }
 
   // Runs a command on a host, as the agent does.
@@ -57,7 +59,7 @@ class NetworkHosts {
   // Limits the rate at which each host sends, in Mbit/s.
   absl::Status LimitRate(double mbit);
 
-  // From now on everything that the host sends arrives later by `delay`.
+  // Delays everything that the host sends from now on by `delay`.
   // REQUIRES: Options::kRelayed.
   void DelaySending(int host, absl::Duration delay);
 

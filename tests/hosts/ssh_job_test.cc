@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of Ronda whose ranks rondarun starts over OpenSSH.
+// Tests jobs whose ranks rondarun starts over OpenSSH.
 #include <unistd.h>
 
 #include <csignal>
@@ -76,7 +76,7 @@ TEST_F(SshJobTest, RanksOfTwoHostsAddUpUnderMpirun) {
   EXPECT_THAT(run.err(), HasSubstr("data goes over hierarchical"));
 }
 
-// rondarun chooses this by itself if there is no mpirun.
+// Tests --launcher ssh, which rondarun also chooses by itself if there is no mpirun.
 TEST_F(SshJobTest, RanksOfTwoHostsAddUpWithoutMpi) {
   LauncherRun::Options options = SshOptions();
   options.environment.emplace_back("RONDA_LOG_LEVEL=info");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// OpenSSH's servers on hosts that are network namespaces.
+// Starts OpenSSH's servers on hosts that are network namespaces.
 #ifndef RONDA_TESTS_HOSTS_SSH_SERVERS_H_
 #define RONDA_TESTS_HOSTS_SSH_SERVERS_H_
 
@@ -13,7 +13,8 @@
 
 namespace ronda::testing {
 
-// An sshd on every host, with keys made for this test. Its processes see the host's name and one /dev/shm.
+// An sshd on every host, with keys made for this test. The processes of a host's sshd see the host's name, and all
+// share one /dev/shm.
 // The servers end with the hosts.
 class SshServers {
  public:
@@ -27,14 +28,15 @@ class SshServers {
 
   int port() const;
 
-  // The paths of two private keys: the servers know the first, but not the second.
+  // Return the paths of two private keys. The servers accept the first key, but not the second.
   std::string identity() const { return directory_ + "/known"; }
   std::string foreign_identity() const { return directory_ + "/foreign"; }
 
-  // A folder with an `ssh` for these hosts. This ssh knows only the hosts' keys, and has no other settings.
+  // Returns a folder that contains an `ssh` program for these hosts. This ssh knows only the hosts' keys, and reads no
+  // other settings.
   std::string client_directory() const { return directory_ + "/bin"; }
 
-  // From now on the user does not know this host's key.
+  // Makes the user forget this host's key.
   void Forget(int host);
 
  private:

@@ -58,7 +58,7 @@ TEST_P(ConvertTest, EveryPatternOf16BitsConverts) {
   }
 }
 
-// Returns the mantissas that matter to rounding at any of `places`: zeros, ones, ties, and their neighbours.
+// Returns mantissas that test the rounding at each bit position in `places`: zeros, ones, ties, and their neighbours.
 std::vector<uint64_t> TellingMantissas(int mantissa_bits, const std::vector<int>& places, Random& random) {
   const uint64_t mask = (uint64_t{1} << mantissa_bits) - 1;
   std::vector<uint64_t> mantissas = {0, 1, mask, mask - 1};
@@ -91,7 +91,7 @@ TEST_P(ConvertTest, NarrowingFp64RoundsOnceToNearestEven) {
   std::vector<uint64_t> values;
   const std::vector<int> places = {29, 30, 35, 40, 42, 43, 44, 45, 46, 48, 50, 51};
   for (uint64_t exponent = 0; exponent < 2048; ++exponent) {
-    // Beyond fp32's range, and far below its subnormals, a sample is enough.
+    // Only some exponents are tested above fp32's range and far below its subnormal numbers.
     if ((exponent < 1023 - 160 || exponent > 1023 + 130) && exponent % 64 != 0 && exponent != 2047) continue;
     for (uint64_t mantissa : TellingMantissas(52, places, random_)) {
       values.push_back(exponent << 52 | mantissa);
@@ -215,7 +215,7 @@ TEST_P(ConvertTest, ScaledIntegersSaturateAndTruncate) {
   constexpr auto kMax64 = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {kMax64, -kMax64, 10}, {.multiplier = 1.5}),
             (std::vector<int64_t>{kMax64, std::numeric_limits<int64_t>::min(), 15}));
-  // A double can hold 2^63, an int64 cannot.
+  // The result is limited to kMax64, because int64 cannot hold 2^63 (a double can).
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {int64_t{1} << 62}, {.multiplier = 2})[0], kMax64);
   constexpr auto kMaxUnsigned = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(Converted<uint64_t>(DType::kUint64, DType::kUint64, {uint64_t{1} << 63, 4, 4}, {.multiplier = 2}),
@@ -366,7 +366,7 @@ TEST_P(FeedbackTest, SentAndKeptPartsAddUp) {
         sent[i] += ReadElement(dst.data(), to, i);
       }
     }
-    // A single round may lose a hundred times as much as all rounding in fp32 together.
+    // The limits show that one rounding step may lose a hundred times more than all roundings in fp32 together.
     for (size_t i = 0; i < kCount; ++i) {
       ASSERT_NEAR(sent[i] + static_cast<double>(residual[i]), meant[i], 1e-4) << Name(to);
       ASSERT_LE(std::fabs(residual[i]), 0x1p-7) << Name(to);

@@ -210,7 +210,7 @@ TEST_P(Fp8ReduceTest, NanInAnySourceIsNanInTheResult) {
 }
 
 TEST(Fp8ReduceValuesTest, SumsRoundOnce) {
-  // In E4M3, 16 + 1 alone would round back to 16.
+  // The test adds 16 + 1 + 1. If the sum were rounded to E4M3 after each addition, 16 + 1 would become 16 again.
   std::vector<std::vector<uint8_t>> blocks(3, std::vector<uint8_t>(kFp8BlockBytes));
   std::vector<const void*> sources;
   for (size_t s = 0; s < 3; ++s) {

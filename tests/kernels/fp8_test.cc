@@ -141,7 +141,7 @@ TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
         values.push_back(value);
         values.push_back(-value);
       }
-      // Keeps the six numbers of a boundary in one block.
+      // Fills the block up if it has no room for the next six numbers, which must be in one block.
       if (values.size() % kFp8BlockElements > kFp8BlockElements - 6) {
         values.resize((values.size() / kFp8BlockElements + 1) * kFp8BlockElements);
       }
@@ -312,7 +312,7 @@ TEST_P(Fp8Test, FeedbackMatchesItsDefinition) {
   }
 }
 
-// In the end, even a number arrives that is far too small for its block's scale.
+// After many steps, even a number arrives that is far too small for its block's scale.
 TEST_P(Fp8Test, FeedbackDeliversWhatEachRoundLoses) {
   std::vector<float> values(kFp8BlockElements, 1e-7f);
   values[0] = 1.0f;

@@ -49,7 +49,7 @@ class Buffer {
   const uint8_t* data() const { return bytes_.data() + offset_; }
   size_t size() const { return size_; }
 
-  // Whether the guard bytes are unchanged.
+  // Returns whether the guard bytes are unchanged.
   bool GuardsIntact() const;
 
  private:

@@ -206,7 +206,7 @@ TEST(ReduceValuesTest, AnAverageOfIntegersIsRightWhereTheirSumDoesNotFit) {
             UINT64_MAX);
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 0.5}), 200);
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 2.0}), 255);
-  // Without a scale the sum wraps around, because the caller has chosen the type.
+  // Without a scale the sum of 400 wraps around to 144, because the caller has chosen an 8-bit type.
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}), 144);
 }
 

@@ -30,7 +30,8 @@ float ScaleOf(const uint8_t* block) {
 float ScaleFor(Fp8Format format, double largest) {
   if (largest == 0) return 1;
   double scale = std::ldexp(1.0, -126);
-  // The largest numbers of both formats have the mantissa 1.75. A scale twice as large would make them infinite.
+  // The largest numbers of both formats have the mantissa 1.75. If the scale were twice as large, these numbers would
+  // become infinite.
   while (largest > scale * LargestCode(format) && scale * LargestCode(format) < std::ldexp(1.75, 127)) scale *= 2;
   return static_cast<float>(scale);
 }

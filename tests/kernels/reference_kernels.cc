@@ -30,7 +30,7 @@ void StoreInteger(void* buffer, size_t index, T value) {
   std::memcpy(static_cast<char*>(buffer) + index * sizeof(T), &value, sizeof(T));
 }
 
-// A type for every sum of a few integers.
+// A type that can hold every sum of a few integers.
 __extension__ using Sum = __int128;
 
 template <class T>
@@ -103,7 +103,7 @@ void ReduceIntegers(const ReduceArgs& args) {
   }
 }
 
-// `T` is the type of the arithmetic.
+// Reduces floating-point elements. The arithmetic uses the type `T`.
 template <class T>
 void ReduceFloats(const ReduceArgs& args) {
   const T factor = static_cast<T>(args.scale.multiplier / static_cast<double>(args.scale.divisor));

@@ -10,7 +10,8 @@
 namespace ronda::kernels {
 namespace {
 
-// Many alignments of both sides, and many lengths up to several lines. The bytes arrive, and no other byte changes.
+// Copies between addresses of many alignments, with many lengths up to several cache lines. Expects that the bytes
+// arrive, and that no other byte changes.
 TEST(StreamCopyTest, CopiesAnyLengthBetweenAnyAlignments) {
   constexpr size_t kRoom = 64 + 400;
   std::string source(kRoom, '\0');

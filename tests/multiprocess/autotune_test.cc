@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Processes that look for faster settings while they train.
+// Tests processes that search for faster settings while they train.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -31,7 +31,8 @@ bool HasEnded(const std::string& log) {
   return !lines.empty() && lines.back().find(",choice,") != std::string::npos;
 }
 
-// Averages that are right in every step, with all settings that are tried, until rank 0 has made its choice.
+// Averages tensors until rank 0 has chosen its settings. Expects right averages in every step, with all settings that
+// the autotuner tries.
 void Train() {
   ronda::init();
   const float own = static_cast<float>(ronda::rank());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank whose tensors are in the memory of a GPU, which it may share with other ranks. It runs the steps of a training
-// loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real GPU or a fake one;
-// DEVICE_RANKS_LARGE_STEPS is the number of steps with a large gradient, which take seconds on fake GPUs.
+// A rank whose tensors are in the memory of a GPU, which it may share with other ranks. The rank runs the steps of a
+// training loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real or a fake GPU.
+// DEVICE_RANKS_LARGE_STEPS is the number of steps with a large gradient. A step with a large gradient takes seconds on
+// a fake GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -57,13 +58,15 @@ Trainer MakeTrainer() {
   return {.device = device, .stream = std::move(stream), .access = DeviceAccess(device, handle)};
 }
 
-// Tensors of small integers, whose sums are exact in every format and order.
+// Returns the elements of a reduced tensor. The elements are sums of small integers, so they are exact in every format
+// and order.
 float Expected(int step, size_t tensor) {
   const int ranks = size() * (size() + 1) / 2;
   return static_cast<float>(ranks * (step % 3 + 1)) + static_cast<float>(tensor) * static_cast<float>(size());
 }
 
-// Gradients of several sizes, each announced at once; the stream waits for the results, and the host does not.
+// Checks steps with gradients of several sizes. Each gradient is submitted as soon as it is computed. The stream waits
+// for the results, and the host does not.
 void CheckSteps(Trainer& trainer) {
   const size_t counts[] = {1, 1000, 100'003};
   for (int step = 0; step < kSteps; ++step) {
@@ -85,7 +88,8 @@ void CheckSteps(Trainer& trainer) {
   }
 }
 
-// Rows that the ranks cannot share evenly: one more row than ranks, with two elements each.
+// Checks a reducescatter of rows that the ranks cannot share evenly: one row more than there are ranks, with two
+// elements in each row.
 void CheckReduceScatter(Trainer& trainer) {
   const int64_t rows = size() + 1;
   const int64_t first = rank() == 0 ? 0 : rank() + 1;
@@ -107,7 +111,8 @@ void CheckReduceScatter(Trainer& trainer) {
   }
 }
 
-// A gradient longer than a chunk of the fusion buffer, packed into another format, also in locked steps.
+// Checks a gradient that is longer than a chunk of the fusion buffer and is packed into another format, also in locked
+// steps.
 void CheckLargeGradient(Trainer& trainer) {
   constexpr size_t kCount = (size_t{34} << 20) / 2;  // 34 MiB of float16
   const char* const steps = std::getenv("DEVICE_RANKS_LARGE_STEPS");
@@ -142,7 +147,7 @@ void CheckBroadcast(Trainer& trainer) {
   EXPECT_EQ(trainer.ValuesOf(parameters.data(), 5000), std::vector<float>(5000, static_cast<float>(size() - 1)));
 }
 
-// A value in the host's memory, for instance a loss.
+// Checks a value in the host's memory, for example a loss.
 void CheckHostMemory() {
   std::vector<float> loss = {static_cast<float>(rank() + 1)};
   allreduce(tensor("loss", loss), {.op = Op::Sum});

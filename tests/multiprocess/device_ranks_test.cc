@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of processes whose tensors are in the memory of GPUs. The GPUs are fake, or real if RONDA_TEST_CUDA_PLUGIN names
-// a plugin for them.
+// Tests jobs of processes whose tensors are in the memory of GPUs. The GPUs are fake, or real if RONDA_TEST_CUDA_PLUGIN
+// names a plugin for them.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -34,12 +34,12 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns the variable for the fake NCCL. The machine's real NCCL cannot use fake devices.
+// Returns the environment variable that selects the fake NCCL, because the machine's real NCCL cannot use fake devices.
 std::string FakeNccl() {
   return "RONDA_NCCL_LIBRARY=" + std::filesystem::absolute("tests/testing/fake_nccl/libfake_nccl.so").string();
 }
 
-// Returns why real devices have no NCCL. OK: they have one, or the devices are fake.
+// Returns the reason if there is no NCCL for real devices. Returns OK if there is one, or if the devices are fake.
 absl::Status NcclIsThere() {
   if (!IsReal()) return absl::OkStatus();
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV")).status();
@@ -55,7 +55,7 @@ class DeviceRanksTest : public ::testing::Test {
     if (!status.ok()) GTEST_SKIP() << status.message();
   }
 
-  // Returns the settings of a job: `environment`, and the variables for fake or real devices.
+  // Returns options of a job with `environment` and with the variables for fake or real devices.
   static LauncherRun::Options With(std::vector<std::string> environment) {
     environment.push_back("RONDA_CUDA_PLUGIN=" + Plugin());
     if (!IsReal()) environment.push_back(FakeNccl());
@@ -100,7 +100,8 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
 
-// NCCL lets ranks share a device if their NCCL_HOSTID differ, as if they were on several hosts.
+// NCCL lets ranks share a device if their values of NCCL_HOSTID differ, because it then takes the ranks for ranks of
+// several hosts.
 TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),

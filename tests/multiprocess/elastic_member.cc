@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A program for jobs of `rondarun --min-np`. It exchanges the messages of membership_message.h with its launcher, and
-// trains a sum. The test controls the program by signals and files.
+// A program for jobs of `rondarun --min-np`. The program exchanges the messages of membership_message.h with its
+// launcher, and trains a sum. The test controls the program by signals and files.
 //
 //   elastic_member FOLDER [EVENT=VALUE]...
 //
 // All members end without an error when the file FOLDER/finish exists. After SIGTERM the member leaves. After SIGUSR1
-// it sends nonsense to the launcher. After SIGUSR2 it does not join again. With crash=STEP, rank 0 exits with code 7 in
-// that step. With vanish=EPOCH, rank 1 of that epoch is killed before the members have met.
+// the member sends an invalid message to the launcher. After SIGUSR2 the member does not join again. With crash=STEP,
+// rank 0 exits with code 7 in step STEP. With vanish=EPOCH, rank 1 of epoch EPOCH is killed before the members have
+// connected.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -69,7 +70,8 @@ class ElasticMember {
     if (!SendMembershipMessage(socket_, Encode(message)).ok()) std::exit(4);
   }
 
-  // Returns the next message of the launcher, if one comes within `milliseconds`; -1: waits without a limit.
+  // Returns the next message of the launcher, if one comes within `milliseconds`. If `milliseconds` is -1, waits
+  // without a limit.
   std::optional<LauncherMessage> Hear(int milliseconds) const {
     pollfd request = {.fd = socket_, .events = POLLIN, .revents = 0};
     if (poll(&request, 1, milliseconds) != 1) return std::nullopt;
@@ -96,10 +98,11 @@ class ElasticMember {
     try {
       init(options);
       Send(EpochMet{.epoch = epoch_});
-      // New members learn the step of the others.
+      // This allreduce tells new members which step the other members have reached.
       allreduce(tensor("step", &step_, {1}), {Op::Max});
       Verdict verdict = Step();
-      // If the test waits for this line, no epoch fails at the same step as the epoch before.
+      // The program prints this line after a step. If a test waits for the line, each epoch completes a step, so no two
+      // epochs fail at the same step.
       Say(absl::StrCat("epoch ", epoch_, " is rank ", rank(), " of ", size(), ", pid ", getpid(), ";"));
       while (verdict == kGoOn) verdict = Step();
       shutdown();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Preloaded into the launcher and its ranks: fails one call of one process with an error number.
+// This library is preloaded into the launcher and its ranks. The library makes one call of one process fail with an
+// error number.
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
 //       the function: * for all of them
@@ -60,7 +61,7 @@ Plan ReadPlan() {
   return plan;
 }
 
-// The object of a call: a file, by its path or its descriptor, or something else.
+// The file that a call uses, by its path or its descriptor. A Subject is empty if the call uses no file.
 class Subject {
  public:
   Subject() = default;
@@ -79,8 +80,8 @@ class Subject {
   int fd_ = -1;
 };
 
-// Returns whether it has made the file. The file exists already if the call has failed in a member that this one
-// replaces.
+// Returns true if this call has made the file. The file already exists if this member is a replacement, and the planned
+// call has failed in the member before it.
 bool MakeMark(const char* path, const char* function) {
   const long mark = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (mark < 0) return false;
@@ -94,8 +95,8 @@ const Plan& ThePlan() {
   return plan;
 }
 
-// Returns the files of this process if the plan is a power failure, else nullptr. Only one thread of the process works
-// on the folder.
+// If the plan is a power failure, returns the record of this process's unsynced files. In all other plans, returns
+// nullptr. There is no lock, because only one thread of the process uses the folder.
 ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))
@@ -106,7 +107,7 @@ ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
 
 std::atomic<int> calls{0};
 
-// Returns whether this call has to fail. If so, sets errno.
+// Returns whether this call must fail. If it must fail, sets errno.
 bool Fails(const char* function, const Subject& subject = Subject()) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process) return false;
@@ -129,7 +130,8 @@ Function* Next(const char* name) {
 
 #define STANDS_IN extern "C" __attribute__((visibility("default")))
 
-// A function that fails without having done anything. After its arguments comes the file that it uses, if any.
+// Defines a function that does nothing when it must fail. The last argument of the macro is the file that the function
+// uses, if any.
 #define FAILING(type, name, failure, parameters, arguments, ...) \
   STANDS_IN type name parameters {                               \
     static auto* const next = Next<type parameters>(#name);      \
@@ -177,7 +179,7 @@ STANDS_IN ssize_t __recv_chk(int fd, void* data, size_t size, size_t room, int f
   return Fails("recv") ? -1 : next(fd, data, size, room, flags);
 }
 
-// A function that closes its argument even if it fails.
+// Defines a function that closes its argument even when it must fail.
 #define FAILING_CLOSE(name, type)                       \
   STANDS_IN int name(type opened) {                     \
     static auto* const next = Next<int(type)>(#name);   \
@@ -207,14 +209,14 @@ STANDS_IN int rename(const char* from, const char* to) {
   return result;
 }
 
-// Does not call the real fsync, because no test has to wait for the disk.
+// Does not call the real fsync, so that tests do not wait for the disk.
 STANDS_IN int fsync(int fd) {
   if (Fails("fsync", Subject(fd))) return -1;
   if (auto* const unsynced = Unsynced(Subject(fd))) unsynced->Synced(fd);
   return 0;
 }
 
-// A full disk takes only a part of the data.
+// Writes only a part of the data when it must fail, because a full disk also accepts only a part.
 STANDS_IN size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
   static auto* const next = Next<size_t(const void*, size_t, size_t, FILE*)>("fwrite");
   if (!Fails("fwrite", Subject(file))) return next(data, size, count, file);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Orders to failing_calls.cc. An order replaces the error number with which a call would fail.
+// Special values for the error number in FAILING_CALL (failing_calls.cc). With them the call does something other than
+// fail with an error number.
 #ifndef RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 #define RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 

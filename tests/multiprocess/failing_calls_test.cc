@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each of the first calls of a function fails once, in the launcher or in a rank, or a rank is killed in the call. The
-// job then works nevertheless, or ends soon with an error. It leaves nothing behind.
+// In each job one call of a function fails, in the launcher or in a rank, or a rank is killed during the call. The job
+// must still work, or end soon with an error. In both cases it must leave no process and no file behind.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,8 +42,8 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     std::vector<std::string> lines;
   };
 
-  // Runs the job. Call number `which` of `process` fails, which is a rank or the launcher ("-"). Returns false if there
-  // is no such call.
+  // Runs the job. Call number `which` in `process` fails. The process is a rank, or the launcher ("-"). Returns false
+  // if the process makes fewer calls.
   bool Run(const JobToRun& job, const std::string& process, int which) {
     const Failure& failure = GetParam();
     unlink(mark_.c_str());
@@ -71,7 +71,7 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     return has_failed;
   }
 
-  // Makes the first `most` calls of each of `processes` fail, one call per job.
+  // Runs many jobs. In each job one call fails: one of the first `most` calls of one of `processes`.
   void RunEach(const JobToRun& job, const std::vector<std::string>& processes, int most) {
     int failed = 0;
     for (const std::string& process : processes) {
@@ -80,7 +80,7 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     EXPECT_GT(failed, 0) << "no process calls this function";
   }
 
-  // Two ranks start, make 200 steps, and end.
+  // The job of these tests: two ranks start, make 200 steps, and end.
   const JobToRun steps_ = {.arguments = {"-np", "2", "./tests/multiprocess/launcher_surroundings_test", "rank"},
                            .lines = {"[0]<stdout>: the sum is 2\n", "[1]<stdout>: the sum is 2\n"}};
 
@@ -102,11 +102,11 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
 
 TEST_P(FailingCallsTest, TheJobWorksOrEndsWithAnErrorAndLeavesNothing) { RunEach(steps_, {"-", "0", "1"}, 12); }
 
-// `nm -D --undefined-only` shows which functions rondarun and a rank use. These are left out:
-// - functions that this job does not call. FailingCheckpointTest and FailingElasticCallsTest have some of them. Jobs on
-//   several hosts call the others: there gRPC and Abseil abort a process that lacks memory or descriptors;
-// - functions that a system may refuse for good, which RefusedCallsTest has;
-// - functions that fail only by a mistake of the caller, such as kill, waitid and sigaction.
+// `nm -D --undefined-only` shows which functions rondarun and a rank use. The list does not have these functions:
+// - functions that this job does not call. FailingCheckpointTest and FailingElasticCallsTest test some of them. Only
+//   jobs on several hosts call the others, and there gRPC and Abseil abort a process that lacks memory or descriptors;
+// - functions that a system may always refuse, which RefusedCallsTest tests;
+// - functions that fail only if the caller makes a mistake, such as kill, waitid and sigaction.
 std::vector<Failure> Failures() {
   return {{"mmap", ENOMEM},         {"posix_fallocate", ENOSPC},
           {"posix_fallocate", EIO}, {"write", ENOSPC},
@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(EachCall, KilledRankTest,
                          ::testing::Values(Failure{"*", kKillProcess, "0"}, Failure{"*", kKillProcess, "1"}),
                          NameOfFailure);
 
-// In epoch 0 a member dies while the members meet; the job ends in epoch 1. Member 0 lives through both, and makes few
-// enough calls that each of them fails once. The calls of its shell count too.
+// In epoch 0 a member dies while the members connect. The job ends in epoch 1. Member 0 takes part in both epochs.
+// Member 0 makes so few calls (including those of its shell) that the tests can let each call fail once.
 class FailingElasticCallsTest : public FailingCallsTest {};
 
 TEST_P(FailingElasticCallsTest, TheJobGoesOnOrEndsWithAnErrorAndLeavesNothing) {

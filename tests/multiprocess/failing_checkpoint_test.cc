@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each call on the files of a checkpoint fails once, or its process is killed in it, or the machine loses its power. A
-// restart must find the newest whole checkpoint, with the bits that were saved.
+// Each call on the files of a checkpoint fails once. In other jobs the process is killed during the call, or the
+// machine loses its power. A restart must find the newest complete checkpoint, with the same bits that were saved.
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,14 +40,14 @@ namespace fs = std::filesystem;
 
 class FailingCheckpointTest : public ::testing::TestWithParam<int> {
  protected:
-  // The result of a job that resumes, saves three checkpoints, and resumes.
+  // The result of a job that resumes from a checkpoint, saves three checkpoints, and resumes again.
   struct Job {
     int exit_code = 0;
     std::vector<std::string> lines;  // of rank 0
   };
 
-  // Runs a job of two ranks in which call number `which` of rank 0 on files below root_ fails. With 0 the job has one
-  // rank, and no call fails.
+  // Runs a job of two ranks in which call number `which` of rank 0 on files below root_ fails. If `which` is 0, the job
+  // has one rank, and no call fails.
   Job Run(int which) const {
     const std::vector<std::string> environment = {
         "LD_PRELOAD=./tests/multiprocess/libfailing_calls.so",
@@ -68,7 +68,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     return job;
   }
 
-  // Runs a job in which call number `which` fails. Returns the function of this call; "": there are fewer calls.
+  // Runs a job in which call number `which` fails. Returns the name of the function that failed, or "" if rank 0 makes
+  // fewer calls.
   std::string RunFailing(int which) const {
     for (const std::string& path : {root_, mark_, mark_ + ".lost"}) fs::remove_all(path);
     fs::create_directory(root_);
@@ -81,8 +82,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     return function;
   }
 
-  // Expects that the ranks have always resumed from the newest whole checkpoint. A job that starts now must do so too,
-  // and must leave the same files as a job without failures.
+  // Expects that the ranks have always resumed from the newest complete checkpoint. Starts another job, which must also
+  // resume from it, and must leave the same files as a job without failures.
   void ExpectNewestIsFound(std::vector<std::string> lines) const {
     const Job next = Run(0);
     EXPECT_EQ(next.exit_code, 0);
@@ -93,7 +94,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
       if (absl::StartsWith(line, "saved ")) safe = step;
       if (absl::StartsWith(line, "cannot ")) ExpectNamesFileAndReason(line);
       if (!absl::StartsWith(line, "resumed ")) continue;
-      // A save may have failed, or its process may have been killed, when the file was already whole.
+      // The step may be one later, because a save may have failed, or its process may have been killed, after the file
+      // was complete.
       EXPECT_THAT(step, AnyOf(safe, safe + 1));
       safe = step;
     }
@@ -104,7 +106,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     EXPECT_THAT(line, AllOf(HasSubstr(root_), HasSubstr(std::strerror(GetParam()))));
   }
 
-  // Returns the number at the end of the line, or before its colon.
+  // Returns the number before the first colon in the line, or at the end of the line if it has no colon.
   static int64_t StepOf(absl::string_view line) {
     const std::vector<absl::string_view> words = absl::StrSplit(line.substr(0, line.find(':')), ' ');
     int64_t step = -1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of real processes some of whose ranks are stopped, run out of memory or throw in a callback, and jobs that lose
-// a rank while they follow a locked schedule. (Other ranks that are killed or end: tests/client/failure_world_test.cc.)
+// Tests jobs of real processes, in which a rank is stopped, runs out of memory, or throws in a callback. Also tests
+// jobs that lose a rank while they follow a locked schedule. (tests/client/failure_world_test.cc tests other ranks that
+// are killed or end.)
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -45,7 +46,7 @@ using testing::RunRankProgram;
 
 constexpr char kFailureLine[] = "FIRST FAILURE: ";
 constexpr milliseconds kNever{1000 * 1000};
-// No step of a healthy job takes this long, even if a rank waits for a core on a busy machine.
+// In a job without failures no step takes this long, even if a rank waits for a core on a busy machine.
 constexpr milliseconds kDeadline{2000};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -69,7 +70,7 @@ std::vector<int32_t> PidsOfAllRanks() {
   return allgather("pids", &pid, {1});
 }
 
-// This rank's output so far; the output is a file.
+// Returns this rank's output so far. The output goes to a file.
 std::string OwnOutput() { return ReadFile(std::filesystem::read_symlink("/proc/self/fd/2")).value_or(""); }
 
 void AwaitOwnOutput(const std::string& text) {
@@ -80,8 +81,8 @@ bool IsStopped(const std::filesystem::path& thread) {
   return absl::StrContains(ReadFile(thread / "stat").value_or(""), ") T ");
 }
 
-// Returns when no thread of the process runs any more. kill() does not wait for this. On a busy machine the threads
-// continue until the thread that takes the signal is scheduled.
+// Waits until no thread of the process runs any more, because kill() does not wait for this. On a busy machine the
+// threads continue until the thread that handles the signal is scheduled.
 void StopAndAwait(pid_t pid) {
   kill(pid, SIGSTOP);
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";
@@ -92,8 +93,8 @@ void StopAndAwait(pid_t pid) {
   while (!all_stopped()) std::this_thread::sleep_for(milliseconds(1));
 }
 
-// An allreduce of two ranks in which `victim` is stopped. When the victim has submitted the tensor and the coordinator
-// knows, the other rank stops the victim, and then submits its own tensor.
+// An allreduce of two ranks in which rank `victim` is stopped. The victim submits its tensor. When the coordinator
+// knows of it, the other rank stops the victim, and then submits its own tensor.
 class StoppedAllreduce {
  public:
   explicit StoppedAllreduce(int victim) : is_victim_(rank() == victim) {
@@ -123,7 +124,8 @@ class StoppedAllreduce {
   Handle handle_;
 };
 
-// An operation in flight fails with "tensor 'x': <the job's failure>"; every later call returns the job's failure.
+// Expects that the operation in flight has failed with "tensor 'x': <the job's failure>", and that every later call
+// returns the job's failure.
 void ReportAndShutDown(const Status& of_operation) {
   EXPECT_FALSE(of_operation.ok());
   const Status failure = try_barrier();
@@ -133,7 +135,7 @@ void ReportAndShutDown(const Status& of_operation) {
   std::printf("%s%s\n", kFailureLine, failure.message().c_str());
 }
 
-// Rank 1 is stopped before it submits, until rank 0 has warned that rank 1 is late.
+// Rank 1 is stopped before it submits its tensor. Rank 1 continues when rank 0 has warned that rank 1 is late.
 void IsStoppedBeforeSubmitting() {
   InitWithLimits(milliseconds(200), kNever);
   const std::vector<int32_t> pids = PidsOfAllRanks();
@@ -152,7 +154,7 @@ void IsStoppedBeforeSubmitting() {
   shutdown();
 }
 
-// Rank 1 is stopped in a collective, until rank 0 has warned that rank 1 is late.
+// Rank 1 is stopped in a collective. Rank 1 continues when rank 0 has warned that rank 1 is late.
 void IsStoppedInAllreduce() {
   InitWithLimits(milliseconds(200), kNever);
   const StoppedAllreduce allreduce(1);
@@ -163,7 +165,7 @@ void IsStoppedInAllreduce() {
   shutdown();
 }
 
-// `victim` is stopped in a collective, until the other rank has given up.
+// Rank `victim` is stopped in a collective. The victim continues when the other rank has given up.
 void IsStoppedForTooLong(int victim) {
   InitWithLimits(milliseconds(200), kDeadline);
   const StoppedAllreduce allreduce(victim);
@@ -187,7 +189,7 @@ void CallbackThrows() {
   ReportAndShutDown(status);
 }
 
-// A shutdown in a callback would wait for itself.
+// Ronda refuses a shutdown in a callback, because it would wait for its own callback.
 void ShutsDownInACallback() {
   init();
   float value = 1;
@@ -238,7 +240,7 @@ void CannotAllocateSharedMemory() {
   std::printf("%s%s\n", kFailureLine, status.message().c_str());
 }
 
-// Allows this process no more memory than it has.
+// Limits this process to the memory that it has now.
 void SetMemoryLimit(rlim_t bytes) {
   rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
@@ -252,14 +254,14 @@ rlim_t MemoryInUse() {
   return pages * static_cast<rlim_t>(getpagesize());
 }
 
-// Rank 1 submits until it has no memory to submit with.
+// Rank 1 submits tensors until it has no memory left for a submission.
 void RunsOutOfMemory() {
   init();
   ronda_status code = RONDA_OK;
   if (rank() == 1) {
     SetMemoryLimit(MemoryInUse());
     float value = 1;
-    // The C API, because the C++ API copies names and could fail there.
+    // Uses the C API, because the C++ API copies names and could run out of memory in this copy.
     for (int i = 0; code == RONDA_OK && i < 2000000; ++i) {
       char name[64];
       std::snprintf(name, sizeof(name), "one of very many tensors, number %d", i);
@@ -275,7 +277,7 @@ void RunsOutOfMemory() {
     EXPECT_EQ(code, RONDA_ERROR_OUT_OF_MEMORY) << text;
     EXPECT_THAT(text, HasSubstr("memory"));
   }
-  // If the progress engine got no memory, the job has failed on all ranks.
+  // The shutdown may succeed or fail. If the progress engine got no memory, the job has failed on all ranks.
   const Status end = try_shutdown();
   EXPECT_TRUE(end.ok() || end.code() == RONDA_ERROR_OUT_OF_MEMORY) << end.message();
 }
@@ -289,7 +291,7 @@ Status Step() {
   return status;
 }
 
-// Steps until nothing is negotiated any more. Returns the pids of all ranks.
+// Starts the job, and makes steps until they are no longer negotiated. Returns the pids of all ranks.
 std::vector<int32_t> InitAndLock(milliseconds warning, milliseconds deadline) {
   Options options;
   options.stall_warning = warning;
@@ -310,7 +312,7 @@ void DiesInALockedSchedule() {
   EXPECT_EQ(try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
 }
 
-// Rank 1 is stopped until rank 0 has warned that it is late.
+// Rank 1 is stopped, and continues when rank 0 has warned that rank 1 is late.
 void IsStoppedInALockedSchedule() {
   const std::vector<int32_t> pids = InitAndLock(milliseconds(200), kNever);
   if (rank() == 1) raise(SIGSTOP);
@@ -326,7 +328,7 @@ void IsStoppedInALockedSchedule() {
   shutdown();
 }
 
-// Rank 1 is stopped until rank 0 has given up.
+// Rank 1 is stopped, and continues when rank 0 has given up.
 void IsStoppedForTooLongInALockedSchedule() {
   const std::vector<int32_t> pids = InitAndLock(milliseconds(200), kDeadline);
   if (rank() == 1) raise(SIGSTOP);

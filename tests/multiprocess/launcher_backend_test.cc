@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of one host whose ranks rondarun starts, and whose data takes the route that RONDA_BACKEND names.
+// Tests jobs of one host whose ranks rondarun starts. RONDA_BACKEND selects how their data travels.
 #include <filesystem>
 #include <string>
 #include <vector>

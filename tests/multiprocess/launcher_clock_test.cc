@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The machine's clock is set while a job waits. No deadline may pass early or late.
+// The machine's clock is set while a job waits. The change must not make any deadline pass too early or too late.
 #include <fstream>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ class ClockTest : public ::testing::TestWithParam<std::string> {
 
   static std::string Program() { return "./tests/multiprocess/launcher_surroundings_test"; }
 
-  // Sets the clock of the launcher and its ranks, this far from the real clock.
+  // Shifts the clock of the launcher and its ranks by `seconds` from the real clock.
   void Shift(int seconds) const { std::ofstream(file_) << seconds << '\n'; }
 
   std::vector<std::string> environment_;
@@ -37,7 +37,7 @@ class ClockTest : public ::testing::TestWithParam<std::string> {
 constexpr int kHour = 3600;
 
 TEST_P(ClockTest, AJumpForwardEndsNoWait) {
-  // Rank 1 comes after rank 0 has had time to read the clock.
+  // Rank 1 joins only after rank 0 has had time to read the shifted clock.
   LauncherRun run(Shell(2,
                         "[ $RONDA_RANK = 0 ] || { echo waiting; "
                         "until grep -q 3600 $SHIFTED_CLOCK; do sleep 0.1; done; sleep 2; }; exec $TEST_PROGRAM rank"),

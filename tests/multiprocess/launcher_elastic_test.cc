@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that continue when ranks die. They use rondarun --min-np with real processes and real kills.
+// Tests jobs that continue when ranks die. The tests use rondarun --min-np with real processes, which they really kill.
 #include <dirent.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -34,10 +34,10 @@ using ::testing::StartsWith;
 
 constexpr char kMember[] = "tests/multiprocess/elastic_member";
 
-// If a member dies while the members meet, the others wait in vain for one second.
+// With this option the other members wait only one second for a member that dies while the members connect.
 const LauncherRun::Options kShortStart = {.environment = {"RONDA_START_TIMEOUT=1s"}};
 
-// An elastic job whose members obey the test (elastic_member.cc).
+// An elastic job whose members run elastic_member, which the test controls by signals and files.
 class ElasticRun {
  public:
   explicit ElasticRun(const std::vector<std::string>& options, const std::vector<std::string>& events = {},
@@ -51,7 +51,7 @@ class ElasticRun {
     run_ = std::make_unique<LauncherRun>(words, surroundings);
   }
 
-  // Waits until `members` members are in the epoch.
+  // Waits until `members` members are in epoch `epoch`.
   void AwaitEpoch(int epoch, int members) {
     for (int rank = 0; rank < members; ++rank) {
       run_->WaitForOut(absl::StrCat(": epoch ", epoch, " is rank ", rank, " of ", members, ", pid "));
@@ -89,7 +89,7 @@ class ElasticRun {
   std::unique_ptr<LauncherRun> run_;
 };
 
-// Whether members are children of rondarun, or of its agent, as on other hosts.
+// The parent of the members: rondarun or, as on other hosts, an agent of rondarun.
 enum class Parent { kRondarun, kAgent };
 
 std::vector<std::string> Joined(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -179,7 +179,7 @@ TEST_P(LauncherElasticTest, AMemberThatDoesNotLeaveTheFailedEpochIsKilled) {
 TEST_P(LauncherElasticTest, AStoppedMemberIsKilledAfterTenSeconds) {
   ElasticRun run(Options({"-np", "3", "--min-np", "2"}));
   run.AwaitEpoch(0, 3);
-  // The launcher does not kill a stopped member that continues in time.
+  // Member 1 is stopped only for a moment, so the launcher does not kill it.
   run.Signal(1, 0, SIGSTOP);
   run.Signal(1, 0, SIGCONT);
   run.Signal(2, 0, SIGSTOP);
@@ -245,7 +245,7 @@ TEST_P(LauncherElasticTest, AMemberThatGetsTheSignalLeavesAndIsNotReplaced) {
   run.Signal(0, 0, SIGTERM);
   run.AwaitEpoch(1, 2);
   run->WaitForOut("[0]<stdout>: left\n");
-  // The launcher starts no replacement, as the next change shows.
+  // The launcher starts no replacement for the member that has left, as the next epoch shows.
   run.Signal(1, 1, SIGTERM);
   run.AwaitEpoch(2, 1);
   EXPECT_EQ(run.Finish(), 0);
@@ -303,13 +303,14 @@ TEST_P(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
       Joined(Options({"-np", "2", "--min-np", "1"}),
              {"sh", "-c", absl::StrCat(AwaitAllRanks(2), "[ $RONDA_RANK = 0 ] || { echo bad luck >&2; exit 9; }")}));
   const int code = run.Finish();
-  // Either member may end first. If member 1 is the first, it is replaced, and so is its replacement.
+  // Member 0 or member 1 may end first. If member 1 ends first, the launcher replaces it, and later replaces the
+  // replacement.
   EXPECT_EQ(code, 9);
   EXPECT_THAT(run.err(), HasSubstr(") exited with code 9; last error: \"bad luck\""));
 }
 
 TEST_P(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
-  // This also holds for a replacement, which is started while other members have sockets.
+  // The test has a replacement, because the launcher starts it while other members already have sockets.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/first.", getpid());
   std::filesystem::remove_all(flag);
   LauncherRun run(Joined(

@@ -32,7 +32,7 @@ namespace {
 
 constexpr char kLauncher[] = "programs/rondarun/rondarun";
 
-// Only a defect makes a test wait this long.
+// A test waits this long only if something is wrong.
 constexpr absl::Duration kTimeout = absl::Minutes(4);
 constexpr int kPollMilliseconds = 5;
 
@@ -56,7 +56,7 @@ Ends MakeTerminal() {
   return {.ours = UniqueFd(ours), .theirs = UniqueFd(theirs)};
 }
 
-// Names of the variables with functions that bash has exported, as Bazel's do to tests.
+// Returns the names of variables that hold functions exported by bash. Bazel's scripts export such functions to tests.
 std::vector<std::string> ExportedFunctions() {
   std::vector<std::string> names;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -69,7 +69,7 @@ std::vector<std::string> ExportedFunctions() {
 // Returns a descriptor from which `text` can be read, up to its end.
 UniqueFd InputWith(const std::string& text) {
   Ends pipe = MakePipe();
-  // The texts of all tests fit into a pipe.
+  // One write is enough, because the texts of all tests fit into a pipe.
   if (write(pipe.theirs.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) abort();
   return std::move(pipe.ours);
 }
@@ -157,8 +157,8 @@ int LauncherRun::Finish() {
 
 void LauncherRun::StopReadingOut() {
   reading_out_ = false;
-  // The writing end, which is opened once more, shows whether the pipe is full. A pipe can be full with few bytes in
-  // it.
+  // Opens the pipe's write end once more to see whether the pipe is full. The number of bytes in the pipe is not
+  // enough, because a pipe can be full with few bytes.
   const UniqueFd writer(
       open(absl::StrCat("/proc/self/fd/", out_.descriptor.get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   const auto is_full = [&] {

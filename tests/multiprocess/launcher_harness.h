@@ -39,15 +39,16 @@ class LauncherRun {
   LauncherRun(const LauncherRun&) = delete;
   LauncherRun& operator=(const LauncherRun&) = delete;
 
-  // Waits for the end of the launcher and of its output. Returns its exit code, or minus the signal that killed it.
+  // Waits for the end of the launcher and of its output. Returns the launcher's exit code, or minus the signal that
+  // killed the launcher.
   int Finish();
 
   // Waits until the launcher has printed `text` `times` times to stdout, or to stderr.
   void WaitForOut(const std::string& text, int times = 1);
   void WaitForErr(const std::string& text, int times = 1);
 
-  // Reads output until `condition` holds, and returns whether it holds. If it does not hold in time, the test fails
-  // with a text that names `awaited`.
+  // Reads output until `condition` holds, and returns whether it holds. If `condition` does not hold in time, the test
+  // fails with a text that names `awaited`.
   bool ReadUntil(const std::function<bool()>& condition, const std::string& awaited);
 
   // Closes the test's end of the pipe that the launcher has as stdout.
@@ -63,10 +64,10 @@ class LauncherRun {
   const std::string& out() const { return out_.text; }
   const std::string& err() const { return err_.text; }
 
-  // Lines of out(), or of err(), sorted: the order between ranks is open.
+  // Returns the lines of out() in sorted order, because the ranks' lines may come in any order.
   std::vector<std::string> SortedOut() const;
 
-  // The last line of err(), without newline.
+  // Returns the last line of err(), without the newline.
   std::string LastLine() const;
 
  private:
@@ -83,23 +84,23 @@ class LauncherRun {
   Collected err_;
 };
 
-// The lines of `text`.
+// Returns the lines of `text`.
 std::vector<std::string> Lines(const std::string& text);
 
-// Returns the number that follows `label` in `text`. If there is none, the test fails and the result is 0.
+// Returns the number that follows `label` in `text`. If there is no such number, the test fails and the result is 0.
 pid_t NumberAfter(const std::string& text, const std::string& label);
 
-// Whether a process runs. A process that has ended does not run, even before its parent has waited for it.
+// Returns whether a process runs. A process that has ended does not run, even if its parent has not waited for it yet.
 bool IsRunning(pid_t pid);
 
 // Waits until `condition` holds. If this takes too long, the test fails with a text that names `awaited`.
 void WaitUntil(const std::function<bool()>& condition, const std::string& awaited);
 
-// {"-np", "<rank_count>", "sh", "-c", script}
+// Returns {"-np", "<rank_count>", "sh", "-c", script}.
 std::vector<std::string> Shell(int rank_count, const std::string& script);
 
-// Returns a command for the scripts of `rank_count` ranks, with "; " at its end. In it each rank waits for all others,
-// for instance until all have set their traps. Each call makes a new barrier.
+// Returns a shell command that ends with "; ". In this command each of `rank_count` ranks waits for all other ranks,
+// for example until all ranks have set their traps. Each call of this function makes a new barrier.
 std::string AwaitAllRanks(int rank_count);
 
 }  // namespace ronda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --monitor. The monitor lives as long as the job, and no longer.
+// Tests rondarun --monitor. The monitor runs exactly as long as the job.
 #include <unistd.h>
 
 #include <csignal>
@@ -21,7 +21,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The variables for the monitor that was built, and for the folder of its token.
+// Returns the environment variables with which rondarun finds the monitor of this build, and with which the monitor
+// finds the folder for its token.
 LauncherRun::Options WithMonitor() {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/run.", getpid());
   std::filesystem::create_directories(folder);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How rondarun supervises mpirun, which starts the ranks.
+// Tests how rondarun supervises mpirun, which starts the ranks.
 #include <unistd.h>
 
 #include <csignal>
@@ -26,8 +26,8 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Puts an mpirun of either kind first in the launcher's PATH. A stand-in for ssh runs commands for other hosts on this
-// host.
+// Puts the mpirun of the MPI in the test's parameter first in the launcher's PATH. A script replaces ssh, and runs
+// commands for other hosts on this host.
 class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
  protected:
   LauncherMpirunTest() : directory_(absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", GetParam())) {
@@ -54,7 +54,7 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return {"-np", absl::StrCat(rank_count), "--mpi", "--grace-period", "1", "sh", "-c", WithRank(script)};
   }
 
-  // Returns arguments for a job that mpirun sees on hosts a (two ranks) and b (one rank).
+  // Returns arguments for a job that, for mpirun, has two ranks on host a and one rank on host b.
   std::vector<std::string> OnTwoHosts(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {
         "-np", "3", "-H", "a:2,b:1", "--launcher", "mpirun", "--launch-agent", directory_ + "/agent"};
@@ -71,9 +71,9 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Both wait until mpirun has
-  // passed on the output of both. Without this wait, on a busy machine, either MPI may fail to report the end of a rank
-  // that it has hardly started. (Hydra fails one of its assertions.)
+  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Both ranks wait until mpirun
+  // has passed on the output of both. Without this wait, MPI may fail on a busy machine to report the end of a rank
+  // that it has only just started. (MPICH's Hydra then fails one of its own assertions.)
   std::unique_ptr<LauncherRun> FailAsRank1(const std::string& script, const std::string& other) const {
     const std::string go = directory_ + "/go";
     auto run = std::make_unique<LauncherRun>(
@@ -121,7 +121,7 @@ TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
   LauncherRun run({"-np", "2", "--mpi", "sh", "-c", say}, Options());
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/2 0/2 host=0 1", "[1]<stdout>: 1/2 1/2 host=0 1"));
-  // Hosts with different numbers of ranks have no number that follows from the rank.
+  // If hosts have different numbers of ranks, a host's number cannot be computed from the rank, so it is empty.
   LauncherRun hosts(OnTwoHosts({"sh", "-c", say}), Options());
   EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
   for (const std::string& line : Lines(hosts.out())) {
@@ -140,7 +140,7 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
   const auto run = FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60");
   EXPECT_EQ(run->Finish(), 128 + SIGKILL);
-  // Hydra reports only the host of the rank.
+  // Hydra reports the host of the failed rank, but not the rank.
   EXPECT_THAT(run->LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
                                                           "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
                                                         : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "
@@ -149,7 +149,7 @@ TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
 }
 
 TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
-  // Hydra lets the other ranks continue after an exit.
+  // If a rank exits, MPICH's Hydra lets the other ranks continue.
   const auto run = FailAsRank1("echo out of data >&2; exit 3", "exit 0");
   EXPECT_EQ(run->Finish(), 3);
   EXPECT_THAT(

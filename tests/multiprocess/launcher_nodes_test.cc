@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nodes that come and go. Several rondarun --nnodes MIN:MAX on this machine are the nodes of one job.
+// Tests nodes that join and leave. Several processes of rondarun --nnodes MIN:MAX on this machine act as the nodes of
+// one job.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/types.h>

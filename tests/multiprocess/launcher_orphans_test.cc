@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Processes that ranks have started end with the ranks, even if they have their own sessions.
+// Tests that processes that ranks have started end together with the ranks, even if they have their own sessions.
 #include <unistd.h>
 
 #include <csignal>
@@ -16,8 +16,9 @@
 namespace ronda {
 namespace {
 
-// A process with its own session, which the ranks' command `eval "$DAEMON"` starts and waits for. The process writes
-// its number to a file, since a line of output is lost if the launcher that forwards it is killed first.
+// A process with its own session. Ranks start it with the command `eval "$DAEMON"`, which waits until it runs. The
+// process writes its pid to a file, because a line of output would be lost if the launcher were killed before it has
+// forwarded the line.
 class Daemon {
  public:
   explicit Daemon(const std::string& name)
@@ -69,7 +70,7 @@ TEST(OrphansTest, ChildrenOfARankEndWhenTheLauncherIsKilled) {
   daemon.ExpectItsEnd();
 }
 
-// The guard of the inner launcher outlives it, and does the same for its own ranks.
+// When the inner launcher is killed, its guard process still runs, and kills the processes of the inner ranks.
 TEST(OrphansTest, ALauncherWithinARankTakesItsOwnRanksWithIt) {
   const Daemon daemon("inner");
   LauncherRun run(Shell(1,

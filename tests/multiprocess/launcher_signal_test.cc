@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How rondarun forwards signals, and that nothing is left when rondarun itself is killed.
+// Tests how rondarun forwards signals, and that no process and no shared memory is left when rondarun itself is killed.
 #include <unistd.h>
 
 #include <csignal>
@@ -54,7 +54,7 @@ TEST(LauncherSignalTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
 }
 
 TEST(LauncherSignalTest, SecondInterruptKillsAtOnce) {
-  // Without the second interrupt, the launcher would kill the ranks after an hour.
+  // The second interrupt is needed because the launcher would otherwise kill the ranks only after an hour.
   LauncherRun run({"--grace-period", "3600", "-np", "2", "sh", "-c",
                    "trap 'echo ignored' INT; echo ready; while :; do sleep 0.02; done"});
   run.WaitForOut("ready", 2);
@@ -75,7 +75,7 @@ TEST(LauncherSignalTest, FailureBeforeTheSignalDecides) {
 }
 
 TEST(LauncherSignalTest, SignalsIgnoredFromTheStartStayIgnored) {
-  // As under nohup.
+  // The launcher is started with SIGHUP ignored, as by nohup.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/go.", getpid());
   LauncherRun run(Shell(1, absl::StrCat("echo ready; while [ ! -e ", flag, " ]; do sleep 0.01; done; echo finished")),
                   {.in_child = [] { signal(SIGHUP, SIG_IGN); }});
@@ -86,8 +86,8 @@ TEST(LauncherSignalTest, SignalsIgnoredFromTheStartStayIgnored) {
   EXPECT_EQ(run.out(), "[0]<stdout>: ready\n[0]<stdout>: finished\n");
 }
 
-// The standard signals that a process' status lists behind `label`, as bits. Those above 31 are left out: language
-// runtimes and sanitizers use them for themselves.
+// Returns the bits of the standard signals that a process's status lists after `label`. Signals above 31 are left out,
+// because language runtimes and sanitizers use them internally.
 uint64_t StandardSignals(const std::string& status, const std::string& label) {
   const size_t at = status.find(label);
   EXPECT_NE(at, std::string::npos) << label << " in " << status;
@@ -104,7 +104,7 @@ TEST(LauncherSignalTest, RanksHaveTheSignalHandlingOfTheLaunchersParent) {
 }
 
 TEST(LauncherSignalTest, ProcessesEndWithAKilledLauncher) {
-  // Every rank, its child, and a grandchild that ignores SIGTERM, SIGHUP and SIGINT.
+  // Each rank starts a child and a grandchild that ignore SIGTERM, SIGHUP and SIGINT.
   LauncherRun run(Shell(4,
                         "sh -c 'trap \"\" TERM HUP INT; sleep 1000 & echo pid=$!; echo pid=$$; wait' & "
                         "echo pid=$$; touch /dev/shm/ronda-$RONDA_JOB_ID.$RONDA_RANK; echo job=$RONDA_JOB_ID.; wait"));
@@ -127,7 +127,8 @@ TEST(LauncherSignalTest, ProcessesEndWithAKilledLauncher) {
 }
 
 TEST(LauncherSignalTest, GuardEndsWithTheLauncher) {
-  // The guard is a child of the launcher, as rank 0 is, and gives itself its name.
+  // The guard is a child of the launcher, like rank 0. The guard sets its own process name, so it may get the name a
+  // moment after its start.
   LauncherRun run(Shell(1,
                         "until [ \"$guard\" ]; do for p in $(cat /proc/$PPID/task/$PPID/children); do "
                         "[ $(cat /proc/$p/comm) != rondarun-guard ] || guard=$p; done; done; echo guard=$guard"));

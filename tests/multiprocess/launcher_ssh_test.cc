@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How agents on other hosts start ranks for rondarun. The hosts are this host under other names. A script in the place
-// of ssh runs the command on this host.
+// Tests how agents on other hosts start ranks for rondarun. All hosts are this host under other names. A script
+// replaces ssh, and runs the command on this host.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -39,7 +39,7 @@ class LauncherSshTest : public ::testing::Test {
     std::filesystem::permissions(agent_, std::filesystem::perms::owner_all);
   }
 
-  // Ranks 0 and 1 on host alpha, rank 2 on beta.
+  // Returns arguments that start ranks 0 and 1 on host alpha, and rank 2 on host beta.
   std::vector<std::string> OnTwoHosts(const std::string& script) const {
     return {"-np", "3", "-H", "alpha:2,beta:1", "--launcher", "ssh", "--launch-agent", agent_, "sh", "-c", script};
   }
@@ -90,7 +90,7 @@ TEST_F(LauncherSshTest, FailureIsNamedWithItsHost) {
   EXPECT_THAT(run.err(), HasSubstr("a rank has failed; telling ranks 0, 1 to end (SIGTERM)"));
 }
 
-// The connection to each host waits for the connections to all others.
+// The script that replaces ssh waits for each host until it has been called for all other hosts.
 TEST_F(LauncherSshTest, AgentsOfManyHostsAreStartedAtTheSameTime) {
   constexpr int kHosts = 64;
   const std::string called = agent_ + ".called";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --summary. Tests what it prints about a job while the job runs, and after the end.
+// Tests what rondarun --summary prints about a job while the job runs, and after the job's end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// The ranks run long enough for rondarun to look at them a few times.
+// The ranks run so long that rondarun reads their statistics a few times.
 void StepsForASecond() {
   init();
   for (int i = 0; i < 100; ++i) {
@@ -59,7 +59,8 @@ TEST(LauncherSummaryTest, SaysWhatTheJobHasCost) {
                     HasSubstr("rondarun:   bytes           400 B of a rank's tensors, 400 B as they travelled\n")));
 }
 
-// The ranks of several nodes agree on the name of their job among themselves.
+// Each of the two rondarun processes knows only its own ranks. The ranks of all nodes agree on the job's name without
+// rondarun.
 TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
   const std::string port = testing::FreePort();
   const auto words = [&](const std::string& node) {
@@ -79,7 +80,7 @@ TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
   }
 }
 
-// Without a sleep the ranks end before rondarun has looked for them.
+// The ranks do not sleep, so they end before rondarun has found them.
 void TwentySteps() {
   init();
   for (int i = 0; i < 20; ++i) Step();
@@ -134,7 +135,7 @@ TEST(LauncherSummaryTest, ChronicStragglerIsNamedWhileTheJobRuns) {
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
 }
 
-// In every epoch rank 1 is late.
+// Rank 1 is late in every step of every epoch.
 void IsLateInEachEpoch() {
   elastic::State state({});
   elastic::run(state, [&](const elastic::Membership& membership) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun as a job of a shell on a terminal. Tests the keys that stop it, and a rank that asks questions.
+// Tests rondarun as a job of a shell on a terminal. Tests the keys that stop rondarun, and a rank that asks questions.
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr char kStopKey[] = "\x1a";
 constexpr char kInterruptKey[] = "\x03";
 
-// A shell with job control on a terminal. This object has the other end of the terminal.
+// A shell with job control on a terminal. This object acts as the user: it reads what the terminal shows, and types.
 class ShellOnATerminal {
  public:
   ShellOnATerminal() {
@@ -52,7 +52,7 @@ class ShellOnATerminal {
     WaitUntil([this] { return tcgetpgrp(ours_) != pid_; }, "a job in the foreground");
   }
 
-  // Types these keys again and again, until `text` is shown.
+  // Types `keys` again and again until the terminal shows `text`.
   void TypeUntil(const std::string& keys, const std::string& text) {
     WaitUntil(
         [&] {
@@ -62,7 +62,7 @@ class ShellOnATerminal {
         text);
   }
 
-  // Waits until `text` is shown after the text for which the last call has waited.
+  // Waits until the terminal shows `text`, after the text for which the previous call has waited.
   void WaitFor(const std::string& text) {
     WaitUntil([&] { return Read() && absl::StrContains(shown_, text); }, absl::StrCat(text, " behind:\n", shown_));
     const size_t at = shown_.find(text);
@@ -100,7 +100,7 @@ char StateOf(pid_t pid) {
   return name_end == std::string::npos ? '?' : stat[name_end + 2];
 }
 
-// Pids of the ranks, from the lines "pid=4711." that they have printed.
+// The pids of the two ranks, from the lines "pid=4711." that they have printed.
 struct Pids {
   pid_t first = 0;
   pid_t second = 0;
@@ -110,7 +110,8 @@ struct Pids {
   bool GoOn() const { return StateOf(first) != 'T' && StateOf(second) != 'T'; }
 };
 
-// The ranks print in any order. Their other output, `also`, may come before one of these lines.
+// Waits for the lines with the pids of both ranks, and for the text `also`. The lines and the text may come in any
+// order.
 Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
   const std::string ranks[] = {"[0]<stdout>: pid=", "[1]<stdout>: pid="};
   const std::string shown = shell->TakeWhen([&](const std::string& text) {
@@ -126,8 +127,8 @@ Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
 
 const char kLauncher[] = "programs/rondarun/rondarun";
 
-// The ranks have no children. A shell that has just started a child waits for it in a state that does not count as
-// stopped.
+// The ranks in these tests start no child processes. A shell that has just started a child waits for the child in a
+// state that does not count as stopped.
 class StopKeyTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
@@ -150,12 +151,13 @@ TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
 // The ranks are children of rondarun, children of an agent, or members of an elastic job.
 INSTANTIATE_TEST_SUITE_P(All, StopKeyTest, ::testing::Values("", " --launcher ssh", " --min-np 1"));
 
-// Rank 0, or member 0, asks twice. For the second question it already has the terminal.
+// Rank 0 or member 0 asks two questions. When it asks the second question, it already has the terminal.
 constexpr char kQuestions[] =
     "printf \"pid=%s.\\n\" $$; if [ $LOCAL_RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
     "printf \"more? \"; read more; echo got $more; fi";
 
-// The options of a job, and the last line about it after the interrupt key while rank 0 has the terminal.
+// The options of a job, and the last line that rondarun prints if the interrupt key is pressed while rank 0 has the
+// terminal.
 struct Asking {
   std::string options;
   std::string interrupted;
@@ -191,7 +193,7 @@ TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.Type("ada\r");
   shell.WaitFor("[0]<stdout>: hello ada\r\n");
   shell.WaitFor("more? ");
-  // A job in the background stops when it reads. The shell reports this with its next prompts.
+  // A job in the background stops when it reads from the terminal. The shell reports this at one of its next prompts.
   shell.Type(kStopKey);
   shell.WaitFor("Stopped");
   shell.Type("bg\r");
@@ -224,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(All, LauncherTerminalTest,
                                            Asking{.options = " --min-np 1",
                                                   .interrupted = "rondarun: the job was ended: received SIGINT"}));
 
-// SIGINT comes from elsewhere when member 0 has had the terminal.
+// Member 0 has had the terminal. Then the launcher gets a SIGINT that does not come from the terminal.
 TEST(LauncherTerminalOfMembersTest, SigintToTheLauncherLeavesTheMembersTimeToSave) {
   ShellOnATerminal shell;
   shell.Type(absl::StrCat(kLauncher,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun's reaction to its command line, and the environment of its ranks.
+// Tests how rondarun reacts to its command line, and which environment its ranks get.
 #include <unistd.h>
 
 #include <csignal>
@@ -84,7 +84,7 @@ TEST(LauncherUsageTest, MissingCommandIsReportedOnce) {
 
 class CommandFileTest : public ::testing::Test {
  protected:
-  // A PATH without the current folder, which is in the PATH of tests.
+  // Sets a PATH without the current folder, because the usual PATH of tests contains the current folder.
   static LauncherRun::Options UsualPath() { return {.environment = {"PATH=/usr/bin:/bin"}}; }
 
   std::string Make(const std::string& content, int mode, const std::string& name = "command") {
@@ -102,7 +102,7 @@ TEST_F(CommandFileTest, FileThatIsNotExecutableIsReportedOnce) {
   EXPECT_EQ(run.err(), "rondarun: command is not executable: " + path + "; make it so: chmod +x " + path + "\n");
 }
 
-// Each command is one line, so that a user can copy it.
+// The error shows the right command in one line, so that a user can copy it.
 TEST_F(CommandFileTest, ScriptOfPythonThatIsNoCommandIsGivenAnInterpreter) {
   const std::string path = Make("print('hello')\n", 0644, "train.py");
   LauncherRun not_executable({"-np", "2", path, "--lr", "0.1 0.2"});
@@ -231,7 +231,7 @@ TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
   EXPECT_EQ(free.Finish(), 0);
   const int all = NumberAfter(free.out(), "cpus=");
   EXPECT_GE(NumberAfter(bound.out(), "cpus="), 1);
-  // A machine of one core may show two threads.
+  // With at most two CPUs there is nothing to compare, because a machine with one core may show two CPUs (threads).
   if (all > 2) {
     EXPECT_LT(NumberAfter(bound.out(), "cpus="), all);
   }
@@ -257,7 +257,7 @@ TEST(LauncherUsageTest, ThisHostMayBeNamed) {
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: hello", "[1]<stdout>: hello"));
 }
 
-// Both names mean this host.
+// Both host names in the list mean this host.
 TEST(LauncherUsageTest, SchedulersAllocationSaysTheHostsAndTheRanks) {
   const std::vector<std::string> slurm = {"SLURM_JOB_NODELIST=localhost,127.0.0.1", "SLURM_TASKS_PER_NODE=2,1"};
   LauncherRun run({"sh", "-c", "echo $RANK of $WORLD_SIZE, host $GROUP_RANK"}, {.environment = slurm});
@@ -317,7 +317,7 @@ TEST(LauncherUsageTest, DefaultsAreToldOnceAndNotWithEachRestart) {
   EXPECT_EQ(run.err().find(note), run.err().rfind(note));
 }
 
-// Otherwise Python would buffer its output to a pipe.
+// rondarun sets PYTHONUNBUFFERED, because Python would otherwise buffer its output to a pipe.
 TEST(LauncherUsageTest, LastPrintOfAPythonRankThatIsKilledIsShown) {
   LauncherRun run({"-np", "1", "/usr/bin/python3", "-c",
                    "import os, signal; print('last print'); os.kill(os.getpid(), signal.SIGKILL)"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that reach the fake GPUs through Ronda's own plugin, which calls stand-ins for CUDA's libraries.
+// Tests jobs that use the fake GPUs through Ronda's real plugin. The plugin calls replacements of CUDA's libraries.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -37,13 +37,14 @@ TEST(PluginRanksTest, RanksThatShareADeviceGoThroughTheHost) {
   ExpectThreeRanksOver("staged", {"FAKE_CUDA_DEVICES=1"});
 }
 
-// The devices are three parts of one GPU.
+// The three fake devices are parts (MIG instances) of one GPU.
 TEST(PluginRanksTest, PartsOfAGpuGoOverAnNcclThatTellsThemApart) {
   ExpectThreeRanksOver("staged", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_PARTS=3", "FAKE_NCCL_VERSION=23004"});
   ExpectThreeRanksOver("nccl", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_PARTS=3", "FAKE_NCCL_VERSION=23007"});
 }
 
-// Freeing memory and the first launch of a kernel wait for the device, and in the second job also allocating.
+// In both jobs, freeing memory and the first launch of a kernel wait for the device. In the second job, allocating
+// memory also waits for it.
 TEST(PluginRanksTest, DevicesMayWaitWhereCudaMay) {
   ExpectThreeRanksOver("nccl", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_STRICT=1"});
   ExpectThreeRanksOver("staged", {"FAKE_CUDA_DEVICES=1", "FAKE_CUDA_STRICT=2"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The programs of ranks in this folder's tests, which start further processes of their own binary.
+// Has the programs of ranks in this folder's tests. The tests start further processes of their own binary for them.
 #ifndef RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
 #define RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The system refuses a call to the launcher and its ranks, as profiles of containers do. The job works nevertheless, or
-// ends soon with an error that names the call.
+// The system refuses a call to the launcher and its ranks, as profiles of containers do. The job must still work, or
+// end soon with an error that names the call.
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -23,11 +23,11 @@ using ::testing::HasSubstr;
 struct Call {
   std::string name;
   long number;
-  // A part of the last line; empty: the job works.
+  // A part of rondarun's last line; empty if the job works.
   std::string says;
-  // The same for a job with a table of the ranks at work, and with a core for each rank.
+  // Like `says`, for a job that shows a table of the ranks at work, and that binds each rank to a core.
   std::string says_with_cores;
-  // The same for a job over TCP.
+  // Like `says`, for a job over TCP.
   std::string says_over_tcp = says;
 };
 

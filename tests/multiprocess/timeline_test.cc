@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Timelines of jobs whose ranks are processes. The environment or the program begins them, and a kill may end them.
+// Tests timelines of jobs whose ranks are processes. The environment or the program begins them, and a kill may end
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -50,7 +51,8 @@ std::vector<TraceEvent> Read(const std::string& name, int rank) {
   return events.value_or(std::vector<TraceEvent>());
 }
 
-// The same for a rank that was killed: if the kernel was copying a batch just then, the file ends within it.
+// Reads the timeline of a rank that was killed. The file may end within an event, if the kernel was copying events at
+// this moment.
 std::vector<TraceEvent> ReadOfKilled(const std::string& name, int rank) {
   if (auto events = ReadTraceFile(FileOf(name, rank)); events.has_value()) return *std::move(events);
   const std::string text = ReadFile(FileOf(name, rank)).value_or("");
@@ -71,7 +73,7 @@ void Trains() {
   shutdown();
 }
 
-// Rank 1 is killed at any point of the thread that writes.
+// Rank 1 is killed at a random moment of the thread that writes the timeline.
 void Dies() {
   init();
   const int steps = std::atoi(std::getenv("STEPS"));
@@ -116,12 +118,12 @@ TEST(Timeline, EnvironmentBeginsOneOnEveryRank) {
   }
 }
 
-// The clock is the same for all processes of a host.
+// All processes of a host use the same clock in their timelines.
 TEST(Timeline, RanksOfAHostHaveTheSameTime) {
   ExpectRankProgramSucceeds("trains", 2, {.env = {{"RONDA_TIMELINE", Path("clocks.json")}}});
   const auto first = Named(Read("clocks", 0), "gradient"), second = Named(Read("clocks", 1), "gradient");
   ASSERT_EQ(first.size(), second.size());
-  // No rank has a result before all ranks have begun.
+  // No rank gets the result of an operation before all ranks have begun the operation.
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_LE(first[i].ts, second[i].end());
     EXPECT_LE(second[i].ts, first[i].end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The changes to files that a process has made and not synced to the disk.
+// Records the changes to files that a process has made and has not yet synced to the disk.
 #ifndef RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 #define RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 
@@ -13,13 +13,14 @@ namespace ronda {
 // Returns the path of the file that `fd` has opened, or "" if there is none. Does not change errno.
 std::string PathOf(int fd);
 
-// Simulates the worst that a file system can do in a power failure. Files that were not synced lose their bytes, and
-// folders that were not synced lose their new names. A removal takes effect at once.
+// Simulates the worst that a file system can do in a power failure. Files that were not synced lose their bytes.
+// Folders that were not synced lose the names of new files. The removal of a file takes effect at once, even without a
+// sync.
 //
-// Thread-compatible. The owner reports each change, with absolute paths.
+// Thread-compatible. The owner must report each change, with absolute paths.
 class UnsyncedFiles {
  public:
-  // Names that are lost are moved to `lost`, which is on the same file system.
+  // A file whose name is lost is moved to `lost`, which must be on the same file system.
   explicit UnsyncedFiles(std::string lost) : lost_(std::move(lost)) {}
 
   void Opened(int fd);  // for writing

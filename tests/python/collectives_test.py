@@ -15,7 +15,7 @@ from ronda import ReduceOp
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
-# NumPy's function for each operation, pair by pair, and the types that support it.
+# For each operation: the NumPy function that combines two arrays, and the types that support it.
 _REDUCTIONS = {
     ReduceOp.SUM: (np.add, _FLOATS + _INTEGERS),
     ReduceOp.MIN: (np.minimum, _FLOATS + _INTEGERS),
@@ -28,7 +28,8 @@ _REDUCTIONS = {
 
 
 def of_rank(rank, dtype, shape=(5, 3)):
-    """The array of a rank: small numbers, so that sums and products of any type are exact."""
+    """Returns the array of a rank. The numbers are so small that sums and products are exact in any
+    type."""
     return (np.random.RandomState(rank).randint(0, 3, shape)).astype(dtype)
 
 
@@ -37,12 +38,12 @@ def of_all(dtype, shape=(5, 3)):
 
 
 def total(dtype, shape=(5, 3)):
-    """The sum of the arrays of all ranks."""
+    """Returns the sum of the arrays of all ranks."""
     return sum(of_all(dtype, shape), np.zeros(shape, dtype)).astype(dtype)
 
 
 def rows_for(rank, rows):
-    """The rows, out of `rows`, that a rank gets."""
+    """Returns which of `rows` rows a rank gets."""
     each, more = divmod(rows, ronda.size())
     begin = rank * each + min(rank, more)
     return slice(begin, begin + each + (rank < more))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The variables that tell other libraries a process' rank and job."""
+"""Tests the variables that tell other libraries a process's rank and job."""
 
 import os
 import unittest
@@ -12,7 +12,7 @@ _STORE = ("MASTER_ADDR", "MASTER_PORT")
 
 
 def exported(env):
-    """Returns the changes that export() makes in such an environment."""
+    """Returns the changes that export() makes in the environment `env`."""
     with mock.patch.dict(os.environ, env, clear=True):
         _env.export()
         changed = {name: value for name, value in os.environ.items() if env.get(name) != value}
@@ -48,11 +48,11 @@ class LauncherTest(unittest.TestCase):
             "GROUP_RANK": "1",
         }
         self.assertEqual(exported(env), expected)
-        # A rank of another job has started the launcher of this job.
+        # In this case, a rank of another job has started the launcher of this job.
         self.assertEqual(
             exported({**env, "RANK": "0", "WORLD_SIZE": "2", "HOROVOD_RANK": "0"}), expected
         )
-        # The launcher, or the user, has chosen the value.
+        # In this case, the launcher or the user has already set these variables.
         store = {"MASTER_ADDR": "alpha", "MASTER_PORT": "1"}
         self.assertEqual(exported({**env, **store}), expected)
 
@@ -185,7 +185,7 @@ class JobTest(unittest.TestCase):
                 (os.environ["RANK"], os.environ["WORLD_SIZE"], store[0]), ("0", "1", "127.0.0.1")
             )
             job.shutdown()
-            # The next job does not treat exported variables as a launcher's.
+            # The next job must not take the exported variables for variables of a launcher.
             os.environ["RONDA_JOB_ID"] = "alone"
             os.environ.update({"RONDA_RANK": "0", "RONDA_SIZE": "1"})
             job.init()

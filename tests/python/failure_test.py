@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The effects on a job when one of its ranks ends unexpectedly."""
+"""Tests what happens to a job when one of its ranks ends unexpectedly."""
 
 import os
 import re
@@ -10,8 +10,8 @@ import unittest
 
 import ronda_test
 
-# The program of a rank. It loops until an error. Then it prints the error, and the seconds since
-# the time in the file $TIME.
+# The program of a rank. The program makes steps until an error, and prints the error and the
+# seconds since the time in the file $TIME.
 _TRAINER = """
     import os, signal, sys, time
     import ronda
@@ -35,8 +35,8 @@ class FailureTest(unittest.TestCase):
 
     def train(self, deed, **options):
         program = _TRAINER.format(deed=deed)
-        # Without this option rondarun would end the other ranks. In this test each rank has to
-        # notice the failure by itself.
+        # The option is needed because rondarun would otherwise end the other ranks. In this test
+        # each rank must notice the failure itself.
         return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
 
     def expect_others_learn_of_it(self, finished, culprit):

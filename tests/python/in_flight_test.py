@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The record of operations in flight and of the memory that they use."""
+"""Tests the record of the operations in flight, and of the memory that these operations use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ronda._in_flight import InFlight, Span, first_conflict
 
 
 class Operation:
-    """An operation that ends when the test ends it, or when it is waited for."""
+    """An operation that ends when the test ends it, or when a caller waits for it."""
 
     def __init__(self) -> None:
         self.has_ended = False
@@ -36,7 +36,7 @@ def random_span(source: random.Random) -> Span:
 
 class InFlightTest(unittest.TestCase):
     def test_operations_whose_memory_is_used_are_awaited(self):
-        """No other operations are awaited, in random programs."""
+        """In random programs, only operations whose memory is used are awaited."""
         source = random.Random(7)
         for _ in range(200):
             record, alive = InFlight(), {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""python -m ronda.launch runs unchanged programs for torch.distributed.launch."""
+"""Tests that python -m ronda.launch runs programs for torch.distributed.launch unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_launch(*arguments: str):
 
 
 def options(*arguments: str) -> list[str]:
-    """The options that rondarun gets."""
+    """Returns the options that ronda.launch passes to rondarun."""
     words = launch.command([*arguments, "train.py"])
     return words[1 : words.index("--")]
 
@@ -88,8 +88,8 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(options("--nnodes=1:2")[:2], ["--nnodes", "1:2"])
 
     def test_rondarun_knows_each_option(self):
-        """Passes a word that no option accepts as its value. The error must name the option. It
-        must not call the option unknown.
+        """Gives each option the value "true", which is wrong for it. The error must name the
+        option, and must not say that the option is unknown.
         """
         for name in launch._WITH_VALUE:
             checked = subprocess.run(

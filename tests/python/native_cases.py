@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for tests of the low-level binding: arrays with addresses, and a job per test."""
+"""Helpers for tests of the low-level binding, such as arrays with addresses, and a job per test."""
 
 import array
 import unittest
@@ -13,7 +13,7 @@ INT = DType.INT32
 
 
 class Buffer:
-    """Numbers with an address. A test can see when they are released."""
+    """An array of numbers with an address. A test can see when the array is released."""
 
     def __init__(self, numbers, code="f"):
         self.array = array.array(code, numbers)
@@ -49,7 +49,7 @@ def allreduce_async(name, buffer, op=ReduceOp.SUM, *others):
 
 
 def finish(handle):
-    """Waits for the handle, and releases it."""
+    """Waits for the handle's operation, and releases the handle."""
     try:
         return native.synchronize(handle)
     finally:
@@ -57,7 +57,7 @@ def finish(handle):
 
 
 def tensor(handle, code="f"):
-    """The numbers that Ronda owns, and the number of rows from each member."""
+    """Returns the result that Ronda owns, and the number of rows from each member."""
     native.synchronize(handle)
     address, rows, by_member = native.output(handle)
     data = native.output_bytes(handle, array.array(code).itemsize)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles of the low-level binding: their references, threads, signals, leaks, fork()."""
+"""Tests handles of the low-level binding with references, threads, signals, leaks and fork()."""
 
 import gc
 import multiprocessing
@@ -31,7 +31,7 @@ from ronda.types import ReduceOp
 
 class HandlesTest(JobTest):
     def submit_alone(self, name, buffer):
-        """Rank 0 submits a tensor. Every other rank submits it in meet()."""
+        """Submits a tensor on rank 0 only. The other ranks submit the tensor in meet()."""
         return allreduce_async(name, buffer) if native.rank() == 0 else None
 
     def meet(self, name):
@@ -127,7 +127,7 @@ class HandlesTest(JobTest):
         buffers = [floats(1) for _ in range(2000)]
         handles = [allreduce_async(f"t{i}", buffer) for i, buffer in enumerate(buffers)]
         native.synchronize_all(handles)
-        # This order makes holes everywhere in the table.
+        # Releasing the handles in this order leaves gaps everywhere in the table of handles.
         for i in sorted(range(len(handles)), key=lambda i: (i * 7919) % len(handles)):
             self.assertIs(native.keep(handles[i]), buffers[i])
             native.release(handles[i])
@@ -240,7 +240,7 @@ class ThreadsTest(JobTest):
         self.assertEqual(failures, [])
 
     def test_others_run_while_one_waits(self):
-        """A thread that waits for another rank has released the GIL."""
+        """Tests that a thread releases Python's GIL while it waits for another rank."""
         if native.size() == 1:
             self.skipTest("a single rank's tensors are done at once")
         waits = [
@@ -255,7 +255,8 @@ class ThreadsTest(JobTest):
                 thread.start()
                 for turn in range(1000):
                     self.assertTrue(turn or thread.is_alive())
-                # Only now does this thread tell the other ranks to continue.
+                # This thread tells the other ranks to continue only now, so `thread` was waiting
+                # until here.
                 for other in range(1, native.size()):
                     finish(native.send_async(INT, (0,), 0, None, other, 1))
             else:
@@ -265,7 +266,7 @@ class ThreadsTest(JobTest):
 
 
 class StressTest(JobTest):
-    """Threads submit, and then wait for handles, use callbacks, or release handles at once."""
+    """Threads submit tensors, then wait for the handles, use callbacks, or release them at once."""
 
     THREADS = 4
     OPERATIONS = 200
@@ -312,10 +313,10 @@ class StressTest(JobTest):
 
 
 class InterruptTest(JobTest):
-    """Ctrl-C on rank 0 while it waits for ranks that come only afterwards."""
+    """Interrupts rank 0 by Ctrl-C while it waits; the other ranks come only afterwards."""
 
     def interrupt(self, wait):
-        """Runs `wait` on rank 0, where it is interrupted; then the others come."""
+        """Interrupts `wait` on rank 0. After that, the other ranks run `wait`."""
         if native.rank() == 0:
             killer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
             begin = time.monotonic()
@@ -403,7 +404,7 @@ class InterruptTest(JobTest):
 
 class LeakTest(JobTest):
     def all_kinds(self, buffer, shape):
-        """Calls of every kind, with and without errors."""
+        """Makes calls of every kind, with and without errors."""
         address = buffer.address
         finish(native.allreduce_async("a", FLOAT, shape, address, address, buffer, ReduceOp.MAX))
         native.allreduce("b", FLOAT, shape, address, address, buffer, ReduceOp.MAX)
@@ -455,7 +456,7 @@ class LeakTest(JobTest):
         self.assertLess(ronda_test.resident_bytes() - memory, 4 << 20)
 
     def test_jobs(self):
-        """Repeated init and shutdown."""
+        """Tests that repeated calls of init and shutdown leak no memory."""
         for turn in range(120):
             native.shutdown()
             native.init()
@@ -499,7 +500,7 @@ class ForkTest(JobTest):
         native.release(handle or 1)  # as the parent's objects do when they are dropped
 
     def test_workers_of_a_pool(self):
-        """Workers like those of a data loader."""
+        """Forks workers as a data loader does."""
         with multiprocessing.get_context("fork").Pool(2) as pool:
             for step in range(5):
                 buffer = floats(1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations without a name, and sets that are removed, on any number of ranks."""
+"""Tests operations without a name, and process sets that are removed, on any number of ranks."""
 
 import os
 import time
@@ -23,7 +23,7 @@ class SeveralRanksTest(JobTest):
 
 class BarrierTest(JobTest):
     def assert_names_the_missing(self, wait):
-        """Calls `wait` on rank 0 before the others come."""
+        """Calls `wait` on rank 0 before the other ranks submit."""
         if native.rank() == 0:
             for other in range(1, native.size()):
                 with self.assertRaisesRegex(errors.DeadlineError, rf"missing: .*rank {other}\b"):
@@ -45,7 +45,7 @@ class BarrierTest(JobTest):
 
 
 class RefusalTest(SeveralRanksTest):
-    """The last rank refuses its own arguments."""
+    """Tests calls with an invalid argument on the last rank, which refuses the call."""
 
     def setUp(self):
         super().setUp()
@@ -71,7 +71,7 @@ class RefusalTest(SeveralRanksTest):
             self.add_up(None, process_set)
 
     def test_ends_a_repeated_step(self):
-        """At that point the job's schedule is locked."""
+        """The refusal comes while the job's schedule is locked."""
         for round in range(3):
             for _ in range(40):
                 self.add_up()
@@ -144,7 +144,7 @@ class RefusalTest(SeveralRanksTest):
 
 
 class ReceiveTest(SeveralRanksTest):
-    """Rank 0 receives what the others send."""
+    """Tests receives of rank 0 from the other ranks."""
 
     TAG = 5
 

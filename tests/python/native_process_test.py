@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Begin and end of processes with the low-level binding. The test itself starts the jobs."""
+"""Tests how processes with the low-level binding start and end. The test itself starts the jobs."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def start_rank(source, rank, size, port):
 
 
 class ExitTest(unittest.TestCase):
-    """The interpreter ends without an error, in any state."""
+    """Tests that the interpreter ends without an error, whatever the state of the job."""
 
     def assert_ends(self, source, ranks=0, out=None):
         result = run(source, ranks)
@@ -64,11 +64,11 @@ class ExitTest(unittest.TestCase):
         self.assert_ends("job.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_without_the_shutdown_at_exit(self):
-        """The program has not used ronda.job: a single rank may end in any way."""
+        """Only ronda.job shuts down at exit. A single rank without it also ends without error."""
         self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_operations_in_flight(self):
-        """Other ranks do not submit these operations. The shutdown at exit ends them."""
+        """The shutdown at exit ends operations that the other ranks do not submit."""
         source = """
 job.init()
 if native.rank() == 0:
@@ -128,7 +128,7 @@ native.monitored_barrier()
         self.assertEqual(result.code, 4, result.err)
 
     def test_forked_children(self):
-        """The ranks end as Python programs do, and run the functions registered at exit."""
+        """Forked ranks end as Python programs do, and run the functions registered at exit."""
         source = """
 job.init()
 entered, go_on = threading.Event(), threading.Event()
@@ -151,7 +151,7 @@ say(code, native.synchronize(submit("y")))
 
 
 class InterruptTest(unittest.TestCase):
-    """Ctrl-C while this process waits for ranks that will not come."""
+    """Tests Ctrl-C while this process waits for ranks that will not come."""
 
     def interrupt(self, source):
         process = start_rank(source, 1, 2, free_port())
@@ -190,7 +190,7 @@ native.shutdown()
 
 class FailureTest(unittest.TestCase):
     def test_a_killed_rank(self):
-        """Every rank that waits for the killed rank gets its name at once, whatever the call."""
+        """Each rank that waits for the killed rank learns its name at once, whatever the call."""
         source = """
 native.init()
 native.monitored_barrier()
@@ -224,7 +224,7 @@ except errors.PeerFailedError:
             self.assertEqual((result.code, result.out), (0, "told\n"), result.err)
 
     def test_an_aborted_job(self):
-        """Both ranks get the reason, and meet again."""
+        """Both ranks get the reason of the abort, and can then start a new job."""
         source = """
 native.init()
 native.job_status()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The functions of the low-level binding and their errors, on any number of ranks."""
+"""Tests the functions of the low-level binding and their errors, on any number of ranks."""
 
 import array
 import os
@@ -354,7 +354,7 @@ class OperationsTest(JobTest):
             allreduce_async("x", buffer, 0, 0, 1.0, 1.0, 0, False, False, 0.0, 0)
         with self.assertRaises(errors.RondaError):
             native.cuda_zero(buffer.address, 4, 0)
-        # For operations on host memory the call waits.
+        # If the operation is on host memory, synchronize_on_stream waits for it.
         handle = allreduce_async("y", buffer)
         native.synchronize_on_stream(handle, 0)
         ended = threading.Event()
@@ -457,7 +457,7 @@ class ErrorsTest(JobTest):
             self.assertIsInstance(caught.exception, TimeoutError)
             with self.assertRaisesRegex(errors.DeadlineError, "1"):
                 native.monitored_barrier(0, 0.2)
-        # A send reports when rank 0 has finished it; the number of the barrier is used again.
+        # Rank 0 sends after its failed barrier, so the next barrier can have the same number.
         if native.rank() == 0:
             for other in range(1, native.size()):
                 finish(native.send_async(INT, (0,), 0, None, other, 0))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Process sets, on any number of ranks."""
+"""Tests process sets on any number of ranks."""
 
 import os
 import unittest
@@ -96,7 +96,7 @@ class ProcessSetsTest(unittest.TestCase):
 
 
 def _size():
-    """The number of ranks, before the job begins."""
+    """Returns the number of ranks, also before the job begins."""
     return int(os.environ.get("RONDA_SIZE", "1"))
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the test cases of modules as one rank, or alone. Has helpers for the package's tests.
+"""Runs the test cases of modules, as one rank of a job or without a job. Has helpers for tests.
 
     ronda_test.py MODULE.py...
 
 The results of rank 0 go to $XML_OUTPUT_FILE, in GoogleTest's format, which tests/run_tests.sh
-counts. The first failure ends a rank. The others then get an error that names it, instead of
-waiting for operations that it no longer submits.
+counts. The first failure ends a rank. The other ranks then get an error that names the failed rank.
+So they do not wait for operations that it no longer submits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None
 
 @dataclasses.dataclass
 class Finished:
-    """How a program ended."""
+    """The exit code and the output of a program that has ended."""
 
     code: int  # negative: the number of the signal that ended it
     out: str
@@ -59,11 +59,11 @@ def program(source: str) -> str:
 def start(
     source: str, ranks: int = 0, options: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Starts a Python program, given as its source: alone, or on `ranks` ranks, with rondarun's
-    `options`.
+    """Starts a Python program from its source. If `ranks` is 0, it runs without rondarun. Otherwise
+    rondarun starts it on `ranks` ranks, with the `options`.
 
-    Standard output and standard error are pipes. The environment describes no place in a job, and
-    has `env` added.
+    Standard output and standard error are pipes. The environment names no rank of a job, and
+    contains `env`.
     """
     launch = [str(RONDARUN), "-np", str(ranks), *options] if ranks else []
     return subprocess.Popen(
@@ -77,7 +77,7 @@ def start(
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 240) -> Finished:
-    """Waits for a program; after `timeout` seconds kills its process group and fails."""
+    """Waits for a program. After `timeout` seconds, kills its process group and fails."""
     begin = time.monotonic()
     try:
         out, err = process.communicate(timeout=timeout)
@@ -100,7 +100,7 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """This process' environment without the variables that give a rank its place in a job.
+    """Returns this process' environment without the variables that say which rank of a job it is.
 
     It also lacks the functions that Bazel's shell exports, because rondarun below mpirun sets no
     variables for them.
@@ -131,14 +131,14 @@ forks = unittest.skipIf(UNDER_ASAN, "AddressSanitizer does not survive fork() be
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; 0 under AddressSanitizer, which keeps freed memory."""
+    """Returns this process' resident memory; 0 under AddressSanitizer, which keeps freed memory."""
     if UNDER_ASAN:
         return 0
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 10) -> bool:
-    """Whether the condition becomes true within `timeout` seconds; checks every 10 ms."""
+    """Returns whether the condition becomes true within `timeout` seconds. Checks every 10 ms."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -159,7 +159,7 @@ class _Case:
 
 
 class _Result(unittest.TextTestResult):
-    """Records each case for the report."""
+    """Records each test case for the report."""
 
     cases: list[_Case]
 
@@ -173,7 +173,8 @@ class _Result(unittest.TextTestResult):
         self.cases[-1].seconds = time.monotonic() - self._began
 
     def _case(self, test: unittest.TestCase) -> _Case:
-        # If fixtures of classes and modules fail, no test has been started.
+        # If the fixture of a class or module fails, unittest reports a test that it has not
+        # started.
         if not self.cases or self.cases[-1].name != test.id():
             self.cases.append(_Case(test.id()))
         return self.cases[-1]
@@ -206,8 +207,8 @@ class _Result(unittest.TextTestResult):
 
 
 def _report(cases: Sequence[_Case]) -> str:
-    """The cases in GoogleTest's format; each <testcase> is one line, because tests/run_tests.sh
-    counts lines.
+    """Returns the cases in GoogleTest's format. Each <testcase> is one line, because
+    tests/run_tests.sh counts lines.
     """
     failures = sum(case.failure is not None for case in cases)
     lines = [
@@ -246,7 +247,7 @@ def _load(paths: Sequence[str]) -> unittest.TestSuite:
 
 
 def _use_device(device: str) -> None:
-    """Tests that name no device then create their tensors on this device."""
+    """Makes this device the default of tests that name no device for their tensors."""
     if device == "cpu":
         return
     torch = importlib.import_module("torch")
@@ -275,6 +276,6 @@ def main(paths: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Test modules that import this one get this copy, and not a second one.
+    # Test modules that import ronda_test get this module, and not a second copy of it.
     sys.modules["ronda_test"] = sys.modules["__main__"]
     sys.exit(main(sys.argv[1:]))

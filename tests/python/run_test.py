@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.run(), python -m ronda.check, and the examples."""
+"""Tests ronda.run(), python -m ronda.check, and the examples."""
 
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations on arrays that give the right value or an error on every rank, and nothing else."""
+"""Tests that operations on arrays give either the right value or an error on every rank."""
 
 import unittest
 
@@ -82,8 +82,8 @@ class OrderTest(unittest.TestCase):
         array, names = np.ones(10), ("read first", "read last")
         if ronda.rank() == 0:
             names = reversed(names)
-        # If a rank waited for its first operation before it submitted its second, both ranks would
-        # wait for ever.
+        # Rank 0 submits the operations in reversed order. If each rank waited for its first
+        # operation before it submitted the second, they would wait for ever.
         handles = {name: ronda.allreduce_async(array, name=name) for name in names}
         for handle in handles.values():
             self.assertTrue((handle.wait() == 1).all())
@@ -112,10 +112,10 @@ class OrderTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """The arguments of one rank are wrong."""
+    """Tests calls whose arguments are wrong on one rank."""
 
     def check_refused(self, call, good, bad, text):
-        """Calls call(bad) on rank 0, and call(good) on the others."""
+        """Calls call(bad) on rank 0, and call(good) on the other ranks."""
         needs_other_ranks(self)
         error = (ValueError, TypeError) if ronda.rank() == 0 else ronda.MismatchError
         with self.assertRaisesRegex(error, text) as raised:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The agent of a host of a simulated job.
+// Simulates the agent of a host in a simulated job.
 #ifndef RONDA_TESTS_SIMULATION_AGENT_H_
 #define RONDA_TESTS_SIMULATION_AGENT_H_
 
@@ -19,13 +19,14 @@
 
 namespace ronda::simulation {
 
-// Looks after the members of its host, as the production agent does. The messages, the reports, the members, and the
-// claim to be the only agent of the host are production code. Only the event loop is not; VirtualSupervisor runs it.
+// Supervises the members of its host, as the production agent does. Its messages and reports, the members, and the
+// claim to be the only agent of the host are production code. Only the event loop is not production code, but
+// VirtualSupervisor.
 class Agent {
  public:
   struct Options {
     std::string host;
-    // Makes a member's part, as MemberProcesses::MakeMember does.
+    // Makes the supervised part of a member, as MemberProcesses::MakeMember does.
     MemberProcesses::MakeMember make_member;
     // Called when this process becomes the only agent of the host.
     std::function<void()> on_only_one;
@@ -36,9 +37,9 @@ class Agent {
   int Run();
 
  private:
-  // Reads the launcher's next messages. Returns false if there are no more.
+  // Reads the launcher's next messages. Returns false if no more messages can come.
   bool ReadMore();
-  // Waits for the launcher's order. Returns false if the agent has nothing to do any more.
+  // Waits until the launcher orders the agent to begin. Returns false if the agent has nothing to do any more.
   bool AwaitOrder();
   absl::Status Become();
   void Obey();

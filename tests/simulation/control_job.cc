@@ -22,20 +22,20 @@ namespace {
 constexpr int kMostRanks = 9;
 constexpr int kMostFaults = 2;
 constexpr absl::Duration kUsualTime = absl::Milliseconds(50);
-// No heartbeat comes in a scenario.
+// Heartbeats are so rare that none is sent in a scenario.
 constexpr absl::Duration kHeartbeat = absl::Hours(10);
 constexpr absl::Duration kStartTimeout = absl::Hours(1);
 constexpr absl::Duration kLongestWait = absl::Hours(1);
-// The longest time from the last fault to the end of the last rank. A control plane that ends waits some seconds for
-// the others.
+// The longest time from the last fault to the end of the last rank. A control plane that shuts down waits some seconds
+// for the other ranks.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(30);
-// The longest time from the last fault until a rank knows the failure is this time, and this many latencies per rank.
+// After the last fault, every rank must know the failure within this time plus this many latencies per rank.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(200);
 constexpr int kLatenciesToHear = 100;
 
 constexpr char kFailedByRank[] = "the rank has failed by itself";
 
-// Some messages fit into the header of a frame, and some do not; a few need many reads.
+// Some messages fit into the header of a frame, some do not, and a few need many reads.
 std::string Payload(absl::string_view kind, uint64_t seed, int64_t round) {
   std::mt19937_64 random(seed * 1000003 + static_cast<uint64_t>(round));
   constexpr size_t kSizes[] = {40, 256, 2000, 20000};
@@ -47,7 +47,7 @@ std::string Payload(absl::string_view kind, uint64_t seed, int64_t round) {
   return payload;
 }
 
-// The reports of even rounds are the same on all ranks, and may travel as one.
+// In even rounds all ranks send equal reports, which may travel as one message.
 std::string ReportOf(uint64_t seed, RankId rank, int64_t round) {
   return Payload(round % 2 == 0 ? "report" : absl::StrCat("report of rank ", rank), seed, round);
 }
@@ -95,7 +95,7 @@ class ControlRank {
     return absl::OkStatus();
   }
 
-  // Errors: CANCELLED if the rank leaves early, or the job's failure.
+  // Returns CANCELLED if the rank leaves early, or the failure of the job.
   absl::Status Work() {
     for (int64_t round = 0; round < job_.scenario().rounds; ++round) {
       Compute();
@@ -178,7 +178,7 @@ ControlScenario MakeControlScenario(uint64_t seed) {
   scenario.compute = absl::Microseconds(10 << up_to(7));
   scenario.latency = absl::Microseconds(5 << up_to(8));
   scenario.tick = absl::Microseconds(1 << up_to(4));
-  // Half of the faults come while the ranks connect.
+  // Half of the faults occur while the ranks connect.
   const absl::Duration time = up_to(1) == 0 ? kUsualTime : scenario.tree.size * scenario.latency;
   scenario.cores = up_to(1) == 0 ? PollLimit::Cores::kAreShared : PollLimit::Cores::kSuffice;
   for (int faults = up_to(kMostFaults); faults > 0; --faults) {
@@ -285,7 +285,7 @@ std::optional<ControlFault::Kind> ControlJob::TakeOrder(RankId rank) {
   return std::exchange(order, std::nullopt);
 }
 
-// A thread of a killed process continues for a while if it holds a lock, but without its sockets.
+// A thread of a killed process that holds a lock continues for a while, but has lost its sockets.
 void ControlJob::RecordFailure(RankId rank, Phase phase, const absl::Status& failure) {
   Rank& failed = ranks_[static_cast<size_t>(rank)];
   if (!IsAlive(failed)) return;
@@ -328,8 +328,8 @@ void ControlJob::AwaitEnds() {
   }
 }
 
-// A rank has the failure of its parent, unless the connection between them has broken, or it had not yet been connected
-// when the second of two faults came.
+// A rank must have the same failure as its parent, with two exceptions. The connection between them has broken, or it
+// did not exist yet at the second of two faults.
 void ControlJob::CheckAgreement() const {
   for (RankId child = 1; child < scenario_.tree.size; ++child) {
     const RankId parent = scenario_.tree.Parent(child);

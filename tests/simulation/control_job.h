@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The control plane of a job over TCP, in a virtual world: its ranks, the faults, and the promises that must hold.
+// Simulates the control plane of a job over TCP in a virtual world, with ranks, faults, and promises that must hold.
 #ifndef RONDA_TESTS_SIMULATION_CONTROL_JOB_H_
 #define RONDA_TESTS_SIMULATION_CONTROL_JOB_H_
 
@@ -52,7 +52,7 @@ struct ControlScenario {
 ControlScenario MakeControlScenario(uint64_t seed);
 std::string Describe(const ControlScenario& scenario);
 
-// How often each thing has happened.
+// Counts of the events in a scenario.
 struct ControlCounts {
   uint64_t scenarios = 0;
   uint64_t reports = 0;
@@ -85,13 +85,13 @@ inline constexpr const char* kControlFaultNames[ControlFault::kKinds] = {"reset"
 
 // A job whose ranks send reports to rank 0. Rank 0 answers each round with a broadcast, as in a negotiation. Each rank
 // is a process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over sockets of
-// the world. There are no heartbeats, so a failure that only a heartbeat would reveal stays unknown.
+// the world. The ranks send no heartbeats, so failures that only a heartbeat would reveal stay unknown.
 //
-// Checks the promises. Every message arrives whole, once and in order. Departures in any order are no failure. After a
-// fault every rank knows the failure in time, and all ranks that are still connected have the same failure. All ranks
-// end. At the first violation, `violate` ends the operating system's process.
+// Checks the promises of the control plane. Every message arrives whole, once and in order. Departures in any order
+// cause no failure. After a fault every rank knows the failure in time, and all ranks that are still connected have the
+// same failure. All ranks end. At the first violation, `violate` ends the operating system's process.
 //
-// Only virtual threads use it.
+// Only virtual threads use a ControlJob.
 class ControlJob {
  public:
   ControlJob(const ControlScenario& scenario, ControlCounts* counts,
@@ -106,11 +106,11 @@ class ControlJob {
   [[noreturn]] void Violate(const std::string& what) const;
   ControlCounts& counts() { return counts_; }
   std::vector<UniqueFd> TakeSockets(RankId rank) { return std::move(ranks_[static_cast<size_t>(rank)].sockets); }
-  // Returns what the rank has to do now, if anything: leave early, or fail the job.
+  // Returns the fault that the rank must now carry out, if any. The rank leaves early, or fails the job.
   std::optional<ControlFault::Kind> TakeOrder(RankId rank);
   enum class Phase { kStart, kWork };
   void RecordFailure(RankId rank, Phase phase, const absl::Status& failure);
-  // Called after the rank has left in order. `failure` is the failure that its control plane has then.
+  // Called after the rank has departed. `failure` is what its control plane reports after the departure.
   void RecordDeparture(RankId rank, const absl::Status& failure);
 
  private:

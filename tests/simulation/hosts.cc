@@ -19,10 +19,10 @@ namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(8);
 constexpr uint64_t kLongestPiece = 4096;
-// The longest time for which an agent may live without a message of its launcher. This is the agent's timeout, the time
-// that its members need to end, and some slack.
+// The longest time for which an agent may live if its launcher sends no message. The sum of the agent's timeout, the
+// time that its members need to end, and some slack.
 constexpr absl::Duration kTimeToBeForsaken = absl::Seconds(60 + 5 + 5);
-// For this time after a fault, the launcher may lose the host because of it.
+// For this time after a fault of a host, the launcher may lose the host.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(30);
 constexpr int kSshsExit = 255;
 
@@ -44,7 +44,7 @@ struct Hosts::Way {
     if (count > 0) pending.append(buffer.data(), static_cast<size_t>(count));
     return count > 0 || IsOnlyLate(count);
   }
-  // Returns whether the other end lives; `passed` tells whether it has got bytes.
+  // Returns whether the receiving end is alive. Sets `passed` if it has got bytes.
   bool Write(bool* passed) {
     if (pending.empty()) return true;
     const ssize_t count = write(to.get(), pending.data(), pending.size());
@@ -73,7 +73,7 @@ int Hosts::Connect(const std::string& host, VirtualProcesses::Descriptors descri
   connection->to_agent.from = std::move(descriptors.input);
   connection->from_agent.to = std::move(descriptors.output);
   connection->errors = std::move(descriptors.errors);
-  // The network outlives both ends.
+  // A separate process carries the bytes, so that the connection outlives the processes at both ends.
   const ProcessId network = world.StartProcess(absl::StrCat("connection to ", host), [this, connection] {
     Carry(connection.get());
     return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The hosts of a simulated job that has agents, the connections between the launcher and the agents, and their faults.
+// Simulates the hosts of a job with agents, the connections between the launcher and the agents, and faults of both.
 #ifndef RONDA_TESTS_SIMULATION_HOSTS_H_
 #define RONDA_TESTS_SIMULATION_HOSTS_H_
 
@@ -19,12 +19,13 @@
 
 namespace ronda::simulation {
 
-// Leads the launcher to agents on other hosts, as ssh does, and brings faults to hosts and connections. A connection
-// passes the bytes in pieces of random length. If it is cut off, nothing passes for a while, and neither end notices.
+// Connects the launcher with agents on other hosts, as ssh does, and causes faults of hosts and connections. A
+// connection passes bytes in pieces of random length. If a fault cuts a connection off, no bytes pass for a while, and
+// neither end notices.
 //
-// Checks that no host has two agents at a time, and that an agent ends if it hears nothing from its launcher.
+// Checks that no host has two agents at a time, and that an agent ends if its launcher sends nothing.
 //
-// Only virtual threads use it.
+// Only virtual threads use Hosts.
 class Hosts {
  public:
   // Runs the agent of a host in the agent's process, and returns the exit code.
@@ -32,27 +33,27 @@ class Hosts {
   Hosts(RunAgent run_agent, std::function<void(const std::string& what)> violate)
       : run_agent_(std::move(run_agent)), violate_(std::move(violate)) {}
 
-  // Runs the program that connects the launcher to a host. The program starts an agent on the host, and passes bytes.
-  // Returns the exit code.
+  // Runs the program that connects the launcher with a host. The program starts an agent on the host, and passes bytes
+  // between launcher and agent. Returns the exit code.
   int Connect(const std::string& host, VirtualProcesses::Descriptors descriptors);
 
   // Records that the calling process is now the only agent of this job on its host.
   void RecordAgent(const std::string& host);
 
-  // Faults. A function with a result returns false if the host has no agent.
+  // Faults. The functions with a result return false if the host has no agent.
   bool KillAgent(const std::string& host);
   bool FreezeAgent(const std::string& host, absl::Duration until);
-  // The connections of the host deliver nothing before `until`.
+  // Makes the connections of the host deliver nothing before `until`.
   void CutOff(const std::string& host, absl::Duration until);
-  // The newest connection breaks, and half of the message under way arrives.
+  // Breaks the newest connection of the host, after half of the message under way has arrived.
   bool Break(const std::string& host);
-  // The host loses its power, and has it again at `until`. Its agents are killed.
+  // Switches the host off until the time `until`. The host's agents are killed.
   void Lose(const std::string& host, absl::Duration until);
 
-  // Checks the agents' promises. Returns whether an agent lives.
+  // Checks the promises of the agents. Returns whether any agent is alive.
   bool Check();
   bool HasAgent(const std::string& host) const;
-  // Whether the launcher may lose the host now because of a fault.
+  // Returns whether the host has had a fault, because of which the launcher may lose it now.
   bool MayBeLost(const std::string& host) const;
   uint64_t agents() const { return agents_started_; }
   uint64_t broken() const { return broken_; }
@@ -75,9 +76,9 @@ class Hosts {
   void Carry(Connection* connection);
   bool AwaitHost(const Connection& connection);
   void StartAgent(Connection* connection);
-  // Passes on the bytes that have arrived. Returns false when one direction of the connection has ended.
+  // Passes on the bytes that have arrived. Returns false if one direction of the connection has ended.
   bool Pass(Connection* connection);
-  // Passes on half of the bytes that have arrived. Returns false if none have arrived.
+  // Passes on half of the bytes that have arrived. Returns false if no bytes have arrived.
   bool PassHalf(Connection* connection);
   Agent* LivingAgent(Host* host);
   static absl::Duration now() { return VirtualWorld::Get().now(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An elastic job in a virtual world: the launcher, its members, the faults, and the promises that must hold.
+// Simulates an elastic job in a virtual world, with the launcher, members, faults, and promises that must hold.
 #ifndef RONDA_TESTS_SIMULATION_JOB_H_
 #define RONDA_TESTS_SIMULATION_JOB_H_
 
@@ -30,7 +30,7 @@
 
 namespace ronda::simulation {
 
-// How often each thing has happened. A simulation in which nothing happens would prove nothing.
+// Counts of events. A simulation in which nothing happens would prove nothing.
 struct Counts {
   uint64_t scenarios = 0;
   uint64_t epochs = 0;
@@ -81,14 +81,15 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::broken_connections, "connections to agents that broke with half a message"},
 };
 
-// Runs a job as rondarun does, by the production class ElasticJob. The job's members, and the agents of other hosts,
+// Runs a job with the production class ElasticJob, as rondarun does. The job's members, and the agents of other hosts,
 // are processes of the world.
 //
-// Checks the promises of the whole job. No two epochs live at once. A member's state is the right state for its step.
-// No state is lost while a member that has it lives. If a host does not answer, the launcher gives up the whole host.
-// The job and all its processes end in time. At the first violation, `violate` ends the operating system's process.
+// Checks the promises of the whole job. At most one epoch is alive at a time. A member's state is the right state for
+// its step. No state is lost as long as a member that has the state is alive. If a host does not answer, the launcher
+// gives up the whole host. The job and all its processes end in time. At the first violation, `violate` ends the
+// operating system's process.
 //
-// Only virtual threads use it.
+// Only virtual threads use a Job.
 class Job final : private JobListener {
  public:
   Job(const Scenario& scenario, Counts* counts, std::function<void(const std::string& what)> violate);
@@ -102,20 +103,20 @@ class Job final : private JobListener {
 
   // Called by members. Violate does not return.
   [[noreturn]] void Violate(const std::string& what);
-  // Whether the member has been asked to leave.
+  // Returns whether the member has been asked to leave.
   bool IsAskedToLeave(int member) const;
-  // Records that the member has got this place in an epoch.
+  // Records the epoch and the rank that the member has got.
   void RecordPlace(int member, const EpochPlace& place);
   void RecordLeftEpoch(int member) { members_[member].epoch = -1; }
-  // Records that a member has met the others of the epoch.
+  // Records that a member is connected with the other members of the epoch.
   void RecordMet(int64_t epoch);
-  // Records that the member has left its epoch and asks for a place in the next one. `why` is the failure, if any.
+  // Records that the member has left its epoch, and asks to join the next epoch. `why` is the failure, if any.
   void RecordJoin(int member, int64_t epoch, const std::string& why);
   // Records that an operation of the epoch has succeeded on the member.
   void RecordOperation(int member, int64_t epoch);
   // Records the state that the member has after `steps` steps.
   void RecordState(int member, int64_t steps, uint64_t state);
-  // Records that the member leaves the job, as it was asked to.
+  // Records that the member has left the job after it was asked to leave.
   void RecordLeft(int member) { members_[member].has_left = true; }
   // Records that the members of an epoch continue with the state of this step.
   void RecordSource(int member, int64_t epoch, int64_t step);
@@ -132,12 +133,12 @@ class Job final : private JobListener {
     absl::Duration hurt_until = -absl::InfiniteDuration();
     bool is_asked = false;  // by a fault
     bool has_left = false;
-    // The launcher has lost the member with its host, or has ordered its agent to kill it. The others continue without
-    // the member.
+    // Whether the launcher has lost the member's host, or has ordered the agent to kill the member. The other members
+    // continue without this member.
     bool is_given_up = false;
   };
 
-  // The launcher's report.
+  // The following functions receive what the launcher reports.
   void OnRankStart(RankId, pid_t, const std::string&) override {}
   void OnOutput(RankId, Stream, absl::string_view) override {}
   void OnOutputEnd(RankId, Stream) override {}
@@ -149,11 +150,11 @@ class Job final : private JobListener {
   void Explain(absl::string_view) override {}
 
   ElasticJob::Options OptionsOfJob();
-  // Makes the process of a member on the host.
+  // Returns a function that makes processes of members on the host.
   MemberProcesses::MakeMember MakeMemberOn(const std::string& host);
   AgentHost::Options OptionsOf(const std::string& host);
 
-  // The programs of processes. Each returns the exit code.
+  // The programs that the processes run. Each function returns an exit code.
   int RunProgram(const ChildProcess::Options& options, VirtualProcesses::Descriptors descriptors);
   int RunMember(const std::vector<std::string>& command, UniqueFd socket);
   int RunAgent(const std::string& host, VirtualProcesses::Descriptors descriptors);
@@ -161,14 +162,14 @@ class Job final : private JobListener {
 
   void OnProcessEnd(ProcessId process);
   void EndProcess(ProcessId process, VirtualNetwork::End how);
-  // The launcher kills the member; `why` continues "member 3 ".
+  // Checks whether the launcher may kill the member. `why` is the rest of the launcher's text after "member 3 ".
   void CheckKill(int id, absl::string_view why);
   void CheckTime();
   uint64_t StateAfter(int64_t steps);
   void CheckEnd();
   void AwaitProcesses();
 
-  // Faults, made by a thread of the launcher.
+  // A thread of the launcher causes the faults.
   void BringFaults();
   void Bring(const Fault& fault);
   void BringToHost(const Fault& fault);

@@ -18,12 +18,13 @@ namespace {
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(2);
 constexpr absl::Duration kJoinTimeout = absl::Minutes(10);
-// The longest wait for an operation. It is the longest deadline of the job, and the time to spread the failure.
+// The longest wait for an operation. It is the sum of the job's longest deadline and the time in which a failure
+// reaches all ranks.
 constexpr absl::Duration kLongestWait = absl::Seconds(60);
 constexpr WaitLimits kShortLimits = {.warning = absl::Milliseconds(50), .deadline = absl::Milliseconds(100)};
 constexpr int kCallbacksOneIn = 4;
 
-// Calls production code, in which allocations may fail. The C ABI also turns that into an error.
+// Calls production code, in which allocations may fail, and turns std::bad_alloc into an error, as the C ABI does.
 template <typename Call>
 auto Exposed(const Call& call) -> decltype(call()) {
   try {
@@ -163,7 +164,7 @@ absl::Status Member::MakeStep() {
   const size_t first = handles_.size();
   absl::Status status = SubmitAll(parts);
   if (status.ok()) status = Await(parts);
-  // The parts must outlive their operations.
+  // The Part objects must outlive their operations.
   for (size_t i = first; i < handles_.size(); ++i) WaitFor(*handles_[i]).IgnoreError();
   RONDA_RETURN_IF_ERROR(status);
   handles_.clear();
@@ -174,7 +175,7 @@ absl::Status Member::MakeStep() {
   return absl::OkStatus();
 }
 
-// The order of submissions differs between ranks.
+// Submits the operations in an order that differs between ranks.
 absl::Status Member::SubmitAll(const std::vector<std::unique_ptr<Part>>& parts) {
   VirtualWorld& world = VirtualWorld::Get();
   std::vector<size_t> order(parts.size());
@@ -206,7 +207,7 @@ absl::Status Member::Await(const std::vector<std::unique_ptr<Part>>& parts) {
   return absl::OkStatus();
 }
 
-// One rank contradicts the others: the operation fails on all of them, and the job continues.
+// One rank submits a contradicting operation. The operation fails on all ranks, and the job continues.
 absl::Status Member::ContradictSometimes() {
   const int64_t every = job_.scenario().contradiction_every, step = marks_.steps();
   const Topology& topology = runtime_->topology();
@@ -221,7 +222,7 @@ absl::Status Member::ContradictSometimes() {
   return absl::OkStatus();
 }
 
-// One rank leaves an operation out. It fails on the other ranks after its deadline, and the job continues.
+// One rank omits an operation. On the other ranks the operation fails after its deadline, and the job continues.
 absl::Status Member::OmitSometimes() {
   const int64_t every = job_.scenario().omission_every, step = marks_.steps();
   const Topology& topology = runtime_->topology();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A member of a simulated job: a training loop on production code.
+// Simulates a member of an elastic job, which runs a training loop on production code.
 #ifndef RONDA_TESTS_SIMULATION_MEMBER_H_
 #define RONDA_TESTS_SIMULATION_MEMBER_H_
 
@@ -22,8 +22,8 @@
 namespace ronda::simulation {
 
 // Joins an epoch, takes the newest state, trains, and joins the next epoch after a failure or a change, as the programs
-// of docs/elastic.md do. The following is production code: the runtime, its control plane and collectives over
-// messages, the agreement about changes, the choice of the state, and the messages to the launcher.
+// of docs/elastic.md do. Most of its code is production code, such as the runtime, its control plane and collectives
+// over messages. Production code also agrees about changes, chooses the state, and sends messages to the launcher.
 //
 // Checks that each operation ends once and in time, with the right values or with an error.
 class Member {
@@ -34,7 +34,7 @@ class Member {
   int Run();
 
  private:
-  // How an epoch ends for the member if nothing fails.
+  // The reason why the member leaves an epoch without a failure.
   enum class Left { kDone, kReform, kLeaves };
 
   absl::StatusOr<Transport> Connect(const EpochPlace& place);
@@ -64,7 +64,7 @@ class Member {
   StepMarks marks_;
   uint64_t state_ = 0;
   int64_t epoch_ = -1;
-  // The following members are for the current epoch.
+  // The following variables belong to the current epoch.
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<StopAgreement> agreement_;
   std::vector<std::shared_ptr<Handle>> handles_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C library's own functions, which virtual_calls.cc replaces.
+// The C library's original functions, which virtual_calls.cc replaces.
 #ifndef RONDA_TESTS_SIMULATION_REAL_CALLS_H_
 #define RONDA_TESTS_SIMULATION_REAL_CALLS_H_
 

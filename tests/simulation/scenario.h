@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The scenario that a seed stands for. It has a job, its machine, and its faults.
+// Makes a scenario from a seed. A scenario has a job, its machine, and its faults.
 #ifndef RONDA_TESTS_SIMULATION_SCENARIO_H_
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_
 
@@ -14,7 +14,7 @@
 
 namespace ronda::simulation {
 
-// A fault, or a change, at some moment. The numbers choose among the members that are alive then.
+// A fault, or a change, at some moment. `choice` and `choice2` choose among the members that are alive at that moment.
 struct Fault {
   enum class Kind {
     kKill,          // SIGKILL: the connections are reset
@@ -47,7 +47,7 @@ struct Fault {
   uint64_t choice2 = 0;  // chooses the other member, or a number
 };
 
-// "kill", "power loss", ...
+// Returns a name such as "kill" or "power loss".
 const char* Name(Fault::Kind kind);
 
 struct Scenario {

@@ -38,7 +38,7 @@
 namespace ronda::simulation {
 namespace {
 
-// The limit in real time for a scenario, which takes a second.
+// The limit in real time for a scenario, which usually takes a second.
 constexpr unsigned kWatchdogSeconds = 120;
 constexpr int kViolatedExit = 2;
 
@@ -52,7 +52,7 @@ struct Flags {
   uint64_t corrupted = 0;
 };
 
-// The results of a worker and its scenarios, in memory that they share.
+// The results of a worker process, in memory that it shares with the processes of its scenarios.
 struct Report {
   Counts counts;
   ControlCounts control;
@@ -106,7 +106,7 @@ void RunAndRecord(const AnyScenario& scenario, AnyCounts* counts, Report* report
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The threads of a scenario take turns, which is faster on one core.
+// Only one thread of a scenario runs at a time, and switching between threads is faster on one core.
 void StayOnCore(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -144,7 +144,7 @@ void PrintSums(const std::vector<AnyCounts>& counts, const Names& names, const c
   }
 }
 
-// Whether all promises were kept.
+// Returns whether all promises were kept.
 bool Conclude(const Flags& flags, const Report* reports) {
   std::vector<Counts> counts;
   std::vector<ControlCounts> control;
@@ -182,7 +182,7 @@ bool ReadFlag(absl::string_view text, Flags* flags) {
 }
 
 int Main(int argc, char** argv) {
-  // Hash tables order their elements by addresses, which have to be the same in every run.
+  // Hash tables order their elements by addresses, so addresses must be the same in every run.
   if (const int was = personality(0xffffffff); was >= 0 && (was & ADDR_NO_RANDOMIZE) == 0) {
     if (personality(static_cast<unsigned>(was) | ADDR_NO_RANDOMIZE) >= 0) execv("/proc/self/exe", argv);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs simulate and checks its purpose: the promises hold, the faults happen, and equal seeds give equal runs.
+// Runs simulate. Checks that the promises hold, that the faults happen, and that equal seeds give equal runs.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -83,8 +83,8 @@ TEST(SimulationTest, AWrongBitIsFound) {
   EXPECT_TRUE(absl::StrContains(run.output, "is wrong")) << run.output;
 }
 
-// Each seed has found a bug that few scenarios find. When the code changes, a seed gives another run, so these bugs
-// also have separate tests (ControlPlaneTest, MessageControlPlaneTest).
+// Each seed has found a bug that few scenarios find. When the code changes, the same seed gives a different run. So
+// these bugs also have separate tests (ControlPlaneTest, MessageControlPlaneTest).
 TEST(SimulationTest, SeedsThatHaveFoundBugs) {
   constexpr struct {
     uint64_t seed;

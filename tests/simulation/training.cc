@@ -27,7 +27,7 @@ uint64_t Mix(uint64_t a, uint64_t b) {
 
 bool IsByRows(OpType op) { return op == OpType::kAllgather || op == OpType::kReduceScatter; }
 
-// Calls `call(T())` for the element type.
+// Calls `call(T())`, where T is the C++ type of the elements.
 template <typename Call>
 auto WithType(DType dtype, const Call& call) {
   switch (dtype) {
@@ -55,7 +55,7 @@ int64_t Part::Value(int64_t index) const {
   return static_cast<int64_t>(Mix(salt_, static_cast<uint64_t>(index)) % 64) - 32;
 }
 
-// For an allreduce: the ranks' contributions differ, but their sum equals that of equal contributions.
+// The contributions of the ranks to an allreduce differ, but have the same sum as equal contributions.
 int64_t Part::Contribution(RankId rank, int64_t index) const { return Value(index) + 2 * rank - (size_ - 1); }
 
 int64_t Part::RowsOf(RankId rank) const { return submission_.request.op == OpType::kAllgather ? rank % 3 + 1 : rows_; }

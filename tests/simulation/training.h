@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The training of a simulated job: the operations of a step, each rank's contributions, and the expected results.
+// The training in a simulated job, with the operations of a step, each rank's contributions, and the expected results.
 #ifndef RONDA_TESTS_SIMULATION_TRAINING_H_
 #define RONDA_TESTS_SIMULATION_TRAINING_H_
 
@@ -17,10 +17,12 @@
 
 namespace ronda::simulation {
 
-// One rank's part in an operation of a step, with its buffers. It must not move while the operation is under way.
+// The submission and the buffers of one rank for an operation of a step. The object must not move while the operation
+// is in flight.
 class Part {
  public:
-  // `salt` decides the values, which are the same on all ranks. REQUIRES: `op` is one of those that PlanStep uses.
+  // `salt` decides the values. All ranks must pass the same `salt`. REQUIRES: `op` is a type of operation that PlanStep
+  // uses.
   Part(std::string name, OpType op, DType dtype, int64_t rows, uint64_t salt, const Topology& topology);
 
   Part(const Part&) = delete;
@@ -28,13 +30,13 @@ class Part {
 
   const Submission& submission() const { return submission_; }
   void SetLimits(const WaitLimits& limits) { submission_.request.limits = limits; }
-  // Makes this part contradict the other ranks' parts.
+  // Makes this rank's submission contradict the submissions of the other ranks.
   void Contradict() { submission_.request.prescale = 0.5; }
 
   // Returns "" if the operation's results are right, otherwise a text that names the first wrong value.
   std::string Check(const OperationResult& result) const;
 
-  // A number that identifies the right result, the same for any number of ranks.
+  // A number that identifies the right result. It does not depend on the number of ranks.
   uint64_t Digest() const { return digest_; }
 
  private:
@@ -56,11 +58,11 @@ class Part {
   Submission submission_;
 };
 
-// The operations of a step, which take a model's state from `step` to the next one. Most steps have the same
-// operations.
+// Returns the operations of a step, which change the model's state after `step` steps to the next state. Most steps
+// have the same operations.
 std::vector<std::unique_ptr<Part>> PlanStep(uint64_t seed, int64_t step, const Topology& topology);
 
-// The model's state after a step with these operations, given the previous state.
+// Returns the model's state after a step with these operations, if the state before the step is `state`.
 uint64_t NextState(uint64_t state, const std::vector<std::unique_ptr<Part>>& parts);
 
 }  // namespace ronda::simulation

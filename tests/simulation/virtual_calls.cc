@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Replaces the functions of the C library by which production code deals with threads, time and other processes, in
-// programs that link this file. A call by a virtual thread goes to the simulation. A call by any other thread goes to
-// the C library.
+// Programs that link this file get other versions of the C library's functions for threads, time and processes. A call
+// by a virtual thread goes to the simulation. A call by any other thread goes to the C library.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -36,10 +35,10 @@
 namespace ronda::simulation {
 namespace {
 
-// The initial times of the clocks. They are not 0, which programs take for "never".
+// The initial times of the clocks. The clocks do not begin at 0, because programs interpret the time 0 as "never".
 constexpr absl::Duration kMonotonicBase = absl::Hours(1);
 constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
-// The time between two checks of a virtual thread whether a descriptor is ready. It doubles with each check.
+// The time after which a virtual thread checks again whether a descriptor is ready. The time doubles with each check.
 constexpr absl::Duration kShortestPollPeriod = absl::Microseconds(50);
 constexpr absl::Duration kLongestPollPeriod = absl::Milliseconds(16);
 
@@ -71,7 +70,8 @@ int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock
   return VirtualWorld::Get().WaitFor(condition, mutex, absl::DurationFromTimespec(*time) - BaseOf(clock));
 }
 
-// Returns the name of a socket without a file, or nullopt for any other address. The world has its own such names.
+// Returns the name of a socket without a file (an abstract name), or nullopt for any other address. A world has its own
+// table of such names.
 std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (!VirtualWorld::IsInside() || address->sa_family != AF_UNIX || size < kBegin) return std::nullopt;
@@ -163,7 +163,7 @@ RONDA_VIRTUAL pthread_t pthread_self() noexcept {
   return VirtualWorld::IsInside() ? VirtualWorld::Get().CurrentThread() : RealCalls::Get().current_thread();
 }
 
-// The world joins all of its threads.
+// Does nothing, because the world joins all of its threads.
 RONDA_VIRTUAL int pthread_detach(pthread_t thread) noexcept {
   return VirtualWorld::IsInside() ? 0 : RealCalls::Get().detach_thread(thread);
 }
@@ -254,7 +254,8 @@ RONDA_VIRTUAL ssize_t recvmsg(int fd, msghdr* message, int flags) {
                     : RealCalls::Get().receive_message(fd, message, flags);
 }
 
-// A new descriptor, which a process of the world may not get. The simulated parts make descriptors by these calls.
+// Calls that make a new descriptor. In a process of the world they may fail. The simulated processes make descriptors
+// by these calls.
 RONDA_VIRTUAL int open(const char* path, int flags, ...) {
   std::va_list arguments;
   va_start(arguments, flags);
@@ -315,7 +316,7 @@ RONDA_VIRTUAL int kill(pid_t pid, int signo) noexcept {
   return is_virtual ? 0 : RealCalls::Get().kill(pid, signo);
 }
 
-// An allocation, which may fail in a process of the world.
+// Calls that allocate memory. In a process of the world they may fail.
 void* operator new(size_t bytes) {
   if (VirtualWorld::IsInside() && VirtualWorld::Get().FailsAllocation()) throw std::bad_alloc();
   void* const memory = std::malloc(std::max<size_t>(bytes, 1));

@@ -13,7 +13,7 @@
 
 namespace ronda::simulation {
 
-// A request's words are its direction and peer, and the number of its message.
+// The fields of a request hold its direction, its peer, and the number of its message.
 class VirtualNetwork::PeerEnd : public PointToPoint {
  public:
   PeerEnd(VirtualNetwork* network, Mesh* mesh, RankId rank) : network_(*network), mesh_(*mesh), rank_(rank) {}

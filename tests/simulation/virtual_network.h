@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Messages between the processes of a virtual world. They take time, and connections can break.
+// Simulates messages between the processes of a virtual world. Messages take time, and connections can break.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 
@@ -20,37 +20,38 @@
 
 namespace ronda::simulation {
 
-// The network of a world. The messages of a sender to a receiver arrive in order, each some time after it was sent. The
-// end of a process breaks its connections. The other processes notice this some time later, or never if the host has
-// lost its power. If a connection breaks, half of the message under way arrives.
+// The network of a virtual world. Messages from one sender to one receiver arrive in order, each some time after it was
+// sent. When a process ends, its connections break. The other processes notice this some time later, or never if the
+// host has lost its power. If a connection breaks, half of the message under way arrives.
 //
-// With kTcp, the ends are production code (TcpMessages) over sockets of the world (virtual_sockets.h).
+// With kTcp, the ranks use production code (TcpMessages) over sockets of the world (virtual_sockets.h).
 //
-// Only virtual threads use it, one of which runs at a time, so it needs no lock. It must outlive its ends.
+// A network needs no lock, because only virtual threads use it, and only one of these threads runs at a time. A network
+// must outlive the objects that Connect returns.
 class VirtualNetwork {
  public:
   enum class Transport { kMessages, kTcp };
   struct Options {
     Transport transport = Transport::kMessages;
     absl::Duration latency;  // the longest latency of a message, without faults
-    // The number of a message, counted from 1 over all meshes for tensors. One bit of this message is changed. No
-    // network does that, but the checks of values must find the change. 0: no message. Only for kMessages.
+    // The number of a message for tensors, counted from 1 over all meshes. The network changes one bit of this message,
+    // and the checks of values must find the change. 0 means no message. Only for kMessages.
     uint64_t corrupted = 0;
   };
   explicit VirtualNetwork(const Options& options) : options_(options) {}
 
-  // The use of a mesh: for tensors, or for other messages.
+  // The purpose of a mesh, which carries either tensors or other messages.
   enum class Use { kTensors, kControl };
 
-  // Returns the calling process' end, which is `rank` in the mesh of this name. The ranks of a mesh may connect in any
-  // order. Messages to a rank wait until the rank has connected.
+  // Connects the calling process as `rank` to the mesh of this name. The ranks of a mesh may connect in any order.
+  // Messages to a rank wait until the rank has connected.
   std::unique_ptr<PointToPoint> Connect(const std::string& mesh, Use use, RankId rank, int size);
 
   // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
   // Before `until` nothing arrives between the two processes. After that, everything that was sent arrives.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
-  // Ends the process' connections: they are reset, or stay silent for ever.
+  // Ends the process' connections, which are reset or stay silent for ever.
   enum class End { kReset, kSilence };
   void Drop(ProcessId process, End how);
 

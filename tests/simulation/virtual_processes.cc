@@ -16,7 +16,7 @@
 namespace ronda::simulation {
 namespace {
 
-// No pid of the operating system is as high as this.
+// Pids in a world begin here, above all pids of the operating system.
 constexpr pid_t kFirstPid = 10'000'000;
 
 struct Pipe {
@@ -117,7 +117,7 @@ int VirtualProcesses::Close(int fd) {
   return RealCalls::Get().close(fd);
 }
 
-// The descriptors of a dead process keep their numbers, because its threads still have the numbers.
+// The descriptor numbers of a dead process are not used again, because its threads may still use them.
 void VirtualProcesses::OnEnd(ProcessId process) {
   const VirtualWorld::Shield shield;
   const UniqueFd nothing(RealCalls::Get().open("/dev/null", O_RDWR | O_CLOEXEC));

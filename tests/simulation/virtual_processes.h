@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The system's part in the processes of a virtual world: their starts, descriptors, signals and names.
+// Simulates what the operating system does for processes, such as starts, descriptors, signals and names of sockets.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
 
@@ -24,13 +24,14 @@
 namespace ronda::simulation {
 
 // Starts processes of the world, which are functions, as children of the calling process. A process has pipes of the
-// operating system. When a process ends, its descriptors are closed and its children are killed. A launcher's children
-// also end so (PR_SET_PDEATHSIG).
+// operating system. When a process ends, its descriptors are closed and its children are killed, as with
+// PR_SET_PDEATHSIG.
 //
-// A process of the operating system has one such object, as it has one world. Only the running virtual thread calls it.
+// Each process of the operating system has one world, and one VirtualProcesses. Only the running virtual thread calls
+// its functions.
 class VirtualProcesses final : public ProcessStarter {
  public:
-  // A started process' ends of its pipes, and its copies of the descriptors that it inherits.
+  // The descriptors of a started process, namely its pipes and copies of the descriptors that it inherits.
   struct Descriptors {
     UniqueFd input;
     UniqueFd output;
@@ -49,22 +50,23 @@ class VirtualProcesses final : public ProcessStarter {
 
   // Gives the descriptor to a process. When the process ends, the descriptor is closed.
   void Give(int fd, ProcessId process);
-  // Closes the calling process' descriptor. A thread of a process that has ended has no descriptors.
+  // Closes the calling process' descriptor. If the thread's process has ended, the thread has no descriptors.
   int Close(int fd);
 
-  // As kill(). Returns false if no process of the world has the pid.
+  // Acts like kill(). Returns false if no process of the world has the pid.
   bool Signal(pid_t pid, int signo);
-  // Whether the process has got SIGTERM.
+  // Returns whether the process has got SIGTERM.
   bool IsAskedToEnd(ProcessId process) const { return asked_to_end_.contains(process); }
   // Notifies the parent that the process was stopped (SIGSTOP), or goes on (SIGCONT).
   void TellMotion(ProcessId process, int signo);
-  // Whether the calling process has got SIGCHLD since the last call.
+  // Returns whether the calling process has got SIGCHLD since the last call.
   bool TakeChildSignal();
 
-  // The names of sockets without a file. At most one living process has a name.
-  // Takes the name. Returns false if a living process has it.
+  // Abstract names of sockets, which need no file. At most one living process has a given name.
+  // Gives the name to the calling process. Returns false if a living process has the name.
   bool TakeName(const std::string& name);
-  // As connect() to the name, and then SO_PEERCRED of that socket; nullopt if the socket is no such one.
+  // ConnectToName acts like connect() to the name, and PeerOf like SO_PEERCRED of that socket. PeerOf returns nullopt
+  // for a socket that ConnectToName has not connected.
   bool ConnectToName(int fd, const std::string& name);
   std::optional<pid_t> PeerOf(int fd) const;
   bool IsListener(int fd) const { return listeners_.contains(fd); }

@@ -15,9 +15,10 @@ namespace {
 // A buffer has 2^6 to 2^16 bytes.
 constexpr size_t kSmallestBuffer = 64;
 constexpr uint64_t kBufferSizes = 11;
-// One of this many calls moves only a part of its bytes. One of this many pieces is split before it arrives.
+// On average, one of this many calls moves only a part of its bytes, and one of this many pieces is split before it
+// arrives.
 constexpr uint64_t kCallsAPart = 4;
-// A reset takes this long at most.
+// The longest time until an end of a connection notices a reset.
 constexpr absl::Duration kResetTime = absl::Milliseconds(1);
 
 int Fail(int error) {
@@ -31,7 +32,7 @@ size_t LengthOf(const msghdr& message) {
   return bytes;
 }
 
-// The first `bytes` of the memory that the message names.
+// Returns the first `bytes` bytes of the memory that the message names.
 std::string Gather(const msghdr& message, size_t bytes) {
   std::string gathered;
   for (size_t i = 0; gathered.size() < bytes; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Connections between the processes of a virtual world, as TCP makes them.
+// Simulates TCP connections between the processes of a virtual world.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_SOCKETS_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_SOCKETS_H_
 
@@ -22,21 +22,22 @@
 
 namespace ronda::simulation {
 
-// Stream sockets, each connected with one other. The sockets are numbers that no descriptor of the operating system
-// has. Production code calls sendmsg, recvmsg, ppoll and close with them. virtual_calls.cc replaces these functions of
-// the C library.
+// Stream sockets that are connected in pairs. A socket is a number that no descriptor of the operating system has.
+// Production code calls sendmsg, recvmsg, ppoll and close with these sockets. virtual_calls.cc replaces these functions
+// of the C library.
 //
 // The sockets behave like TCP. A call may move only a part of its bytes. A socket takes no more bytes while unread
-// bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. Bytes that have
-// arrived can be read even after a reset. The other bytes are lost, even in the middle of a message. A socket that is
-// closed sends its end after its last byte, or a reset if there are bytes that it will never read.
+// bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. After a reset, bytes
+// that have arrived can still be read. All later bytes are lost, even in the middle of a message. Closing a socket
+// sends an end of file after its last byte, or a reset if bytes for the socket are unread or under way.
 //
-// A process of the operating system has one such object, as it has one world. Only the running virtual thread calls it.
+// Each process of the operating system has one world, and one VirtualSockets. Only the running virtual thread calls its
+// functions.
 class VirtualSockets {
  public:
   static VirtualSockets& Get();
 
-  // Returns the time at which bytes arrive if one process sends them to the other now.
+  // Returns when bytes arrive that the process `from` sends to the process `to` now.
   using Arrival = std::function<absl::Duration(ProcessId from, ProcessId to)>;
   // Connects two new sockets. Give() sets the processes that own them.
   std::array<int, 2> Connect(Arrival arrival);
@@ -45,17 +46,17 @@ class VirtualSockets {
 
   // Faults. Resets the connection of the socket. Both ends notice the reset some time later.
   void Reset(int socket);
-  // Ends the process' sockets: they are closed, or stay silent for ever as after a power failure of the host.
+  // Ends the process' sockets. They are closed, or stay silent for ever, as after a power failure of the host.
   enum class End { kClose, kSilence };
   void Drop(ProcessId process, End how);
 
-  // The C library's calls.
+  // The functions below act like functions of the C library.
   bool Owns(int fd) const { return ends_.contains(fd); }
   ssize_t Send(int socket, const msghdr& message);
   ssize_t Receive(int socket, const msghdr& message);
   int Close(int socket);
-  // Returns the events of `events` that the socket has now. Lowers `next` to the time at which the socket may have
-  // other events if no thread does anything.
+  // Returns the events of `events` that the socket has now. If the socket may get other events without any action of a
+  // thread, lowers `next` to that time.
   int16_t Look(int socket, int16_t events, absl::Duration* next) const;
 
   uint64_t parts() const { return parts_; }    // calls that moved a part of the bytes
@@ -92,9 +93,9 @@ class VirtualSockets {
   static Side& SideOf(const Place& place) { return place.connection->sides[place.side]; }
   static Side& OtherOf(const Place& place) { return place.connection->sides[1 - place.side]; }
   Side& EndOf(int socket) { return SideOf(ends_.at(socket)); }
-  // Returns the number of bytes that a call moves: some of `bytes`, or all.
+  // Returns how many of `bytes` bytes a call moves, which is a random part of them or all of them.
   size_t SomeOf(size_t bytes);
-  // The bytes that can be read.
+  // Returns the number of bytes that can be read now.
   static size_t Readable(const Side& side);
   static absl::Duration ArrivalAtOther(const Place& place);
   // Resets this end, which notices the reset soon after `from`.

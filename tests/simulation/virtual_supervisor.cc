@@ -13,7 +13,7 @@
 namespace ronda::simulation {
 namespace {
 
-// The longest time between two rounds.
+// The longest time between two rounds of the event loop.
 constexpr absl::Duration kPeriod = absl::Seconds(1);
 constexpr size_t kReadSize = size_t{64} << 10;
 
@@ -82,7 +82,7 @@ void VirtualSupervisor::AddPart(JobPart* part, PollSet* poll) {
 }
 
 void VirtualSupervisor::WriteQueues() {
-  // The end of a reader is reported separately.
+  // Ignores the end of the reader of `output`, because it is reported separately.
   if (output_ != nullptr) output_->Write().IgnoreError();
   for (const auto& part : parts_) {
     if (part->running() && part->input() != nullptr) part->input()->Write().IgnoreError();

@@ -18,13 +18,14 @@
 namespace ronda::simulation {
 
 // The supervisor of a simulated launcher or agent. It runs the members of an elastic job as the production class
-// Supervisor does. Supervisor itself cannot take part, because it has a guard, a terminal and signals of the operating
-// system.
+// Supervisor does. A simulation cannot use Supervisor itself, because Supervisor uses a guard process, a terminal and
+// real signals.
 //
-// Only the process that made this object uses it.
+// Only the process that made a VirtualSupervisor uses it.
 class VirtualSupervisor final : private JobListener {
  public:
-  // `report` and `output` must outlive this object. Each round writes `output`; nullptr: there is no output.
+  // `report` and `output` must outlive this object. Each round writes the messages in `output`. nullptr means that
+  // there is no output.
   VirtualSupervisor(JobListener* report, OutputQueue* output) : report_(*report), output_(output) {}
 
   // As Supervisor::MakeMembers.

@@ -17,10 +17,10 @@
 namespace ronda::simulation {
 namespace {
 
-// After this many reads of the clock, or locks, on average another thread runs.
+// On average, another thread runs after this many reads of the clock, or after this many locks.
 constexpr uint64_t kLooksAThread = 12;
 constexpr uint64_t kLocksAThread = 24;
-// One of this many waits, on average, ends without a notification, which is allowed.
+// On average, one of this many waits ends without a notification, as POSIX allows.
 constexpr uint64_t kWaitsASpuriousEnd = 200;
 
 void Mix(uint64_t value, uint64_t* hash) { *hash = (*hash ^ value) * 1099511628211u; }
@@ -244,7 +244,7 @@ void* VirtualWorld::RunThread(void* argument) {
   world.Wake(thread, world.threads_.size());
   Thread* const next = world.Choose();
   self_ = nullptr;
-  // The destructors of this thread's variables run before the next thread continues.
+  // The next thread must continue only after the destructors of this thread's variables have run.
   next->to_reap = thread;
   next->state = Thread::State::kReady;
   next->turn.store(1, std::memory_order_release);

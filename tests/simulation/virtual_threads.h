@@ -23,23 +23,24 @@ namespace ronda::simulation {
 // A group of threads that live and die together, like the threads of an operating system's process.
 using ProcessId = int;
 
-// The threads are real, but only one runs at a time. A thread runs until it reaches a scheduling point: a lock, a wait,
-// a sleep, a yield, a read of the clock, or a message. There a random number decides whether another thread runs next.
-// Each read of the clock advances time a little; when all threads sleep, time jumps to the next deadline. So the seed
-// decides everything, and equal seeds give equal runs.
+// The threads are real, but only one runs at a time. A thread runs until it reaches a scheduling point. Scheduling
+// points are locks, waits, sleeps, yields, messages, and reads of the clock. At this point a random number decides
+// whether another thread runs next. Each read of the clock advances time a little. When all threads sleep, time jumps
+// to the next deadline. So the seed alone decides what happens, and equal seeds give equal runs.
 //
-// Production code takes part without a change: virtual_calls.cc replaces the C library's functions for threads, locks,
-// sleeps and clocks. If a virtual thread calls them, they end here; if any other thread calls them, they work as usual.
+// Production code runs in a world without a change, because virtual_calls.cc replaces the C library's functions for
+// threads, locks, sleeps and clocks. If a virtual thread calls such a function, the call goes to this class. For any
+// other thread the function works as usual.
 //
-// A process of the operating system has one world. It enters the world once, and leaves it by ending.
+// A process of the operating system has one world. It enters the world once, and stays in it until it ends.
 //
-// Only the running virtual thread calls it.
+// Only the running virtual thread calls the functions of a VirtualWorld.
 class VirtualWorld {
  public:
-  // The only world of this process.
+  // Returns the only world of this process.
   static VirtualWorld& Get();
 
-  // Whether the calling thread is a virtual one.
+  // Returns whether the calling thread is a virtual thread.
   static bool IsInside();
 
   // Makes the calling thread the first virtual thread, in process 0. `tick` is the mean time between two reads of the
@@ -54,9 +55,9 @@ class VirtualWorld {
 
   // Time since Enter().
   absl::Duration now() const { return now_; }
-  // A hash of all decisions so far.
+  // Returns a hash of all decisions so far.
   uint64_t trace() const { return trace_; }
-  // 0 to below - 1.
+  // Returns a random number from 0 to below - 1.
   uint64_t Random(uint64_t below) { return below <= 1 ? 0 : random_() % below; }
   bool OneIn(uint64_t many) { return Random(many) == 0; }
   absl::Duration RandomDuration(absl::Duration most) {
@@ -73,14 +74,14 @@ class VirtualWorld {
   // Stops all threads of the process for ever. Threads that hold a lock continue until they hold none, because some
   // locks belong to the whole world, such as the logger's.
   void Kill(ProcessId process);
-  // Stops all threads of the process until `until`, as Kill() does for ever.
+  // Stops all threads of the process until the time `until`, in the way that Kill() stops them for ever.
   void Freeze(ProcessId process, absl::Duration until);
   bool IsAlive(ProcessId process) const { return processes_[static_cast<size_t>(process)].is_alive; }
   // REQUIRES: the process is not alive.
   int ExitCode(ProcessId process) const { return processes_[static_cast<size_t>(process)].exit_code; }
   static constexpr int kKilledExit = 137, kTerminatedExit = 134, kStuckExit = 3;
 
-  // While a Shield exists, no allocation of the calling thread fails. For the simulation's own allocations.
+  // While a Shield exists, no allocation of the calling thread fails. The simulation uses it for its own allocations.
   class Shield {
    public:
     Shield() { ++shields_; }
@@ -89,7 +90,7 @@ class VirtualWorld {
     Shield& operator=(const Shield&) = delete;
   };
 
-  // Used inside a Shield: allocations may fail again.
+  // While an Exposure exists inside a Shield, allocations may fail again.
   class Exposure {
    public:
     Exposure() : shields_before_(std::exchange(shields_, 0)) {}
@@ -114,20 +115,20 @@ class VirtualWorld {
     processes_[static_cast<size_t>(process)].descriptors = shortage;
   }
   void FailThread(ProcessId process, int after) { processes_[static_cast<size_t>(process)].threads = after; }
-  // Whether the calling thread's allocation, or new descriptor, has to fail.
+  // Returns whether this allocation, or this new descriptor, of the calling thread must fail.
   bool FailsAllocation() { return shields_ == 0 && Fails(&processes_[static_cast<size_t>(self_->process)].memory); }
   bool FailsDescriptor();
   uint64_t descriptors_failed() const { return descriptors_failed_; }
-  // Makes the calendar's time jump.
+  // Makes the calendar clock jump.
   void JumpCalendar(absl::Duration by) { calendar_ += by; }
   absl::Duration calendar() const { return calendar_; }
 
-  // The scheduling points.
+  // The following functions are scheduling points.
   void Look();   // a read of the clock
   void Yield();  // another thread runs
   void SleepUntil(absl::Duration time);
 
-  // The C library's calls.
+  // The functions below act like functions of the C library.
   int CreateThread(pthread_t* thread, void* (*start)(void*), void* argument);
   int JoinThread(pthread_t thread);
   pthread_t CurrentThread() const { return HandleOf(*self_); }
@@ -166,7 +167,7 @@ class VirtualWorld {
 
   static bool Fails(Shortage* shortage);
 
-  // Not the real handle, which the system gives to another thread after this one has ended.
+  // Returns an address instead of the real handle, because the system reuses real handles after a thread has ended.
   static pthread_t HandleOf(const Thread& thread) { return reinterpret_cast<pthread_t>(&thread); }
   Thread& AddThread(ProcessId process, std::function<void()> body);
   static void* RunThread(void* thread);
@@ -176,7 +177,7 @@ class VirtualWorld {
   void PassTime();
   void HandOver(Thread* next);
   static void AwaitTurn(Thread* thread);
-  // Returns whether it was woken.
+  // Returns whether the thread was woken before the deadline.
   bool Block(const void* on, absl::Duration deadline);
   void Wake(const void* on, size_t most);
   [[noreturn]] void ReportStuck();

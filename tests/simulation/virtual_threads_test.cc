@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of the world itself. A process has one world, so each test has a separate process.
+// Tests of VirtualWorld itself. A process has one world, so each test runs in a separate process.
 #include "tests/simulation/virtual_threads.h"
 
 #include <fcntl.h>
@@ -174,7 +174,7 @@ TEST(VirtualWorldTest, AllocationsAndThreadsFailWhereTheyAreTo) {
   });
 }
 
-// Whether there is none, as none could be made.
+// Returns whether no descriptor could be made.
 bool IsLacking(const UniqueFd& file) { return !file.valid() && errno == EMFILE; }
 
 TEST(VirtualWorldTest, DescriptorsFailWhereTheyAreTo) {
@@ -205,7 +205,7 @@ TEST(VirtualWorldTest, AWorldThatIsStuckSaysSo) {
               ::testing::ExitedWithCode(VirtualWorld::kStuckExit), "");
 }
 
-// Two processes. The second waits for a message of the first.
+// Two processes. The second process waits for a message of the first.
 bool Exchange(const std::function<void(VirtualNetwork& network, ProcessId a, ProcessId b)>& fault,
               absl::StatusCode expected, absl::string_view content) {
   VirtualNetwork network({.latency = absl::Milliseconds(1)});

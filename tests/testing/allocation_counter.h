@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Counts what this process allocates. Linking this library replaces malloc and its like. Sanitizers also replace them,
-// so tests that use this library are tagged "nosan".
+// Counts the allocations of this process. Linking this library replaces malloc and similar functions. Sanitizers also
+// replace malloc, so tests that use this library are tagged "nosan".
 #ifndef RONDA_TESTS_TESTING_ALLOCATION_COUNTER_H_
 #define RONDA_TESTS_TESTING_ALLOCATION_COUNTER_H_
 
@@ -16,7 +16,7 @@ struct Allocations {
   std::string first;  // call stack of the first: return addresses relative to the program's start, for addr2line
 };
 
-// Counts the allocations of all threads of the process while `body` runs; `body` is called once. Not reentrant.
+// Calls `body` once, and counts the allocations of all threads of the process during this call. Not reentrant.
 Allocations CountAllocations(const std::function<void()>& body);
 
 }  // namespace ronda::testing

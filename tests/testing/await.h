@@ -9,7 +9,8 @@
 
 namespace ronda::testing {
 
-// Polls until `condition` holds. Returns false if it does not hold within `timeout`, which only a defect exceeds.
+// Polls until `condition` holds. Returns false if `condition` does not hold within `timeout`, which happens only if
+// there is a defect.
 template <typename Condition>
 bool Await(const Condition& condition, absl::Duration timeout = absl::Seconds(30)) {
   const absl::Time deadline = SteadyNow() + timeout;

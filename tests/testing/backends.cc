@@ -87,15 +87,15 @@ using Across = DeviceHierarchyOptions::Across;
 bool Alone(int size) { return size == 1; }
 bool Any(int) { return true; }
 bool Several(int size) { return size > 1; }
-// Layers below messages, or on top of another backend, show nothing new with more ranks.
+// For backends that are layers below messages, or on top of another backend. More ranks would test nothing new.
 bool TwoOrThree(int size) { return size == 2 || size == 3; }
 bool UpToFour(int size) { return size <= 4; }
-// Three ranks: hosts of different sizes. Four: hosts of equal sizes. Eight: three hosts, whose ranks are not
-// consecutive.
+// Three ranks make hosts of different sizes, and four ranks make hosts of equal sizes. Eight ranks make three hosts,
+// whose ranks are not consecutive.
 bool ThreeOrFour(int size) { return size == 3 || size == 4; }
 bool ThreeOrEight(int size) { return size == 3 || size == 8; }
 
-// The facts about a backend that the suites need. For a new backend, add a line.
+// What the test suites must know about a backend. A new backend needs another line in kEntries.
 struct Entry {
   Backend backend;
   const char* name;
@@ -150,15 +150,15 @@ bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kStaged) return HasDevices();
   const bool is_nccl = backend == Backend::kNccl || backend == Backend::kNcclInRankOrder;
   if (is_nccl && std::getenv(kRealPlugin) != nullptr) return HasNcclDevices(size);
-  // ThreadSanitizer identifies memory by its address: it would not see the synchronisation between two mappings of one
-  // word.
+  // ThreadSanitizer identifies memory by its address. So it would not see the synchronization between two mappings of
+  // the same memory.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
 }
 
 HostMap HostsOf(Backend backend, int size) {
   HostMap map;
   if (!HasHosts(backend)) return map;
-  // Hosts of equal and of different sizes, with consecutive ranks or not.
+  // The sizes of the hosts may be equal or different, and their ranks consecutive or not.
   const int hosts = size == 8 ? 3 : 2;
   map.hosts.resize(hosts);
   for (RankId rank = 0; rank < size; ++rank) map.hosts[size == 8 ? rank % hosts : rank * hosts / size].push_back(rank);

@@ -35,24 +35,24 @@ enum class Backend {
 
 std::string Name(Backend backend);
 
-// Whether the backend treats hosts differently, and so needs two of them.
+// Returns whether the backend treats ranks of other hosts differently, and so needs at least two hosts.
 bool HasHosts(Backend backend);
 
-// Whether `backend` can be tested with `size` ranks in this build.
+// Returns whether `backend` can be tested with `size` ranks in this build.
 bool IsTestable(Backend backend, int size);
 
-// The hosts of the ranks of a job of `size`; empty if the backend does not distinguish hosts.
+// Returns the hosts of the ranks of a job of `size`; empty if the backend does not distinguish hosts.
 HostMap HostsOf(Backend backend, int size);
 
 struct BackendOptions {
   int size = 1;
 };
 
-// Returns one transport per rank. If the ranks do not connect, fails the test and returns nothing.
+// Returns one transport per rank. If the ranks do not connect, fails the test and returns an empty list.
 // REQUIRES: IsTestable(backend, options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
 
-// Tests of the guarantees that every backend gives, with several numbers of ranks.
+// The rest of this header is for tests of the guarantees that every backend gives, with several numbers of ranks.
 
 struct BackendRanks {
   Backend backend;
@@ -61,17 +61,17 @@ struct BackendRanks {
 
 std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
 
-// Each backend for memory of the host with each of these numbers of ranks. Each backend must support at least one of
-// the numbers.
+// Returns each backend for host memory with each of the numbers of ranks in `sizes` that it supports. A backend must
+// support at least one number.
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
 
-// EveryBackend, and the backends for memory of devices.
+// Returns the results of EveryBackend, and the backends for device memory.
 std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes);
 
-// EveryBackend without those that span several hosts.
+// Returns the results of EveryBackend without the backends that span several hosts.
 std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes);
 
-// "Shm3"
+// Returns a name such as "Shm3".
 std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info);
 
 // A test with a job of connected ranks, which are threads of the test.
@@ -81,14 +81,14 @@ std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& inf
 class BackendTest : public ::testing::TestWithParam<BackendRanks> {
  protected:
   void SetUp() override;
-  // All ranks end their communicators at the same time, because some wait for each other.
+  // Ends the communicators of all ranks at the same time, because some communicators wait for each other.
   void TearDown() override;
 
   int size() const { return static_cast<int>(transports_.size()); }
   Transport& transport(RankId rank) { return transports_[rank]; }
   HostMap hosts() const { return HostsOf(GetParam().backend, GetParam().size); }
 
-  // Runs body(rank, transport) on one thread per rank; a failed expectation in it names the rank.
+  // Runs body(rank, transport) on one thread per rank. The text of an expectation that fails in `body` names the rank.
   template <typename Body>
   void OnEveryRank(const Body& body) {
     RunRanksOn(transports_, [&](RankId rank, Transport& transport) {

@@ -16,12 +16,13 @@
 
 namespace ronda::testing {
 
-// Reads lines from a descriptor, which it does not own. Thread-compatible.
+// Reads lines from a descriptor, and does not close the descriptor. Thread-compatible.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  // The next line, without its end. nullopt: no line came within `timeout`, or the writer has closed its end.
+  // Returns the next line without its line end. Returns nullopt if no line came within `timeout`, or if the writer has
+  // closed the pipe.
   std::optional<std::string> Next(absl::Duration timeout);
 
  private:
@@ -30,17 +31,17 @@ class LineReader {
 };
 
 // Another process of this test's binary, which runs one of its rank programs (RankProgramMain). The program reads
-// commands from its standard input and answers on its standard output; its standard error is this process's.
+// commands from its standard input, and answers on its standard output. It shares standard error with this process.
 //
 // Thread-compatible. The destructor kills the process if it still runs.
 class CommandedProcess {
  public:
-  // The number that the inherited descriptor has in the process.
+  // The descriptor number of `inherited` in the started process.
   static constexpr int kInheritedFd = 9;
 
   CommandedProcess(const std::string& program, const std::vector<std::pair<std::string, std::string>>& env);
-  // Starts a process that runs argv, with `env` in addition to this process's variables. The process gets `inherited`
-  // as kInheritedFd; -1: no descriptor.
+  // Starts a process that runs argv, with `env` in addition to this process's variables. The process gets the
+  // descriptor `inherited` under the number kInheritedFd. -1 means no descriptor.
   CommandedProcess(std::vector<std::string> argv, const std::vector<std::pair<std::string, std::string>>& env,
                    int inherited);
   ~CommandedProcess();
@@ -61,7 +62,7 @@ class CommandedProcess {
   // Waits for the end of the process, and returns the status from waitpid().
   int Wait();
 
-  // Kills the process with SIGKILL, and returns when it has ended.
+  // Kills the process with SIGKILL, and waits for its end.
   void Kill();
 
   // Closes the process's standard input, and expects that the process then ends without an error.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model that counts. It is for elastic jobs, in which no sample may be lost or counted twice.
+// A model that counts samples. It tests that an elastic job neither loses a sample nor counts it twice.
 #ifndef RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 #define RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 
@@ -15,8 +15,8 @@
 
 namespace ronda::testing {
 
-// Counts how often each sample has been part of a step, and changes weights by the samples' values. The counts are
-// state, as the weights are: a lost, doubled or half applied step makes them wrong.
+// Counts how often each sample has been part of a step, and changes weights by the samples' values. The counts are part
+// of the state, like the weights. A step that is lost, repeated or half applied makes the counts wrong.
 struct CountingModel {
   static constexpr std::size_t kWeights = 5000;
 
@@ -44,7 +44,7 @@ struct CountingModel {
     }
   }
 
-  // Returns the same number on all ranks that have the same weights, bit for bit.
+  // Returns a number that is equal on all ranks whose weights have equal bits.
   std::uint64_t Hash() const {
     std::uint64_t hash = 14695981039346656037u;
     for (const float weight : weights) {

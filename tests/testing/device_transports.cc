@@ -25,7 +25,7 @@
 namespace ronda::testing {
 namespace {
 
-// Devices, and the objects that the devices need.
+// The fake or real devices of a test, and the plugin that runs them.
 struct Machine {
   std::shared_ptr<const FakeCuda> fake;  // nullptr: the devices are real
   const ronda_cuda_plugin* plugin;
@@ -94,13 +94,13 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The real NCCL for real devices, at the path in RONDA_NCCL_LIBRARY or where ranks would find it.
+// For real devices, loads the real NCCL from the path in RONDA_NCCL_LIBRARY, or from where ranks would find it.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclOf(const Machine& machine) {
   if (machine.fake != nullptr) return LoadFakeNccl(machine.plugin);
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV"));
 }
 
-// One device per rank.
+// Makes a machine with one device per rank.
 absl::StatusOr<Machine> MachineWith(int devices) {
   if (const char* const path = std::getenv(kRealPlugin)) return RealMachine(path);
   // Streams with random pauses reveal missing waits.
@@ -173,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> PutOnDevice(const std::shared_ptr<
       .host = parts.host.get(),
       .levels = &*transport.levels,
       .job_failure = [control = transport.control.get()] { return control->failure(); }};
-  // Small chunks, so that small tensors have several.
+  // Chunks are small, so that even small tensors have several chunks.
   RONDA_ASSIGN_OR_RETURN(DeviceTransport connected, ConnectDeviceHierarchy({.request = request,
                                                                             .library = LoadFakeNccl(cuda->table()),
                                                                             .across = across,

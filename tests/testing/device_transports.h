@@ -12,33 +12,34 @@
 
 namespace ronda::testing {
 
-// Jobs whose ranks are threads, and whose tensors travel between devices (OnDevice), several ranks per device. The
-// devices are fake, and no code on the host can touch their memory. If this variable has the path of libronda_cuda.so,
-// the devices are real.
+// Jobs whose ranks are threads, and whose tensors are on devices (OnDevice). Several ranks share a device. The devices
+// are fake, and no code on the host can touch their memory. If the environment variable kRealPlugin has the path of
+// libronda_cuda.so, the devices are real.
 inline constexpr char kRealPlugin[] = "RONDA_TEST_CUDA_PLUGIN";
 
-// Returns whether devices exist. If none exist, prints the reason.
+// Returns whether devices exist. If there are no devices, prints the reason.
 bool HasDevices();
 
-// Tensors travel through pinned memory, in small slots, and between the ranks as in InProcessWorld. REQUIRES:
+// Tensors are copied through small slots of pinned memory, and travel between the ranks as in InProcessWorld. REQUIRES:
 // HasDevices().
 std::vector<Transport> ConnectStagedTransports(int size);
 
-// Jobs whose tensors travel through NCCL, inside one test: every rank is a thread with its own device.
+// The following functions are for jobs whose tensors travel through NCCL. Every rank is a thread of the test with its
+// own device.
 
-// Whether the machine has `size` devices, and an NCCL for them.
+// Returns whether the machine has `size` devices, and an NCCL for them.
 bool HasNcclDevices(int size);
 
-// One transport per rank: an NcclCommunicator, which appears as a communicator of host memory (on_device.h), and a
-// control plane within the process. Real devices (kRealPlugin) use the real NCCL, and fake devices a fake one.
+// Returns one transport per rank. It has an NcclCommunicator behind the interface for host memory (on_device.h), and a
+// control plane within the process. Real devices (kRealPlugin) use the real NCCL, and fake devices use the fake NCCL.
 // REQUIRES: HasNcclDevices(size).
 std::vector<Transport> ConnectNcclTransports(int size, SumOrder order = SumOrder::kOfNccl);
 
-// Jobs on several hosts whose tensors travel between devices, inside one test: every rank is a thread with its own
-// device.
+// The following function is for jobs on several hosts with tensors on devices. Every rank is a thread of the test with
+// its own device.
 
-// One transport per rank: two levels, over the fakes of NCCL and CUDA and ConnectHierarchicalTransports. It appears as
-// a communicator of host memory (on_device.h).
+// Returns one transport per rank. It has two levels, over the fakes of NCCL and CUDA, and over
+// ConnectHierarchicalTransports. Its communicator has the interface for host memory (on_device.h).
 std::vector<Transport> ConnectDeviceHierarchyTransports(const HostMap& map, DeviceHierarchyOptions::Across across,
                                                         uint64_t seed);
 

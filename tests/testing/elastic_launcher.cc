@@ -51,7 +51,7 @@ void ElasticLauncher::Run(const std::function<void(int size)>& on_met) {
   while (std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.stage != Stage::kEnded; })) {
     WaitForEvents();
     if (::testing::Test::HasFatalFailure()) return members_.clear();
-    // Members that have met may have left the epoch, or ended, in the meantime, because the launcher may be late.
+    // The launcher may notice late that all members have met. By then, members may have left the epoch or ended.
     if (unmet_ == 0) {
       unmet_ = -1;
       sizes_.push_back(size_);

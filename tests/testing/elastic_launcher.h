@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The launcher of an elastic job inside a test: it assigns ranks to the members, as rondarun does, and gives the test
-// their results.
+// The launcher of an elastic job inside a test. It assigns ranks to the members, as rondarun does, and gives the test
+// the members' results.
 #ifndef RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 #define RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 
@@ -19,17 +19,17 @@
 
 namespace ronda::testing {
 
-// The result of a member.
+// What a member has printed, requested and returned.
 struct MemberResult {
   int status = -1;                 // from waitpid()
   std::string output;              // on its standard output
   std::vector<JoinRequest> joins;  // the requests with which it has joined
 };
 
-// Members are identified by their numbers, in the order of their starts. Ranks are given in that order.
+// Members are numbered in the order of their starts. They get ranks in the same order.
 //
-// The members of an epoch form the next one as soon as all of them that are alive and do not leave have joined. The
-// launcher also waits for processes that it has started.
+// The next epoch begins as soon as all members have joined it, except those that have ended or leave. The launcher also
+// waits for the processes that it has started to join.
 //
 // Thread-compatible.
 class ElasticLauncher {
@@ -49,20 +49,20 @@ class ElasticLauncher {
 
   void Kill(size_t member, int signal) const;
 
-  // Tells all living members that the job has no place for them any more. EndAfter() tells this to members that join
+  // Tells all living members that the job needs no more members. EndAfter() makes the launcher refuse members that join
   // after `epochs` epochs.
   void End(const std::string& reason) const;
   void EndAfter(size_t epochs, const std::string& reason) { last_ = {epochs, reason}; }
 
-  // Closes the launcher's ends of all sockets, as if the launcher had died.
+  // Closes all sockets of the launcher, as if the launcher had died.
   void Vanish();
 
-  // The living members of the current epoch, ascending.
+  // Returns the numbers of the living members of the current epoch in ascending order.
   std::vector<size_t> Present() const;
 
   const std::vector<MemberResult>& results() const { return results_; }
 
-  // The sizes of the epochs in which all members have met.
+  // Returns the sizes of the epochs in which all members have met.
   const std::vector<int>& sizes() const { return sizes_; }
 
  private:
@@ -80,8 +80,8 @@ class ElasticLauncher {
   void Listen(size_t member);
   void RecordEnd(size_t member);
   void Tell(size_t member, const LauncherMessage& message) const;
-  // Assigns places to all members that have joined, if no other process is still expected. Otherwise announces the new
-  // members to the others.
+  // If all expected members have joined, assigns ranks to them. If not, tells the members of the current epoch that new
+  // members wait.
   void Decide();
 
   const std::vector<std::string> argv_;

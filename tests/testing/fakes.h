@@ -37,10 +37,10 @@ class FakeClock : public Clock {
   absl::Time now_ ABSL_GUARDED_BY(mu_);
 };
 
-// A control plane that forwards to another one. Tests derive from it to delay or inspect messages, so that a race
-// between messages always ends the same way.
+// A control plane that forwards all calls to another control plane. Tests derive classes from it that delay or inspect
+// messages, so that a race between messages always ends in the same way.
 //
-// As thread-safe as the control plane that it forwards to.
+// Thread-safe if the other control plane is thread-safe.
 class ForwardingControlPlane : public ControlPlane {
  public:
   explicit ForwardingControlPlane(std::unique_ptr<ControlPlane> to) : to_(std::move(to)) {}

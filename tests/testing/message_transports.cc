@@ -30,7 +30,7 @@ namespace {
 
 enum class Side { kSender, kReceiver };
 
-// One message, created when the first of its two ends is posted.
+// A message, which is created when its sender or its receiver posts it first.
 struct Message {
   const void* source = nullptr;
   void* destination = nullptr;
@@ -45,14 +45,14 @@ struct Message {
   std::string content;
 };
 
-// The messages from one rank to another; the i-th message sent is the i-th received.
+// The messages from one rank to another. They are received in the order in which they were sent.
 struct Channel {
   uint64_t sent = 0;
   uint64_t received = 0;
   std::map<uint64_t, Message> under_way;
 };
 
-// State that the ends share.
+// State that all ranks share.
 class Post {
  public:
   Post(int size, uint64_t seed)
@@ -60,7 +60,7 @@ class Post {
 
   int size() const { return size_; }
 
-  // The number of the message.
+  // Returns the number of the message.
   uint64_t Send(RankId from, RankId to, const void* data, size_t bytes) {
     const MutexLock lock(&mu_);
     Channel& channel = ChannelOf(from, to);
@@ -86,7 +86,7 @@ class Post {
     return number;
   }
 
-  // Makes all possible progress on `side` of the message; returns whether that side is done.
+  // Makes all possible progress on `side` of the message. Returns whether this side is done.
   absl::StatusOr<bool> Advance(RankId from, RankId to, uint64_t number, Side side) {
     const MutexLock lock(&mu_);
     Channel& channel = ChannelOf(from, to);
@@ -175,7 +175,7 @@ class FakeMessages : public PointToPoint {
     return {.words = {next_++, 0}};
   }
 
-  // As with an MPI, any call may advance any of the caller's transfers.
+  // Any call may advance any transfer of the caller, as with an MPI.
   absl::Status AdvanceAll() {
     for (auto& [id, transfer] : under_way_) {
       if (transfer.is_done) continue;
@@ -246,7 +246,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 4096;
 
-// One transport for each of `ends`.
+// Returns one transport for each of `ends`.
 std::vector<Transport> ConnectEnds(std::vector<std::unique_ptr<PointToPoint>> ends) {
   const int size = static_cast<int>(ends.size());
   const auto job = std::make_shared<InProcessJob>(InProcessJob::Options{.size = size});
@@ -279,10 +279,10 @@ namespace {
 
 using Worlds = std::vector<std::shared_ptr<ShmWorld>>;
 
-// A failure of the job also ends waits in the shared memory of every host.
+// A control plane whose failure also ends waits in the shared memory of every host.
 class LinkedControlPlane : public ForwardingControlPlane {
  public:
-  // `hosts`: one rank of each.
+  // `hosts` has the ShmWorld of one rank of each host.
   LinkedControlPlane(std::unique_ptr<ControlPlane> job, Worlds hosts)
       : ForwardingControlPlane(std::move(job)), hosts_(std::move(hosts)) {}
 
@@ -310,7 +310,7 @@ std::vector<Worlds> ConnectHosts(const HostMap& map, int size) {
   return hosts;
 }
 
-// The recorders of all ranks, each in its host's memory.
+// Returns the recorders of all ranks. Each recorder is in its host's shared memory.
 std::shared_ptr<FlightBoard> BoardOf(const HostMap& map, const std::vector<Worlds>& hosts, int size) {
   std::vector<FlightRecorder*> recorders;
   for (RankId rank = 0; rank < size; ++rank) {
@@ -325,7 +325,7 @@ struct Shared {
   std::shared_ptr<FlightBoard> flights;
 };
 
-// One communicator each for `ranks`, which exchange messages.
+// Returns one communicator for each of `ranks`. The communicators exchange messages.
 std::vector<std::unique_ptr<Communicator>> ConnectMessages(const std::vector<RankId>& ranks, const Shared& shared,
                                                            uint64_t seed) {
   std::vector<Peer> peers;
@@ -365,7 +365,7 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
   std::vector<Transport> transports;
   for (RankId rank = 0; rank < size; ++rank) {
     const HostPosition self = PositionOf(map, rank);
-    // Small chunks, so that small tensors have several.
+    // Chunks are small, so that even small tensors have several chunks.
     HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map, .chunk_bytes = size_t{1} << 20};
     levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.local_rank]);
     if (self.local_rank < static_cast<int>(across.size()))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Messages between ranks that are threads of a test.
+// Fake messages, and TCP messages, between ranks that are threads of a test.
 #ifndef RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 #define RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 
@@ -16,15 +16,15 @@
 
 namespace ronda::testing {
 
-// Returns the ends of `size` ranks. They are as strict about buffers as an MPI may be: only a rank's own calls touch
-// its memory. Some messages are read at once. Others, which follow from `seed`, are read only after the receiver has
-// asked for them and a few calls have passed. If a message's size differs from the size that its receiver names, that
-// is an error.
+// Returns a PointToPoint for each of `size` ranks. Only a rank's own calls read or write the rank's buffers, as with a
+// strict MPI. Some messages are read from the sender's buffer at once. Other messages, which `seed` chooses, are read
+// only after the receiver has asked for them and a few calls have passed. It is an error if the sizes of sender and
+// receiver differ.
 //
-// Different ends can be used in different threads. Each end is as thread-safe as PointToPoint says.
+// Different threads can use the objects of different ranks. Each object is as thread-safe as PointToPoint says.
 std::vector<std::unique_ptr<PointToPoint>> ConnectFakeMessages(int size, uint64_t seed);
 
-// Messages over TCP between ranks that are threads of a test.
+// The following functions are for messages over TCP between ranks that are threads of a test.
 
 // Returns the listener of a rank on loopback, or nullptr after a test failure.
 std::unique_ptr<TcpListener> ListenOnLoopback();
@@ -32,22 +32,24 @@ std::unique_ptr<TcpListener> ListenOnLoopback();
 // Returns the arguments with which `rank` calls ConnectTcp, if the ranks listen at `listeners`.
 TcpMeshOptions MeshOptions(const std::vector<std::unique_ptr<TcpListener>>& listeners, RankId rank);
 
-// Returns the ends of `size` ranks on loopback. If they do not connect, fails the test and returns nothing.
+// Connects `size` ranks on loopback, and returns a PointToPoint for each rank. If the ranks do not connect, fails the
+// test and returns an empty list.
 std::vector<std::unique_ptr<PointToPoint>> ConnectTcpMessages(int size);
 
-// Jobs whose tensors travel as messages, inside one test: every rank is a thread.
+// The following functions are for jobs whose tensors travel as messages. Every rank is a thread of the test.
 
-// One transport per rank: a MessageCommunicator over fake messages (with this seed), in chunks so small that little
-// data needs many, and a control plane within the process.
+// Returns one transport per rank. It has a MessageCommunicator over fake messages with this seed, and a control plane
+// within the process. Chunks are so small that even little data needs many chunks.
 std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed);
 
-// As ConnectMessageTransports, over TCP on loopback. If the ranks do not connect, fails the test and returns nothing.
+// Like ConnectMessageTransports, over TCP on loopback. If the ranks do not connect, fails the test and returns an empty
+// list.
 std::vector<Transport> ConnectTcpTransports(int size);
 
-// Jobs on several hosts inside one test: every rank is a thread.
+// The following function is for jobs on several hosts. Every rank is a thread of the test.
 
-// One transport per rank: shared memory between the ranks of a host, fake messages (with this seed) across hosts, and a
-// control plane within the process.
+// Returns one transport per rank. Ranks of one host use shared memory, and ranks of different hosts use fake messages
+// with this seed. The control plane is within the process.
 std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_t seed);
 
 }  // namespace ronda::testing

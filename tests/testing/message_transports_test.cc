@@ -12,7 +12,7 @@ namespace {
 
 using Request = PointToPoint::Request;
 
-// The number of calls of Test after which a message must have moved.
+// After this number of calls of Test, a message must have arrived.
 constexpr int kCalls = 20;
 
 bool EndsWithin(PointToPoint& end, std::vector<Request> requests, int calls) {

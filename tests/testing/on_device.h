@@ -15,14 +15,14 @@
 
 namespace ronda::testing {
 
-// Reads and writes the memory of any device, in the order of a stream. Errors fail the test.
+// Reads and writes device memory on a stream, after the stream's earlier work. An error fails the test.
 //
-// Thread-compatible. The stream must outlive it.
+// Thread-compatible. The stream must outlive the DeviceAccess.
 class DeviceAccess {
  public:
   DeviceAccess(std::shared_ptr<Device> device, StreamHandle stream) : device_(std::move(device)), stream_(stream) {}
 
-  // The returned memory must not outlive the device.
+  // Allocates device memory, which must not outlive the device.
   DeviceMemory Allocate(size_t bytes);
 
   void Write(void* memory, absl::string_view content);
@@ -45,10 +45,10 @@ class DeviceAccess {
 // alignment as the host's, and guard bytes around them. Like the engine, it lets the host's communicator hold a vote
 // before the device's communicator gets the call.
 //
-// Thread-compatible, as any communicator.
+// Thread-compatible, like every communicator.
 class OnDevice : public Communicator {
  public:
-  // In the order of construction.
+  // The objects that OnDevice uses, in the order of their construction.
   struct Parts {
     std::shared_ptr<const void> cuda;  // the object that the device needs: a FakeCuda, or nothing
     std::shared_ptr<Device> device;
@@ -61,7 +61,8 @@ class OnDevice : public Communicator {
 
   const Parts& parts() const { return parts_; }
 
-  // As Reduce, but `reduce` carries out the reduction. It gets the same call with tensors on the device.
+  // Like Reduce, but the function `reduce` carries out the reduction. `reduce` gets the call with tensors on the
+  // device.
   absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
   RankId rank() const override { return parts_.communicator->rank(); }

@@ -53,7 +53,7 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
   std::vector<std::string> environment = Environment(job, job_id, rank);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // With O_APPEND the two streams do not overwrite each other.
+  // With O_APPEND, standard output and standard error do not overwrite each other in the file.
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, child.output_path.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
@@ -65,7 +65,7 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
   return child;
 }
 
-// Whether `pid` has ended by `deadline`.
+// Returns whether `pid` has ended by `deadline`.
 bool AwaitEnd(pid_t pid, absl::Time deadline) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   pollfd event = {fd, POLLIN, 0};
@@ -84,7 +84,7 @@ std::string ReadAndRemove(const std::string& path) {
 
 ProcessResult Collect(const Child& child, absl::Time deadline) {
   ProcessResult result;
-  // For kill, the pid -1 means every process of the machine.
+  // Checks the pid, because kill() with the pid -1 would kill every process of the machine.
   if (child.pid < 0) return result;
   const bool ended = AwaitEnd(child.pid, deadline);
   if (!ended) kill(child.pid, SIGKILL);
@@ -111,7 +111,8 @@ std::vector<std::string> SharedMemoryOf(const std::string& job_id) {
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    // A variable of the outer job, or of the tests' environment, would contradict the variables below; a path does not.
+    // Variables of an outer job, or of the tests' environment, would contradict the variables below, so they are
+    // removed. The path in RONDA_HOSTS_PLUGIN is kept.
     const bool is_kept = !absl::StartsWith(*variable, "RONDA_") || absl::StartsWith(*variable, "RONDA_HOSTS_PLUGIN=");
     if (is_kept) environment.push_back(*variable);
   }
@@ -188,9 +189,9 @@ ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::
   job.argv.insert(job.argv.end(), argv.begin(), argv.end());
   job.env = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
              {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-             // As with --oversubscribe: more ranks than cores.
+             // Allows more ranks than cores, as --oversubscribe does.
              {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-             // Without binding, because other tests run at the same time.
+             // Does not bind ranks to cores, because other tests run at the same time.
              {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
   return RunProcesses(job).ranks.front();
 }
@@ -233,7 +234,7 @@ ForkedChild::ForkedChild(const std::function<std::string(const SayReady&)>& body
   if (pid_ == 0) {
     const std::string text = body([&] { close(ready.write_end); });
     WriteAll(result.write_end, text);
-    // Not exit(), which would run the handlers that the parent has registered.
+    // Calls _exit(), because exit() would run the handlers that the parent has registered.
     _exit(0);
   }
   close(ready.write_end);

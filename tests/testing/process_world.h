@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of N ranks inside one test: every rank is a process, as it is for users, started without a launcher.
+// Starts jobs of N ranks inside one test, without a launcher. Every rank is a process, as in real jobs.
 #ifndef RONDA_TESTS_TESTING_PROCESS_WORLD_H_
 #define RONDA_TESTS_TESTING_PROCESS_WORLD_H_
 
@@ -36,26 +36,26 @@ struct JobResult {
   std::vector<std::string> left_in_shared_memory;  // files of this job under /dev/shm
 };
 
-// The environment of a process that tests start: this process's variables without those of an outer job, followed by
-// `added`.
+// Returns the environment for a process that a test starts. It has this process's variables without those of an outer
+// job, followed by `added`.
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added);
 
 // Returns pointers to the strings, for posix_spawn. The strings must outlive the pointers.
 std::vector<char*> Pointers(std::vector<std::string>& strings);
 
-// The arguments with which this binary runs the rank program `name`.
+// Returns the arguments with which this binary runs the rank program `name`.
 std::vector<std::string> ArgumentsOfRankProgram(const std::string& name);
 
 // Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a separate RONDA_JOB_ID, and waits for all ranks.
 JobResult RunProcesses(const ProcessJob& job);
 
-// The work of a rank in a test. A failed gtest expectation in it fails the rank.
+// The function that a rank runs in a test. If a gtest expectation in this function fails, the rank fails.
 struct RankProgram {
   std::string name;
   std::function<void()> body;
 };
 
-// The main() of a test whose ranks are further processes of the same binary. It runs the tests or, if RunRankProgram
+// The main function of a test whose ranks are processes of the same binary. It runs the tests or, if RunRankProgram
 // started the process, one of `programs`.
 int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& programs);
 
@@ -65,27 +65,28 @@ JobResult RunRankProgram(const std::string& name, int size, ProcessJob job = {})
 // Runs the program as RunRankProgram, and expects that every rank ends without an error.
 void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job = {});
 
-// A port of the loopback interface on which no process listens.
+// Returns a port of the loopback interface on which no process listens.
 std::string FreePort();
 
-// Jobs of N ranks inside one test: every rank is a process that an MPI's own launcher starts.
+// The following functions are for jobs whose ranks an MPI's own launcher starts. Every rank is a process.
 
-// Returns Debian's name for this MPI's launcher. The name does not depend on the administrator's default.
+// Returns Debian's name for this MPI's launcher. The name does not depend on which MPI the administrator has made the
+// default.
 std::string PathOfMpirun(MpiFlavor flavor);
 
-// Whether this MPI's launcher is installed.
+// Returns whether this MPI's launcher is installed.
 bool HasMpirun(MpiFlavor flavor);
 
-// Runs argv on `size` ranks; their output is interleaved. REQUIRES: HasMpirun(flavor).
+// Runs argv on `size` ranks. The output of all ranks is mixed. REQUIRES: HasMpirun(flavor).
 ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::string>& argv);
 
-// A copy of this process that runs one function and ends. The function's result comes back through a pipe. For tests in
-// which a process dies.
+// A copy of this process that runs one function and ends. The copy sends the result of the function through a pipe.
+// Tests use it for a process that must die.
 //
-// Create it while the test has a single thread. The destructor kills the process if it still runs.
+// It must be created while the test has a single thread. The destructor kills the process if it still runs.
 class ForkedChild {
  public:
-  // The function calls this to end the parent's WaitUntilReady().
+  // `body` calls this function to end the parent's WaitUntilReady().
   using SayReady = std::function<void()>;
 
   explicit ForkedChild(const std::function<std::string(const SayReady& say_ready)>& body);
@@ -95,7 +96,7 @@ class ForkedChild {
 
   pid_t pid() const { return pid_; }
 
-  // Returns when the child has called say_ready, or has ended.
+  // Waits until the child has called say_ready, or has ended.
   void WaitUntilReady();
 
   void Kill(int signal) const { kill(pid_, signal); }

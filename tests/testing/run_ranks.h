@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of N ranks inside one test: every rank is a thread.
+// Runs jobs of N ranks inside one test. Every rank is a thread.
 #ifndef RONDA_TESTS_TESTING_RUN_RANKS_H_
 #define RONDA_TESTS_TESTING_RUN_RANKS_H_
 
@@ -15,7 +15,7 @@ namespace ronda::testing {
 
 using RankBody = std::function<void(RankId rank, Transport transport)>;
 
-// One transport per rank, over InProcessWorld.
+// Returns one transport per rank, over InProcessWorld.
 std::vector<Transport> ConnectInProcess(InProcessWorld::Options options);
 
 // Runs `body` for each of `transports`, each on its own thread, and waits for all of them.
@@ -24,7 +24,7 @@ void RunRanks(std::vector<Transport> transports, const RankBody& body);
 // Runs `body` for each of `transports`, which the caller keeps, each on its own thread, and waits for all of them.
 void RunRanksOn(std::vector<Transport>& transports, const std::function<void(RankId rank, Transport& transport)>& body);
 
-// RunRanks for `size` ranks over InProcessWorld.
+// Like RunRanks, for `size` ranks over InProcessWorld.
 void RunRanks(int size, const RankBody& body);
 
 }  // namespace ronda::testing

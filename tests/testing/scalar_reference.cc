@@ -11,7 +11,7 @@
 namespace ronda::testing {
 namespace {
 
-// A binary format: sign, `exponent_bits`, then `mantissa_bits`.
+// A binary floating-point format. It has a sign bit, then `exponent_bits` bits, then `mantissa_bits` bits.
 struct Format {
   int exponent_bits;
   int mantissa_bits;
@@ -49,16 +49,18 @@ int Encode(Format format, double value) {
   if (std::isnan(value)) return sign | format.first_special | 1 << (format.mantissa_bits - 1);
   if (std::isinf(value)) return sign | format.first_special;
   if (value == 0) return sign;
-  // Counts the value in units of its last place; subnormals have the last place of the smallest normal number.
+  // Converts the value to a multiple of its last place. The last place of subnormals is that of the smallest normal
+  // number.
   const int exponent = std::max(std::ilogb(value), 1 - format.Bias());
   const double units = std::nearbyint(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
-  // Patterns of successive magnitudes are successive integers, also where the exponent changes and up to infinity.
+  // The bit patterns of successive magnitudes are successive integers, even where the exponent changes, and up to
+  // infinity.
   const int first = (exponent + format.Bias() - 1) << format.mantissa_bits;
   const double magnitude = std::min<double>(first + units, format.first_special);
   return sign | static_cast<int>(magnitude);
 }
 
-// With the single code for NaN.
+// The format has a single bit pattern for NaN.
 uint8_t EncodeFp8(Format format, double value) {
   const int code = Encode(format, value);
   const bool is_nan = std::isnan(Decode(format, code));

@@ -10,8 +10,9 @@
 
 namespace ronda::testing {
 
-// The reference for tests of kernels and collectives: one element at a time, as simple as possible. It computes with
-// numbers (ldexp, nearbyint) where the kernels shuffle bits, so that the two do not share errors.
+// The reference for tests of kernels and collectives. It computes one element at a time, as simply as possible. It uses
+// functions on numbers (ldexp, nearbyint) where the kernels move bits, so that it does not repeat errors of the
+// kernels.
 
 // Returns the exact value of a bit pattern.
 double DoubleFromFp16(uint16_t bits);
@@ -19,26 +20,26 @@ double DoubleFromBf16(uint16_t bits);
 double DoubleFromE4M3(uint8_t code);
 double DoubleFromE5M2(uint8_t code);
 
-// Rounds once, to nearest even. A number out of range becomes infinity, and NaN becomes a quiet NaN. In E4M3, which has
-// no infinity, numbers out of range also become NaN. In both 8-bit formats NaN is positive.
+// These functions round once, to the nearest even value. A number out of range becomes infinity, and NaN becomes a
+// quiet NaN. In E4M3, which has no infinity, numbers out of range also become NaN. In E4M3 and E5M2, NaN is positive.
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
 uint8_t E4M3FromDouble(double value);
 uint8_t E5M2FromDouble(double value);
 
-// The value of element `index` of `buffer`, which needs no alignment. int64 and uint64 are rounded beyond 2^53; a bool
-// is 0 or 1.
+// Returns the value of element `index` of `buffer`, which needs no alignment. int64 and uint64 are rounded beyond 2^53;
+// a bool is 0 or 1.
 double ReadElement(const void* buffer, DType dtype, size_t index);
 
 // Stores `value`, rounded once, as element `index`.
 //
-// REQUIRES: for integers, `value` truncated is a number of the type.
+// REQUIRES: if the type is an integer type, it can represent the truncated `value`.
 void WriteElement(void* buffer, DType dtype, size_t index, double value);
 
-// `value` rounded to `dtype` and back.
+// Returns `value` after rounding to `dtype`.
 double RoundedTo(DType dtype, double value);
 
-// True if element `index` of `buffer`, of floating-point type, is a quiet NaN.
+// Returns whether element `index` of `buffer`, which has a floating-point type, is a quiet NaN.
 bool IsQuietNan(const void* buffer, DType dtype, size_t index);
 
 }  // namespace ronda::testing

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes the lists that follow from the headers of the C ABI, so that nobody keeps them by hand.
+"""Writes lists that are made from the headers of the C ABI, so that nobody edits them by hand.
 
     bindings.py lists HEADER...   prints a header with the operations, for client/
     bindings.py fields HEADER...  prints a header with the fields of structs, for client/python/
     bindings.py write             rewrites the files for Python in this source tree
 
-Bazel makes the first two while it builds. The files for Python are committed, because tools that
-check types and make documentation read them from the sources. `make bindings` rewrites them, and
-//tests/tools/bindings fails where they are out of date.
+Bazel makes the two headers while it builds. The files for Python are committed, because tools that
+check types and make documentation read them. `make bindings` rewrites these files, and
+//tests/tools/bindings fails if they are out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ("client/ronda.h", "client/ronda/operations.h")
 STUB = "client/python/ronda/_native.pyi"
 
-# Functions of an operation NAME: the list of operations they make, their name, their parameters.
+# The forms of an operation's functions, by list macro: the function's name and parameters.
 _ARGS = "const ronda_{}_args*"
 _FORMS = {
     "RONDA_TENSOR_OPERATIONS": ("ronda_{}_async", (_ARGS, "ronda_handle*")),
@@ -38,7 +38,7 @@ _FORMS = {
 
 
 def operations(headers: Headers, form: str = "RONDA_TENSOR_OPERATIONS") -> list[str]:
-    """The operations that have a function of a form, in the order of the header."""
+    """Returns the operations that have a function of this form, in the header's order."""
     function, parameters = _FORMS[form]
     structs = [struct for struct in headers.structs if struct.endswith("_args")]
     return [
@@ -54,7 +54,7 @@ def operations(headers: Headers, form: str = "RONDA_TENSOR_OPERATIONS") -> list[
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """An argument: its name and type in Python, and where it goes in the struct of the C ABI."""
+    """An argument of a function in Python, and the member of the C ABI's struct that it sets."""
 
     name: str
     type: str
@@ -64,7 +64,7 @@ class Argument:
     count: str = ""  # the member for the number of elements, if the kind has one
 
     def field(self, struct: str) -> str:
-        """The row in the table from which _native reads the argument."""
+        """Returns the argument's row in the table by which _native reads arguments."""
         if self.kind == "kKeep":
             return "KEEP"
         if self.count:
@@ -72,7 +72,7 @@ class Argument:
         return f"FIELD({struct}, {self.kind}, {self.member})"
 
 
-# Kinds of _native.h, and types of Python, by the type in the header.
+# For each type in the header, the kind in _native.h and the type in Python.
 _TYPES = {
     "const void*": ("kAddress", "int"),
     "void*": ("kAddress", "int"),
@@ -107,7 +107,7 @@ _LIMIT_AND_STREAM = [
 
 
 def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
-    """An argument for each member of a struct, except the parts that all operations have."""
+    """Returns an argument for each member of a struct, except members that all structs have."""
     members = []
     counts: set[str] = set()
     for field, following in zip(fields, [*fields[1:], None]):
@@ -131,10 +131,10 @@ def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
 
 
 def arguments(headers: Headers, operation: str) -> list[Argument]:
-    """The arguments of the function for an operation, in their order.
+    """Returns the arguments of the function for an operation, in order.
 
-    Memory comes first, then required arguments, then arguments with a default. Messages have no
-    name.
+    Memory comes first, then required arguments, then arguments with a default. Operations on
+    messages have no argument `name`.
     """
     struct = f"ronda_{operation}_args"
     members = _members(struct, headers.structs[struct])
@@ -165,7 +165,7 @@ def _macro(name: str, rows: list[str], separator: str = "") -> str:
 
 
 def lists_header(headers: Headers) -> str:
-    """The operations, by their functions. ROW gets the name in small and in capital letters."""
+    """Returns macros that list operations. ROW gets a name in small and in capital letters."""
     macros = [
         _macro(
             f"{form}(ROW)", [f"ROW({each}, {each.upper()})" for each in operations(headers, form)]
@@ -176,7 +176,7 @@ def lists_header(headers: Headers) -> str:
 
 
 def fields_header(headers: Headers) -> str:
-    """The tables by which _native reads arguments, and the names of counters."""
+    """Returns the tables by which _native reads arguments, and the names of counters."""
     parts = ["/* Made by tools/bindings from client/ronda.h and client/ronda/operations.h. */\n"]
     for operation in operations(headers):
         struct = f"ronda_{operation}_args"
@@ -195,7 +195,7 @@ def fields_header(headers: Headers) -> str:
 
 
 def _dtype_rows(headers: Headers) -> list[str]:
-    """A row for each dtype: its name in three spellings, and the bytes of an element."""
+    """Returns a row for each dtype, with its name in three spellings and its size in bytes."""
     names = [each.removeprefix("RONDA_") for each in headers.enums["ronda_dtype"]]
     return [
         f"ROW({name.lower()}, {name.capitalize()}, {name}, {_bytes_of(name)})" for name in names
@@ -213,12 +213,12 @@ _BEGIN = "# -- Made by `make bindings` from client/ronda/operations.h: to the en
 _END = "\n# -- The end of what `make bindings` makes --\n"
 
 
-# The operations that _native also has in a blocking form.
+# The operations for which _native also has a blocking function.
 _BLOCKING = ("allreduce",)
 
 
 def _declarations(headers: Headers, operation: str) -> list[str]:
-    """The arguments as Python declares them, a line each."""
+    """Returns the declarations of the arguments in Python, one per line."""
     return [
         f"    {each.name}: {each.type}{'' if each.default is None else f' = {each.default}'}"
         for each in arguments(headers, operation)
@@ -226,7 +226,7 @@ def _declarations(headers: Headers, operation: str) -> list[str]:
 
 
 def _functions(headers: Headers) -> Iterator[str]:
-    """The declarations of _native's functions."""
+    """Yields the declarations of _native's functions."""
     for operation in operations(headers):
         parameters = "".join(f"{each},\n" for each in _declarations(headers, operation))
         yield f"def {operation}_async(\n{parameters}    /,\n) -> int: ...\n"
@@ -238,7 +238,7 @@ def _functions(headers: Headers) -> Iterator[str]:
 
 
 def stub(headers: Headers, text: str) -> str:
-    """_native.pyi, whose present text is `text`, with the operations of the headers."""
+    """Returns the text of _native.pyi with the headers' operations; `text` is its old text."""
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
@@ -248,7 +248,7 @@ def stub(headers: Headers, text: str) -> str:
     return "".join([before, _BEGIN, "\n", *_functions(headers), _END, after])
 
 
-# Enums of Python, their documentation, and the enums of the C ABI.
+# For each enum of Python, its documentation and the enum of the C ABI.
 _ENUMS = (
     ("ReduceOp", "How elements of the ranks' tensors are combined.", "ronda_reduce_op"),
     ("DType", "Types of elements.", "ronda_dtype"),
@@ -290,7 +290,7 @@ def types(headers: Headers) -> str:
 
 
 def rows(headers: Headers) -> str:
-    """_rows.py. A plain tuple is the fastest form of arguments that a call unpacks."""
+    """Returns the text of _rows.py. Functions there return tuples, which a call unpacks fastest."""
     documentation = (
         "Arguments with names, for functions of ronda._native that take them by position: made by\n"
         "`make bindings` from client/ronda/operations.h. _native.pyi says what they mean.\n"
@@ -312,7 +312,7 @@ def rows(headers: Headers) -> str:
 
 
 def python_files(root: pathlib.Path) -> dict[str, str]:
-    """The texts of the files for Python, from the headers of a source tree."""
+    """Returns the texts of the files for Python, made from the headers of a source tree."""
     headers = read(*(root / path for path in HEADERS))
     return {
         STUB: stub(headers, (root / STUB).read_text(encoding="utf-8")),
@@ -322,7 +322,7 @@ def python_files(root: pathlib.Path) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a command of the module's documentation."""
+    """Runs one of the commands that the module's documentation lists."""
     makers = {"lists": lists_header, "fields": fields_header}
     try:
         if arguments == ["write"]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Declarations in the headers of the C ABI: enums, structs and functions.
+"""Reads the enums, structs and functions that the headers of the C ABI declare.
 
-This is no parser of C. It reads only the forms in client/ronda.h and client/ronda/operations.h:
-enums whose values are numbers, structs with a field in each declaration, and functions.
+It cannot parse all of C, but only the forms in client/ronda.h and client/ronda/operations.h. These
+are enums whose values are numbers, structs with one field per declaration, and functions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FIELD = re.compile(r"(.*[\w*]) ?\b(\w+)")
 
 
 class BindingsError(Exception):
-    """The headers contain something unknown. The text names it and the remedy."""
+    """The headers contain something unknown, which the text names with the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field of a struct: `type` is as in the header, "const void*"."""
+    """A field of a struct. `type` is the text in the header, for example "const void*"."""
 
     type: str
     name: str
@@ -48,12 +48,12 @@ class Headers:
 
 
 def read(*paths: pathlib.Path) -> Headers:
-    """The declarations of all `paths`."""
+    """Returns the declarations in the headers at `paths`."""
     return parse("\n".join(path.read_text(encoding="utf-8") for path in paths))
 
 
 def parse(text: str) -> Headers:
-    """The declarations of a header with this text."""
+    """Returns the declarations in a header with this text."""
     text = _DIRECTIVE.sub("", _COMMENT.sub("", text))
     return Headers(
         enums={name: _values(name, body) for body, name in _ENUM.findall(text)},

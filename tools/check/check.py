@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checks of the sources; make check runs them. Each finding is a line: file, line, what to do.
+"""Runs the checks of the sources (make check). A finding is a line with file, line and remedy.
 
 check.py [--all] [--no-build]
 
-By default, checks of single files look at what differs from main. --no-build leaves out the checks
-that compile.
+By default, checks of single files read only files that differ from main. With --all they read all
+files. --no-build leaves out the checks that compile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _WITH_BUILD: dict[str, Check] = {
 
 
 def run_checks(sources: Sources, checks: dict[str, Check]) -> int:
-    """Prints the findings and the sum; returns the exit code."""
+    """Prints the findings and a summary, and returns the exit code."""
     failed = []
     for name, check in checks.items():
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The messages of the commits of a change."""
+"""Checks the messages of a change's commits."""
 
 from __future__ import annotations
 

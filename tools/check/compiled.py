@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from sources import CheckError, Finding, Sources
 
-# These include headers of gRPC or libtorch, which take clang-tidy minutes.
+# Files that include headers of gRPC or libtorch, for which clang-tidy needs minutes.
 _SLOW_HEADERS = re.compile(r'#include [<"](grpcpp/|torch/|ronda/torch)')
 _CUDA_HEADERS = re.compile(r"#include <(cu|nccl|nvtx)")
 _CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
@@ -39,8 +39,8 @@ def _has_all(sources: Sources) -> bool:
 def check_clang(sources: Sources) -> Iterator[Finding]:
     """clang compiles everything with -Wthread-safety -Werror.
 
-    For a change, clang-tidy analyses only the thread safety, because a build with another compiler
-    would compile everything that the change depends on.
+    For a change, only clang-tidy analyses the thread safety. A build with clang would compile
+    everything that the change depends on.
     """
     if _has_all(sources):
         _bazel(sources, "build", "--config=clang", "--show_progress_rate_limit=60", "//...")

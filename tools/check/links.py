@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Links between the pages of the documentation, and mentions of pages in the sources."""
+"""Checks links between the pages of the documentation, and mentions of pages in the sources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CODE = re.compile(r"`[^`\n]+`")
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Returns as many line ends, so that the numbers of later lines stay right."""
+    """Returns the match's line ends, so that the numbers of later lines stay right."""
     return "\n" * match[0].count("\n")
 
 
 def anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
+    """Returns the anchor that GitHub gives a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
     kept = (c for c in text if c in "-_ " or unicodedata.category(c)[0] in "LN")
     return "".join(kept).replace(" ", "-")

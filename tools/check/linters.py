@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs that check files: clang-format, ruff, mypy, lizard, and clang-tidy."""
+"""Runs programs that check files, such as clang-format, ruff, mypy, lizard and clang-tidy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources import CPP, PYTHON, CheckError, Finding, Sources
 
 _LONGEST_FUNCTION = 60
 _FILES_PER_RUN = 200  # well below the longest command line
-# The PyTorch whose types ronda.torch is checked with: make test-torch TORCH=... installs it, too.
+# The version of PyTorch for checking ronda.torch's types. make test-torch TORCH=... installs it.
 _TORCH = "2.15.0"
 
 
@@ -36,7 +36,7 @@ def _groups(paths: list[str]) -> Iterator[list[str]]:
 
 
 def _complaints(name: str, command: Sequence[str], cwd: pathlib.Path) -> Iterator[Finding]:
-    """The output of a program that succeeds if it has nothing to complain about."""
+    """Yields a program's output as a finding if the program fails."""
     done = _run(command, cwd)
     if done.returncode != 0:
         yield Finding(name, 1, "\n" + (done.stdout + done.stderr).strip())
@@ -57,7 +57,7 @@ def check_clang_format(sources: Sources) -> Iterator[Finding]:
 
 
 def check_ruff(sources: Sources) -> Iterator[Finding]:
-    """ruff has no complaints about Python, and leaves its formatting as it is."""
+    """ruff finds no errors in Python files, and would not change their formatting."""
     paths = sources.chosen(*PYTHON)
     if paths:
         ruff = [sys.executable, "-m", "ruff"]
@@ -72,7 +72,7 @@ def _mypy(*arguments: str) -> list[str]:
 
 
 def check_types(sources: Sources) -> Iterator[Finding]:
-    """The types of the Python package are right, as far as they do not depend on PyTorch."""
+    """mypy finds no wrong types in the modules of the Python package that need no PyTorch."""
     if not sources.chosen(*PYTHON):
         return
     folder = sources.root / "client/python"
@@ -91,7 +91,7 @@ def check_torch_types(sources: Sources) -> Iterator[Finding]:
     done = subprocess.run(command, cwd=sources.root, text=True, stdout=subprocess.PIPE)
     if done.returncode != 0:
         raise CheckError(f"PyTorch {_TORCH} cannot be had, as said above: run this with a network")
-    # PyTorch's own functions have types only in part. The frameworks over it are not installed.
+    # Not all functions of PyTorch have types, and frameworks that use PyTorch are not installed.
     command = _mypy(
         "--allow-untyped-calls",
         "--no-warn-return-any",
@@ -104,7 +104,7 @@ def check_torch_types(sources: Sources) -> Iterator[Finding]:
 
 
 def check_circles(sources: Sources) -> Iterator[Finding]:
-    """No folders of the C++ sources include each other in a circle."""
+    """The folders of the C++ sources do not include each other in a circle."""
     yield from _complaints("circles", [sys.executable, "tools/layers/circles.py"], sources.root)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The files of the repository, and the selection that a check reads."""
+"""Lists the files of the repository, and selects the files that a check reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PYTHON = (".py", ".pyi")
 
 
 class CheckError(Exception):
-    """A check cannot run. The text names the cause and the remedy."""
+    """Says that a check cannot run, with the cause and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Finding:
 
 
 def git(root: pathlib.Path, *arguments: str) -> str:
-    """Returns the output of git. An error of git becomes a CheckError."""
+    """Returns the output of git. If git fails, raises a CheckError."""
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     if done.returncode != 0:
         raise CheckError(f"git {' '.join(arguments)} fails in {root}: {done.stderr.strip()}")
@@ -43,7 +43,7 @@ def _succeeds(root: pathlib.Path, *arguments: str) -> bool:
 
 
 def _branch_point(root: pathlib.Path) -> str | None:
-    """The commit at which the branch left main; None on main, and without a main."""
+    """Returns the commit at which the branch left main; None on main, and without a main."""
     head = git(root, "rev-parse", "HEAD").strip()
     for main in ("origin/main", "main"):
         if _succeeds(root, "merge-base", main, "HEAD"):
@@ -54,7 +54,7 @@ def _branch_point(root: pathlib.Path) -> str | None:
 
 
 def _change_base(root: pathlib.Path, branch_point: str | None) -> str | None:
-    """The commit with which a change is compared: on main, the one before the last, if any."""
+    """Returns the commit to compare with, which on main is the commit before the last, if any."""
     if branch_point or not _succeeds(root, "rev-parse", "--verify", "--quiet", "HEAD~1"):
         return branch_point
     return git(root, "rev-parse", "HEAD~1").strip()
@@ -62,11 +62,11 @@ def _change_base(root: pathlib.Path, branch_point: str | None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """The files that git knows or would add.
+    """The files that git tracks, or would add.
 
     Attributes:
-        root: of the repository.
-        files: all of them, relative to `root`.
+        root: the folder of the repository.
+        files: the paths of all files, relative to `root`.
         selected: the files that a check of single files reads.
         branch_point: the commit at which the branch left main; None on main.
     """
@@ -78,7 +78,7 @@ class Sources:
 
     @classmethod
     def of(cls, root: pathlib.Path, everything: bool) -> Sources:
-        """All files, of which the changed ones or all are selected."""
+        """Lists all files, and selects the changed files, or all files."""
         listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         files = tuple(
             path for path in sorted(set(listed.split("\0"))) if path and (root / path).is_file()
@@ -92,19 +92,19 @@ class Sources:
         return cls(root, files, frozenset(files) & (changed | new), branch_point)
 
     def all(self, *endings: str) -> list[str]:
-        """The files with one of these endings."""
+        """Returns the files with one of these endings."""
         return [path for path in self.files if path.endswith(endings)]
 
     def chosen(self, *endings: str) -> list[str]:
-        """The selected files with one of these endings."""
+        """Returns the selected files with one of these endings."""
         return [path for path in self.all(*endings) if path in self.selected]
 
     def lines(self, path: str) -> list[str]:
-        """The lines of a file, without their ends."""
+        """Returns the lines of a file, without line ends."""
         return _text(self.root / path).splitlines()
 
     def text(self, path: str) -> str:
-        """The text of a file."""
+        """Returns the text of a file."""
         return _text(self.root / path)
 
 

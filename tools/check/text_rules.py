@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rules about the lines of single files."""
+"""Checks rules about the lines of single files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from sources import CPP, PYTHON, Finding, Sources
 
 SOURCES = (*CPP, *PYTHON, ".proto", ".sh", ".bzl", ".bazel")
-# The most lines of a file, by its folder and its ending.
+# The highest number of lines of a file, by its folder and its ending.
 _LONGEST_FILES = (("", SOURCES, 600), ("docs/", (".md",), 200))
 
-# Words without a technical meaning here, with better ones. No identifier contains them.
+# Words that have no technical meaning in Ronda, with better words. No identifier contains them.
 _BANNED_WORDS = {
     "bell": "doorbell",
     "card": "header, or device name",
@@ -36,7 +36,7 @@ _BANNED_WORDS = {
     "wish": "request",
 }
 
-# Files where a banned word comes from elsewhere, with the reason.
+# Files in which a banned word is the name of another project's option, or was published before.
 _ALLOWED_WORDS = {
     "client/ronda/training/learning_rate.hpp": "patience",  # PyTorch's name of the option
     "tests/client/cpp17/training/learning_rate_test.cc": "patience",
@@ -44,7 +44,7 @@ _ALLOWED_WORDS = {
     "runtime/negotiation/messages.cc": "misfit",
 }
 
-# A test's name says which rank, thread or tensor does what. It does not begin with one of these.
+# Words with which no test's name begins. The name says which rank, thread or tensor does what.
 _NO_SUBJECTS = (
     "who whoever whose what whatever nobody nothing somebody something everybody everyone "
     "everything those"
@@ -57,11 +57,11 @@ _TEST_NAMES = (
     (PYTHON, rf"^\s*def (test_(?:an?_|the_)?(?:{'|'.join(_NO_SUBJECTS)})(?![a-z])\w*)"),
 )
 
-# Harmful calls. Each has a pattern, the folders and endings of files that may not contain it, the
-# files that may, and the remedy.
+# Harmful calls. Each call has a pattern, the folders and endings of files that may not contain it,
+# the files that may contain it, and the remedy.
 _CALLS = (
-    # gRPC takes deadlines as calendar times, and converts them to steady ones at once. Two tests
-    # replace the clock.
+    # gRPC takes deadlines as calendar times, and converts them to times of a steady clock at once.
+    # Two test files replace the clock.
     (
         re.compile(r"absl::Now\(|system_clock|CLOCK_REALTIME"),
         ("", (".cc", ".h", ".hpp")),
@@ -74,8 +74,9 @@ _CALLS = (
         "this waits by the calendar, which may jump: call SteadyNow(), or CalendarNow() for a date "
         "(runtime/base/clock.h)",
     ),
-    # An Abseil table that has found no memory to grow cannot be destroyed. Members of a state that
-    # is then abandoned (Runtime::AbandonState) may be such tables; variables of a function may not.
+    # If an Abseil table lacks memory to grow, it cannot be destroyed. So variables of a function
+    # may not be such tables. Members of a state may, if the state is then abandoned
+    # (Runtime::AbandonState).
     (
         re.compile(r"flat_hash_(map|set)"),
         (("runtime/", "programs/", "client/"), (".cc",)),
@@ -94,7 +95,7 @@ def check_license_lines(sources: Sources) -> Iterator[Finding]:
 
 
 def check_file_length(sources: Sources) -> Iterator[Finding]:
-    """A source file is one idea of at most 600 lines, a page of the docs one of at most 200."""
+    """A source file has at most 600 lines, and a page of the docs has at most 200."""
     for folder, endings, most in _LONGEST_FILES:
         for path in sources.chosen(*endings):
             length = len(sources.lines(path))
@@ -103,7 +104,7 @@ def check_file_length(sources: Sources) -> Iterator[Finding]:
 
 
 def check_white_space(sources: Sources) -> Iterator[Finding]:
-    """No tab, no space at the end of a line, and a line end at the end of a file."""
+    """A file has no tab, and no space at the end of a line. It ends with a line end."""
     for path in sources.chosen(*SOURCES, ".md"):
         text = sources.text(path)
         for number, line in enumerate(text.split("\n"), 1):
@@ -119,7 +120,7 @@ def check_words(sources: Sources) -> Iterator[Finding]:
     """No identifier contains a banned word."""
     snake = "|".join(_BANNED_WORDS)
     camel = {word.title().replace("_", ""): word for word in _BANNED_WORDS}
-    # A word in snake_case, camelCase or CamelCase, also in the plural.
+    # Finds a banned word in snake_case, camelCase or CamelCase, also in the plural.
     pattern = re.compile(
         rf"(?<![a-zA-Z])({snake})s?(?![a-z])|(?<![A-Z])({'|'.join(camel)})s?(?![a-z])"
     )
@@ -132,7 +133,7 @@ def check_words(sources: Sources) -> Iterator[Finding]:
 
 
 def check_test_names(sources: Sources) -> Iterator[Finding]:
-    """The name of a test begins with its subject."""
+    """The name of a test begins with a subject, such as a rank or a tensor."""
     for endings, pattern in _TEST_NAMES:
         for path in sources.chosen(*endings):
             text = sources.text(path)
@@ -144,7 +145,7 @@ def check_test_names(sources: Sources) -> Iterator[Finding]:
 
 
 def _without_prose(lines: list[str], path: str) -> Iterator[str]:
-    """The lines without their strings and comments, and without Python's docstrings."""
+    """Yields the lines without strings, comments, and Python's docstrings."""
     comment, string = r"//.*", r'"(?:\\.|[^"\\])*"'
     if path.endswith(PYTHON):
         comment, string = r"#.*", rf"{string}|'(?:\\.|[^'\\])*'"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""No two C++ types of the project have the same qualified name."""
+"""Checks that no two C++ types of the project have the same qualified name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPE = re.compile(
 
 
 def _definitions(lines: list[str]) -> Iterator[tuple[str, int]]:
-    """Names and lines of the types in named namespaces; clang-format has formatted the text."""
+    """Yields names and lines of types in named namespaces of a text formatted by clang-format."""
     spaces: list[str] = []
     for number, line in enumerate(lines, 1):
         if opens := _OPENS.match(line):
@@ -31,9 +31,9 @@ def _definitions(lines: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def check_type_names(sources: Sources) -> Iterator[Finding]:
-    """Each type has a name of its own.
+    """Each type has a name that no other type has.
 
-    Two definitions of a name break C++'s rule of one definition, and no compiler or linker says so.
+    Two types with one name break C++'s one-definition rule, and no compiler or linker reports this.
     """
     places: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for path in sources.all(".h", ".hpp", ".cc", ".cu", ".cuh"):

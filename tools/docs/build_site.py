@@ -3,10 +3,10 @@
 
 """Builds the site of the documentation: build_site.py FOLDER.
 
-FOLDER gets `pages`, the Markdown, and `html`, the site. The pages are README.md, docs/*.md, the
-references that this script makes of headers and docstrings, and each file of the repository that a
-page links to. MkDocs builds them. Its warnings are errors, as are links to a heading that is not
-there, and pages without a place in the navigation.
+The script writes the Markdown to FOLDER/pages, and the site to FOLDER/html. The pages are
+README.md, docs/*.md, reference pages from headers and docstrings, and each file of the repository
+that a page links to. MkDocs builds the site. It is an error if MkDocs warns, a link leads to a
+heading that does not exist, or the navigation lacks a page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LANGUAGES = {".py": "python", ".sh": "bash", ".md": "markdown", ".txt": "text",
 
 
 class Stage:
-    """The pages of the site, each at its place below `pages`."""
+    """Collects the pages of the site, and writes them to the folder `pages`."""
 
     def __init__(self, pages: pathlib.Path) -> None:
         self._pages = pages
@@ -53,7 +53,7 @@ class Stage:
         self._add_page("README.md", "index.md")
 
     def _add_page(self, path: str, page: str) -> None:
-        """Adds a page of Markdown, and the files of the repository that it links to."""
+        """Adds a page of Markdown, and the files of the repository to which the page links."""
         pieces = _FENCE.split((_ROOT / path).read_text())
         for i in range(0, len(pieces), 2):
             pieces[i] = _LINK.sub(lambda link: self._link(path, page, link), pieces[i])
@@ -69,7 +69,7 @@ class Stage:
         return place + (link[2] or "")
 
     def _place(self, target: str) -> str:
-        """Returns the site's path of the file or folder `target`, which it adds if needed."""
+        """Returns the path in the site of the file or folder `target`. Adds `target` if needed."""
         if target == "README.md":
             return "index.md"
         if target.startswith("docs/"):
@@ -95,7 +95,7 @@ class Stage:
 
 
 def _headers() -> list[str]:
-    """The headers that programs include, by their names in an #include."""
+    """Returns the headers that programs include, as paths after #include."""
     client = _ROOT / "client"
     found = [client / "ronda.h", client / "ronda.hpp"]
     found += sorted((client / "ronda").glob("*.h*")) + sorted((client / "ronda").glob("*/*.h*"))
@@ -103,7 +103,7 @@ def _headers() -> list[str]:
 
 
 def _source_page(target: str) -> str:
-    """A page with a file, or with the files of a folder."""
+    """Returns a page that shows a file, or the files of a folder."""
     path = _ROOT / target
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     parts = [f"# {target}\n"]
@@ -118,7 +118,7 @@ def _source_page(target: str) -> str:
 
 
 class _Anchors(html.parser.HTMLParser):
-    """The anchors that links of a page of HTML name, and the anchors of the page itself."""
+    """The anchors of an HTML page, and the anchors to which its links lead."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class _Anchors(html.parser.HTMLParser):
 
 
 def broken_anchors(site: pathlib.Path) -> list[str]:
-    """A line for each link of the site whose page has no such heading."""
+    """Returns a line for each link of the site to a heading that does not exist."""
     pages = {path: _Anchors(path.read_text()) for path in sorted(site.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
@@ -149,18 +149,18 @@ def broken_anchors(site: pathlib.Path) -> list[str]:
 
 
 def without_a_place(pages: Iterable[str], configuration: str) -> list[str]:
-    """The pages that the navigation of mkdocs.yml does not name."""
+    """Returns the pages that the navigation of mkdocs.yml does not name."""
     named = set(re.findall(r"(?m)^ +- .*?([\w./]+\.md)$", configuration))
     return [page for page in pages if page not in named]
 
 
 def with_reference(configuration: str, folder: str, titles: dict[str, str]) -> str:
-    """mkdocs.yml with an entry for each page of `folder`, below the entry of the folder's index.
+    """Adds the pages of `folder` to mkdocs.yml, below the entry of the folder's index.
 
     Args:
         configuration: the text of mkdocs.yml.
-        folder: below the site's root.
-        titles: of the pages, by their file names.
+        folder: a folder below the site's root.
+        titles: the titles of the pages, by file name.
     """
     line = re.compile(rf"(?m)^( +)- (.+): ({folder}/index\.md)$")
     pages = "".join(f'\n\\1    - "{titles[name]}": {folder}/{name}' for name in sorted(titles))
@@ -168,7 +168,7 @@ def with_reference(configuration: str, folder: str, titles: dict[str, str]) -> s
 
 
 def _titles(folder: pathlib.Path) -> dict[str, str]:
-    """The headings of the pages in `folder`, except its index, by their file names."""
+    """Returns the heading of each page in `folder` except its index, by file name."""
     pages = [path for path in folder.glob("*.md") if path.name != "index.md"]
     return {path.name: path.read_text().split("\n")[0].strip("# `") for path in pages}
 

@@ -8,12 +8,12 @@ import re
 
 
 def fence(code: str, language: str) -> str:
-    """`code` as a block of Markdown."""
+    """Returns `code` as a block of Markdown."""
     return f"```{language}\n{code.rstrip()}\n```\n"
 
 
 def markdown(text: str, language: str) -> str:
-    """Keeps paragraphs. Lines that are indented by two or more become code of `language`."""
+    """Keeps paragraphs, but makes lines that are indented by two or more code of `language`."""
     parts = []
     for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
         prose: list[str] = []
@@ -31,7 +31,7 @@ def markdown(text: str, language: str) -> str:
 
 
 def _is_code(line: str, prose: list[str]) -> bool:
-    """An indented line, unless it goes on with an item of a list."""
+    """Returns whether a line is indented, and does not continue an item of a list."""
     return line.startswith("  ") and not (prose and re.match(r"\s*([-*]|\d+\.) ", prose[-1]))
 
 
@@ -41,7 +41,7 @@ def _dedent(lines: list[str]) -> str:
 
 
 def _add_code(parts: list[str], code: str, language: str) -> None:
-    """Adds a block. If a blank line in an example has cut it, joins the halves again."""
+    """Adds a block of code. If only a blank line separates it from the last block, joins them."""
     end = "\n```\n"
     if parts and parts[-1].endswith(end) and parts[-1].startswith(f"```{language}"):
         parts[-1] = parts[-1].removesuffix(end) + "\n\n" + code + end
@@ -50,7 +50,7 @@ def _add_code(parts: list[str], code: str, language: str) -> None:
 
 
 def _escape(text: str) -> str:
-    """Marks and tags of Markdown that stand outside `code` are plain characters here."""
+    """Escapes Markdown's marks and tags outside of `code`, so that they are shown as they are."""
     pieces = re.split(r"(`[^`\n]*`)", text)
     for i in range(0, len(pieces), 2):
         pieces[i] = re.sub(r"[*_\[\]]", r"\\\g<0>", pieces[i]).replace("<", "&lt;")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reference of the C and C++ headers, made of their declarations and the comments above them.
+"""Makes the reference of the C and C++ headers from their declarations and comments.
 
 clang-format must have formatted the headers. The reference leaves out bodies of functions, private
 members and the namespaces `detail`.
@@ -25,7 +25,7 @@ class Item(NamedTuple):
     code: str
 
     def names(self) -> list[str]:
-        """What the item declares, each once."""
+        """Returns the names that the item declares, each name once."""
         plain = re.sub(_COMMENT, "", self.code, flags=re.S)
         found = [_name(statement) for statement in _statements(plain)]
         return list(dict.fromkeys(name for name in found if name))
@@ -49,7 +49,7 @@ class _Reader:
         return self.tokens[self.at - 1]
 
     def take_until(self, ends: str) -> str:
-        """The text up to and with the first of the tokens `ends` that is in no parenthesis."""
+        """Takes the text up to the first of the tokens `ends` that is not in parentheses."""
         depth, text = 0, ""
         while self.more():
             token = self.take()
@@ -60,7 +60,7 @@ class _Reader:
         return text
 
     def take_block(self) -> str:
-        """The text up to the brace that closes the one that was just taken."""
+        """Takes the text up to the brace that closes the brace before it."""
         depth, text = 1, ""
         while self.more() and depth:
             token = self.take()
@@ -69,7 +69,7 @@ class _Reader:
         return text
 
     def take_line_rest(self) -> str:
-        """The blanks and the comment between here and the end of the line."""
+        """Takes the blanks and the comment at the end of the line, if nothing else follows."""
         start = self.at
         text = ""
         while self.more() and self.peek() != "\n":
@@ -82,13 +82,13 @@ class _Reader:
 
 
 def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """The pages of the reference, by the names of their headers. The list of pages is at "index".
+    """Returns the pages of the reference by header. The key "index" has the list of pages.
 
     Args:
-        headers: the texts of headers, by their names in an #include.
+        headers: the texts of headers, by their paths after #include.
 
     Returns:
-        The name of each page's file, and its text.
+        The file name and the text of each page.
     """
     result = {}
     index = []
@@ -109,8 +109,8 @@ def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def declarations(text: str) -> list[Item]:
-    """The public declarations of a header, in its order."""
-    # Of the preprocessor's lines, only macros with a value are declarations.
+    """Returns the public declarations of a header, in order."""
+    # The reference shows only macros with a value, and no other lines of the preprocessor.
     text = re.sub(r"(?m)^#(?!define \w+ ).*\n", "", text)
     body = re.sub(r"(?m)^#define(?:.*\\\n)*.*\n", lambda macro: _define(macro[0]), text)
     items = _items(_Reader(body), "public")
@@ -118,7 +118,7 @@ def declarations(text: str) -> list[Item]:
 
 
 def _define(line: str) -> str:
-    """A macro as a statement, so that the reader needs no further case."""
+    """Turns a macro into a statement, so that _Reader needs no separate case for macros."""
     return line.rstrip("\n").replace("{", "\x01").replace("}", "\x02").replace(";", "\x03") + ";\n"
 
 
@@ -140,7 +140,7 @@ def _page(header: str, text: str, items: list[Item]) -> str:
 
 
 def _plain(comment: str) -> str:
-    """The text of a comment, without its marks."""
+    """Returns the text of a comment without comment marks."""
     comment = re.sub(r"(?m)^\s*//+ ?", "", comment)
     comment = re.sub(r"\A\s*/\* ?(?:-- )?|(?: ?--)?\s*\*/\s*\Z", "", comment)
     comment = re.sub(r"(?m)^ \* ?", "", comment)
@@ -148,7 +148,7 @@ def _plain(comment: str) -> str:
 
 
 def _items(reader: _Reader, access: str) -> list[Item]:
-    """The items up to the brace that ends the scope."""
+    """Returns the items up to the brace that ends the current scope."""
     items: list[Item] = []
     comment, shown, apart = "", access == "public", True
     while reader.more():
@@ -156,7 +156,7 @@ def _items(reader: _Reader, access: str) -> list[Item]:
         if token == "}":
             break
         if token == "\n":
-            # A comment above an empty line belongs to nothing below it.
+            # A comment that an empty line follows does not describe the next declaration.
             if reader.peek() == "\n":
                 comment, apart = "", True
         elif re.fullmatch(_COMMENT, token, re.S):
@@ -176,7 +176,7 @@ def _items(reader: _Reader, access: str) -> list[Item]:
 
 
 def _statement(reader: _Reader) -> tuple[list[Item], str]:
-    """The items of a namespace; or the text of one declaration, without bodies of functions."""
+    """Returns the items of a namespace, or the text of one declaration without function bodies."""
     head = reader.take_until("{;")
     plain = re.sub(_COMMENT, "", head, flags=re.S).strip()
     if head.endswith(";"):
@@ -193,7 +193,7 @@ def _statement(reader: _Reader) -> tuple[list[Item], str]:
 
 
 def _without_angles(head: str) -> str:
-    """The head of a declaration without the arguments of templates, and without attributes."""
+    """Removes template arguments and attributes from the head of a declaration."""
     head, again = re.sub(r"\[\[\w+\]\] ", "", head), 1
     while again:
         head, again = re.subn(r"(template\s*)?<[^<>]*>", " ", head)
@@ -205,7 +205,7 @@ def _is_function(plain: str) -> bool:
 
 
 def _function(reader: _Reader, head: str) -> str:
-    """The declaration of a function whose body, or list of initialisers, has just begun."""
+    """Returns a function's declaration; `head` ends at the brace of its body or initialiser."""
     reader.take_block()
     while True:
         start = reader.at
@@ -225,7 +225,7 @@ def _function(reader: _Reader, head: str) -> str:
 
 
 def _without_initialisers(head: str) -> str:
-    """The head of a constructor up to the list that initialises members."""
+    """Cuts the head of a constructor before the list that initialises members."""
     depth = 0
     for match in re.finditer(r"[()]|:(?!:)(?<!::)", head):
         depth += (match[0] == "(") - (match[0] == ")")
@@ -236,7 +236,7 @@ def _without_initialisers(head: str) -> str:
 
 
 def _class(reader: _Reader, head: str) -> str:
-    """A class with its public members and their comments."""
+    """Returns a class with its public members and their comments."""
     is_class = _without_angles(head).startswith("class")
     outer = head[: len(head) - len(head.lstrip())]
     indent = outer + "  "
@@ -250,7 +250,7 @@ def _class(reader: _Reader, head: str) -> str:
 
 
 def _statements(plain: str) -> list[str]:
-    """The declarations of an item, each without what is in its braces."""
+    """Returns the declarations of an item, without the text in their braces."""
     depth, statements = 0, [""]
     for token in _TOKEN.findall(plain):
         depth += (token == "{") - (token == "}")
@@ -262,7 +262,7 @@ def _statements(plain: str) -> list[str]:
 
 
 def _name(statement: str) -> str:
-    """What a declaration declares."""
+    """Returns the name that a declaration declares."""
     patterns = (
         r"#define (\w+)",
         r"using (\w+) =",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reference of the Python package, made of signatures and docstrings.
+"""Makes the reference of the Python package from signatures and docstrings.
 
-It reads the sources, and imports none of them: PyTorch and Paddle need not be installed.
+The script reads the sources without importing them, so PyTorch and Paddle need not be installed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from comment_text import fence, markdown
 
-# Modules that programs import or run, and that have no __all__.
+# Modules without __all__ that programs import or run.
 _WITHOUT_A_LIST = ("ronda.check", "ronda.launch", "ronda.torch.ddp_hook", "ronda.torch.frameworks")
-# Modules whose docstring has the arguments that functions of a public module share.
+# For a public module, the module whose docstring describes arguments that its functions share.
 _SHARED_ARGUMENTS = {"ronda": "ronda.reductions"}
 _MARKS = ("property", "classmethod", "staticmethod")
 _SECTIONS = ("Args", "Returns", "Raises", "Yields", "Attributes", "Example")
@@ -43,7 +43,7 @@ class Package:
         return self._modules.get(name) if name else None
 
     def public_modules(self) -> list[Module]:
-        """The modules with public names that their parent does not repeat, and _WITHOUT_A_LIST."""
+        """Returns _WITHOUT_A_LIST, and the modules with public names that their parent lacks."""
         return [
             module
             for name, module in self._modules.items()
@@ -51,7 +51,7 @@ class Package:
         ]
 
     def names(self, module: Module) -> list[str]:
-        """The public names of `module`: its __all__, or else its functions and classes."""
+        """Returns the names in the module's __all__; without one, of its functions and classes."""
         listed = _assigned(module.tree, "__all__")
         if listed is None:
             nodes = [
@@ -81,15 +81,15 @@ class Package:
         return parent is None or not set(self.names(module)) <= set(self.names(parent))
 
     def _neighbour(self, module: Module, name: str) -> Module:
-        """The module that `module` has imported as `name`: the nearest one in it or in a package
-        around it.
+        """Returns the module that `module` has imported as `name`. This is the nearest module of
+        this name in it or in a package around it.
         """
         parts = module.name.split(".")
         places = (".".join([*parts[:n], name]) for n in range(len(parts), 0, -1))
         return next(self._modules[place] for place in places if place in self._modules)
 
     def find(self, module: Module, name: str, seen: frozenset[str] = frozenset()) -> ast.AST | None:
-        """What `name` is in `module`, followed through imports. None for a module."""
+        """Returns what `name` is in `module`, even if it is imported. None for a module."""
         if module.name in seen:
             return None  # modules that import each other
         for node in module.tree.body:
@@ -118,7 +118,7 @@ class Package:
 
 
 def pages(root: pathlib.Path) -> dict[str, str]:
-    """The pages of the reference by their file names, for the package in the folder `root`."""
+    """Returns the pages of the reference by file name, for the package in the folder `root`."""
     package = Package(root)
     result = {}
     index = []
@@ -170,7 +170,7 @@ def _entry(node: ast.AST, name: str) -> str:
 
 
 def _class_signature(node: ast.ClassDef, name: str) -> str:
-    """The class, its public fields, and the arguments of its constructor."""
+    """Returns the class with its public fields and the arguments of its constructor."""
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     lines = [f"class {name}({bases}):" if bases else f"class {name}:"]
     for member in node.body:
@@ -183,7 +183,7 @@ def _class_signature(node: ast.ClassDef, name: str) -> str:
 
 
 def _signature(node: ast.FunctionDef, name: str) -> str:
-    """The head of a function, on one line or with a line for each argument."""
+    """Returns the head of a function, on one line or with a line for each argument."""
     marks = [
         f"@{ast.unparse(mark)}\n" for mark in node.decorator_list if ast.unparse(mark) in _MARKS
     ]
@@ -210,7 +210,7 @@ def _docstring(node: ast.AST) -> str:
 
 
 def _section(title: str, text: str) -> str:
-    """A section such as "Args:", whose entries become a list. Results are a text."""
+    """Makes a list of a section such as "Args:". "Returns:" and "Yields:" stay a text."""
     if not re.search(r"(?m)^[*\w., ]+: ", text) or title in ("Returns", "Yields"):
         return f"**{title}**: " + markdown(" ".join(text.split()), "python")
     entries = re.findall(r"(?m)^\S.*(?:\n {2,}.*)*", text)

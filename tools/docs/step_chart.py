@@ -3,9 +3,9 @@
 
 """Draws what communication adds to a training step: step_chart.py STEPS.csv CHART.svg.
 
-The columns of the table are model, way, without communication, and step, the last two in
-milliseconds. Each model has a group of bars, and each way a bar. The colours can be read on light
-and on dark pages.
+The table has the columns "model", "way", "without communication" and "step". The last two are in
+milliseconds, and "way" names how the model was trained. Each model has a group of bars, with a bar
+for each row of the table. The colours can be read on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXT, _ALONE, _RONDA, _OTHER = "#768390", "#8c959f", "#0072b2", "#d55e00"
 
 
 def chart(rows: list[dict[str, str]]) -> str:
-    """The picture of a table, as an SVG."""
+    """Returns the chart of a table, as an SVG."""
     longest = max(float(row["step"]) for row in rows)
     scale = (_WIDTH - _LEFT - 90) / longest
     parts = []

@@ -3,8 +3,8 @@
 
 """Finds rooms of the C++ sources that include each other in a circle: circles.py [ROOT].
 
-A room is a folder of runtime/ or programs/ with all folders in it, or another top folder. If there
-is a circle, the exit code is 1, and each line of the output has an include of the circle.
+A room is a folder in runtime/ or programs/ with its subfolders, or any other top folder. If there
+is a circle, the exit code is 1, and the output has a line for each include of the circle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOP_FOLDERS = ("proto", "kernels", "runtime", "programs", "client", "bench", "e
 _SOURCES = {".h", ".hpp", ".cc", ".cu", ".c"}
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
-# By the including room and the included room: a line of text for people.
+# A line of text about an include, by the including room and the included room.
 Includes = dict[str, dict[str, str]]
 
 
@@ -27,7 +27,7 @@ def _room(path: str) -> str:
 
 
 def includes_in(root: pathlib.Path) -> Includes:
-    """One include for each pair of rooms that has any."""
+    """Returns one include for each pair of rooms of which one includes the other."""
     found: Includes = {}
     for top in _TOP_FOLDERS:
         for file in sorted((root / top).rglob("*")):
@@ -42,9 +42,9 @@ def includes_in(root: pathlib.Path) -> Includes:
 
 
 def circle_in(includes: Includes) -> list[str]:
-    """The lines of one circle; [] if there is none."""
+    """Returns the lines of one circle, or [] if there is none."""
     rooms = dict(includes)
-    # A room that includes no other of these rooms is no part of a circle.
+    # A room that includes no other room in `rooms` is not part of a circle.
     while ends := [room for room, others in rooms.items() if not rooms.keys() & others.keys()]:
         for room in ends:
             del rooms[room]

@@ -30,7 +30,7 @@ _DEBS = ("ronda", "libronda0", "libronda-dev", "python3-ronda")
 
 
 class ReleaseError(Exception):
-    """A command that has failed, or a package that is not as it should be; the text says which."""
+    """Names a command that has failed, or a package with a wrong version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +57,13 @@ def _output(*command: str) -> str:
 
 
 def _find(pattern: str, path: str) -> str | None:
-    """The first group of the first line in the file that matches."""
+    """Returns the first group of the first match in the file."""
     found = re.search(pattern, pathlib.Path(path).read_text(), re.M)
     return found[1] if found else None
 
 
 def _sections() -> list[tuple[str, str]]:
-    """The headings and texts of the changelog's sections, the newest first."""
+    """Returns the headings and texts of the changelog's sections, the newest first."""
     parts = re.split(r"^## (.*)$", pathlib.Path(_CHANGELOG).read_text(), flags=re.M)
     return [(heading.strip(), text.strip()) for heading, text in zip(parts[1::2], parts[2::2])]
 
@@ -124,7 +124,7 @@ def _problems_of_checkout(version: str) -> Iterator[str]:
 
 
 def problems(version: str) -> list[str]:
-    """The reasons why the commit cannot be released as this version, each on one line."""
+    """Returns the reasons why the commit cannot be released as this version, one line each."""
     if re.fullmatch(r"\d+\.\d+\.\d+", version) is None:
         return [f"{_VERSION_FILE}: kVersion is {version!r}, and not MAJOR.MINOR.PATCH"]
     return [
@@ -135,7 +135,7 @@ def problems(version: str) -> list[str]:
 
 
 def _version_in(path: pathlib.Path) -> str:
-    """The version that a package says it has."""
+    """Returns the version in a package's metadata."""
     if path.suffix == ".deb":
         return _output("dpkg-deb", "-f", str(path), "Version")
     with zipfile.ZipFile(path) as wheel:
@@ -144,7 +144,7 @@ def _version_in(path: pathlib.Path) -> str:
 
 
 def _find_packages(version: str) -> list[pathlib.Path]:
-    """The packages of this version, in each of which the same version stands."""
+    """Returns the packages of this version, after a check of the version in their metadata."""
     patterns = [f"ronda-{version}-*.whl", *(f"{name}_{version}_*.deb" for name in _DEBS)]
     packages = []
     for pattern in patterns:
@@ -159,7 +159,7 @@ def _find_packages(version: str) -> list[pathlib.Path]:
 
 
 def _checksums(packages: list[pathlib.Path]) -> str:
-    """As `sha256sum` prints them in the packages' folder."""
+    """Returns the checksums as `sha256sum` prints them in the packages' folder."""
     return "".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in packages
     )
@@ -173,7 +173,7 @@ def publish(release: Release) -> None:
     if _output("git", "status", "--porcelain"):
         raise ReleaseError("the tree has changed during the build: no tag is made")
     pathlib.Path(release.checksums).write_text(_checksums(packages))
-    # Without --cleanup, git takes the headings of the changelog for comments.
+    # Without --cleanup, git would remove the headings of the changelog as comments.
     message = f"Ronda {release.version}\n\n{release.notes}\n"
     _output("git", "tag", "--annotate", "--cleanup=verbatim", f"--message={message}", release.tag)
     for path in packages:
@@ -194,7 +194,7 @@ def _print_plan(release: Release) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
+    """Runs the release, and returns the exit code."""
     parser = argparse.ArgumentParser(prog="release", description=__doc__)
     parser.add_argument("--publish", action="store_true", help="build, and make the tag")
     options = parser.parse_args(arguments)

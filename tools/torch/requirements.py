@@ -2,7 +2,7 @@
 
 """Prints what installed packages require, one requirement per line: requirements.py NAME[EXTRA]...
 
-It leaves out the packages themselves, torch, and the libraries that a GPU needs. PyPI's torch is
+The output leaves out the named packages, torch, and the libraries that a GPU needs. PyPI's torch is
 built for CUDA, and requires gigabytes of these libraries.
 """
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Empty libraries in place of CUDA's, so that PyPI's torch, built for GPUs, runs without CUDA.
+"""Writes empty libraries in place of CUDA's, so that PyPI's torch for GPUs runs without CUDA.
 
     stand_ins.py SITE_PACKAGES
 
-Python loads libraries with all their symbols at once. So for each soname that torch's libraries
-need and this machine lacks, the script writes a library with the symbols, and the symbol versions,
-that they expect of it. Each function reports that there is no device. The libraries go to
-torch/lib, where torch looks first.
+When Python loads a library, all symbols of the library must exist. So the script writes a library
+for each soname that torch's libraries need and this machine lacks. It has the symbols, and the
+symbol versions, that torch's libraries expect. Each function in these libraries reports that there
+is no device. The libraries go to torch/lib, where torch looks first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _needed(library: pathlib.Path) -> set[str]:
 
 
 def _symbols(library: pathlib.Path, which: str) -> set[str]:
-    """A library's symbols, with @VERSION if any; `which`: --undefined-only or --defined-only."""
+    """Returns a library's symbols; `which` is --undefined-only or --defined-only."""
     lines = _output("nm", "-D", which, "--format=posix", str(library)).splitlines()
     return {
         name.replace("@@", "@")
@@ -40,7 +40,7 @@ def _symbols(library: pathlib.Path, which: str) -> set[str]:
 
 
 def _version_owners(library: pathlib.Path) -> dict[str, str]:
-    """For each version that `library` needs, the soname that it belongs to."""
+    """Returns the soname for each symbol version that `library` needs."""
     owners: dict[str, str] = {}
     soname = ""
     for line in _output("readelf", "-VW", str(library)).splitlines():
@@ -111,7 +111,7 @@ def main(site_packages: str) -> None:
     interpreter = ctypes.CDLL(None)
     for library in libraries:
         owners = _version_owners(library)
-        # A symbol without a version may come from any library that this one needs.
+        # A symbol without a version may come from any library that `library` needs.
         any_owner = next(iter(sorted(_needed(library) & set(missing))), "")
         for symbol in _symbols(library, "--undefined-only") - defined:
             name, _, version = symbol.partition("@")

@@ -9,7 +9,7 @@
     mean = ronda.allreduce(np.arange(3.0) + ronda.rank())
     ronda.shutdown()
 
-Operations take NumPy arrays and everything with the buffer protocol, DLPack or the CUDA array
+Operations accept NumPy arrays and every object with the buffer protocol, DLPack or the CUDA array
 interface (reductions.py has their arguments). ronda.torch is for tensors of PyTorch. Importing this
 package imports no other library.
 """
@@ -57,7 +57,7 @@ def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: obj
             cycle_time_ms.
 
     Raises:
-        RondaError: the ranks do not fit together, or some did not come in time.
+        RondaError: the ranks have incompatible settings, or some did not join in time.
     """
     _process_sets.init_job("ronda", process_sets, **options)
 
@@ -67,7 +67,7 @@ def shutdown() -> None:
     the job for this process.
 
     Raises:
-        RondaError: the job had failed. It has ended all the same.
+        RondaError: the job had failed. After this error, too, the job has ended for this process.
     """
     _job.shutdown("ronda")
 
@@ -102,7 +102,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """This process's number among the ranks with its local rank on all hosts, from 0."""
+    """This process's number, from 0, among the ranks of all hosts that have the same local rank."""
     return _of_job("cross_rank")
 
 
@@ -113,7 +113,7 @@ def cross_size() -> int:
 
 def should_stop() -> bool:
     """Returns whether SIGTERM has asked some rank to end. All ranks get the same answer, and must
-    call the function equally often.
+    call the function the same number of times.
     """
     return _binding.should_stop()
 

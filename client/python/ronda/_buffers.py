@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory of any library's arrays, in the form of the C ABI: an address, a type and a shape.
+"""Finds the memory of any library's arrays, as the address, the type and the shape that the C ABI
+needs.
 
-It takes NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,
-mmap). It also takes everything with DLPack in host memory or on a CUDA device (tensors of PyTorch,
-arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba). This module
-imports none of these libraries.
+It accepts NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,
+mmap). It also accepts everything with DLPack in host memory or on a CUDA device (tensors of
+PyTorch, arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba).
+This module imports none of these libraries.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ronda.types import DType
 Shape = tuple[int, ...]
 
 
-# Values of Buffer.stream: the legacy default stream, and "no need to wait for a stream".
+# Values of Buffer.stream. _NO_STREAM means that nothing needs to wait for a stream.
 _DEFAULT_STREAM = 0
 _NO_STREAM = -1
 # The number of the legacy default stream in DLPack and the CUDA array interface.
@@ -33,9 +34,9 @@ _LEGACY = 1
 class Buffer(NamedTuple):
     """Row-major memory. `keep` keeps its owner alive.
 
-    On a CUDA device the memory may be used after the work that `stream`, a cudaStream_t as a
-    number, has been given so far. If `stream` is -1, it may be used at once. `stream` is None for
-    host memory.
+    `stream` is None for host memory. On a CUDA device `stream` is a cudaStream_t as a number, and
+    the memory may be used after the present work of this stream. If `stream` is -1, the memory may
+    be used at once.
     """
 
     dtype: int
@@ -47,21 +48,23 @@ class Buffer(NamedTuple):
     stream: int | None = None
 
     def span(self, is_written: bool) -> Span:
-        """The memory of an operation that reads or writes this buffer."""
+        """Returns the range of memory of this buffer, for an operation that reads or writes it."""
         return Span(self.address, self.address + self.byte_count, is_written)
 
 
 def _kind_and_size(name: str) -> tuple[str, int]:
-    """The kind in NumPy's array interface ("": NumPy has no such type), and an element's bytes."""
+    """Returns the kind in NumPy's array interface ("" if NumPy has no such type), and the bytes of
+    an element.
+    """
     family = name.rstrip("0123456789")
     kind = {"bool": "b", "uint": "u", "int": "i", "float": "f"}.get(family, "")
     return kind, int(name[len(family) :] or 8) // 8
 
 
-# The names that NumPy and ml_dtypes have for the types.
+# The names of the types in NumPy and ml_dtypes.
 _NAMES: dict[int, str] = {dtype: dtype.name.lower() for dtype in DType}
 
-# DTypes of NumPy's types, by kind and bytes of an element.
+# The DTypes of NumPy's types, by the kind and the bytes of an element.
 _DTYPES: dict[tuple[str, int], int] = {
     _kind_and_size(name): dtype for dtype, name in _NAMES.items() if _kind_and_size(name)[0]
 }
@@ -69,14 +72,14 @@ _DTYPES: dict[tuple[str, int], int] = {
 # The dtypes of ml_dtypes, by name.
 _OTHERS = {name: dtype for dtype, name in _NAMES.items() if dtype not in _DTYPES.values()}
 
-# DTypes by NumPy's strings, which begin with the byte order.
+# The DTypes and sizes by NumPy's type strings, which begin with the byte order.
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 _TYPESTRS: dict[str, tuple[int, int]] = {
     f"{'|' if size == 1 else _NATIVE}{kind}{size}": (dtype, size)
     for (kind, size), dtype in _DTYPES.items()
 }
 
-# Formats of the struct module, by the kind of their numbers.
+# The NumPy kind of each format character of the struct module.
 _FORMAT_KINDS = {
     "?": "b",
     **dict.fromkeys("BHILQN", "u"),
@@ -88,7 +91,7 @@ _SUPPORTED = ", ".join(_NAMES.values())
 
 
 def buffer_of(value: Any, role: str) -> Buffer:
-    """The memory of `value`. Numbers and lists become NumPy arrays first.
+    """Returns the memory of `value`. Numbers and lists become NumPy arrays first.
 
     Args:
         role: the argument's description in errors: "allreduce: the array".
@@ -113,7 +116,7 @@ def buffer_of(value: Any, role: str) -> Buffer:
 
 
 def writable_buffer_of(value: Any, role: str) -> Buffer:
-    """As buffer_of(), for memory to which a result is written.
+    """Like buffer_of(), for memory to which a result is written.
 
     Raises:
         InvalidArgumentError: as buffer_of(), or the memory is read-only.
@@ -127,7 +130,7 @@ def writable_buffer_of(value: Any, role: str) -> Buffer:
 
 
 def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | None:
-    """The stream after whose work the buffers may be used; None for host memory.
+    """Returns the stream after whose work the buffers may be used, or None for host memory.
 
     Raises:
         InvalidArgumentError: only one of the buffers is on a device, or their streams differ.
@@ -148,13 +151,13 @@ def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | 
 
 
 def new_array(shape: Shape, dtype: int) -> tuple[Any, Buffer]:
-    """A NumPy array with undefined content, and its memory."""
+    """Returns a NumPy array with undefined content, and the array's memory."""
     array = numpy().empty(shape, _numpy_dtype(dtype))
     return array, _of_array_interface(array, "the result")
 
 
 def array_at(address: int, shape: Shape, dtype: int, owner: object) -> Any:
-    """A NumPy array over memory that `owner` keeps alive."""
+    """Returns a NumPy array over memory that `owner` keeps alive."""
     as_numpy = _numpy_dtype(dtype)
     if math.prod(shape) == 0:
         return numpy().empty(shape, as_numpy)
@@ -184,7 +187,8 @@ def numpy() -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    # Asks the class, because each access to an array's own interface creates a new one.
+    # Looks at the class, because each access to the attribute of an array creates a new interface
+    # object.
     return hasattr(type(value), "__array_interface__") and hasattr(value, "__setitem__")
 
 
@@ -196,14 +200,14 @@ def _is_masked(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy has to make an array of the value and keep it. This is also so for NumPy's own
-    scalars, whose memory does not last.
+    """Whether NumPy must make an array of the value and keep it. NumPy's own scalars also need it,
+    because their memory does not last.
     """
     return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
 
 
 class _View:
-    """The object that numpy.asarray() reads."""
+    """An object with an array interface, which numpy.asarray() reads."""
 
     owner: object
     __array_interface__: dict[str, object]
@@ -257,7 +261,8 @@ def _of_cuda_array_interface(array: Any, role: str) -> Buffer:
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{role} has a mask, which does not travel")
-    # None means that no synchronization is needed. Before version 3 the entry does not exist.
+    # If the entry "stream" is None, no synchronization is needed. Versions before 3 have no such
+    # entry.
     stream = interface.get("stream", _LEGACY)
     if stream is None:
         stream = _NO_STREAM
@@ -279,7 +284,7 @@ def _of_interface(array: Any, interface: dict[str, Any], role: str) -> Buffer:
 
 
 def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
-    """The type of the elements, and their size."""
+    """Returns the type of the elements, and their size."""
     name = getattr(getattr(array, "dtype", None), "name", typestr)
     if name in _OTHERS:
         return _OTHERS[name], array.dtype.itemsize
@@ -291,7 +296,7 @@ def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
 
 
 class _PyBuffer(ctypes.Structure):
-    """Py_buffer: part of the stable ABI since Python 3.11, and the same before."""
+    """The struct Py_buffer. It is in the stable ABI since Python 3.11, and was the same before."""
 
     _fields_ = [
         ("buf", ctypes.c_void_p),
@@ -319,8 +324,8 @@ def _of_buffer_protocol(value: Any, role: str) -> Buffer:
     _check_contiguous(view.c_contiguous, role)
     element = view.format.lstrip("@=<") if sys.byteorder == "little" else view.format.lstrip("@=>")
     dtype = _dtype_of(_FORMAT_KINDS.get(element, ""), view.itemsize, view.format, role)
-    # The view keeps the memory in place. A second access, without its own reference, gives the
-    # address.
+    # `view` keeps the memory from moving. So this second access needs no reference of its own to
+    # read the address.
     raw = _PyBuffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(raw), 0)
     address = raw.buf or 0
@@ -329,7 +334,7 @@ def _of_buffer_protocol(value: Any, role: str) -> Buffer:
 
 
 class _DlTensor(ctypes.Structure):
-    """DLTensor, the beginning of the struct in a DLPack capsule."""
+    """The struct DLTensor, with which the struct in a DLPack capsule begins."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -364,11 +369,12 @@ def _of_dlpack(value: Any, role: str) -> Buffer:
         )
     stream = _DEFAULT_STREAM if device in _DL_CUDA_DEVICES else None
     try:
-        # The producer makes the stream that we name wait for the memory's content.
+        # The library that owns the memory makes the given stream wait for the memory's content.
         capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=_LEGACY)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidArgumentError(f"{role}: {error}") from None
-    # We keep the capsule: its destructor releases the memory, and no other consumer takes it.
+    # Ronda keeps the capsule, because its destructor releases the memory. The capsule is given to
+    # nobody else.
     tensor = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors of Ronda that a framework carries out of its graph as errors of its own.
+"""Finds the errors of Ronda behind the errors that a framework raises when its graph fails.
 
 If a function that a graph calls raises an exception, TensorFlow and JAX raise an exception of their
 own class with the same text. This module keeps the original exception. If the graph has called an
@@ -22,7 +22,9 @@ _last: RondaError | None = None
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context inside a function that a graph calls: keeps the error that leaves it."""
+    """A context for the body of a function that a graph calls. Keeps the error that the body
+    raises.
+    """
     global _last
     try:
         yield
@@ -32,7 +34,9 @@ def kept() -> Iterator[None]:
 
 
 def original_of(error: BaseException) -> RondaError | None:
-    """Returns `error` if it is Ronda's, the error that it has carried out of a graph, or None."""
+    """Returns `error` if it is an error of Ronda. If it is the framework's copy of one, returns the
+    original. Returns None for all other errors.
+    """
     if isinstance(error, RondaError):
         return error
     for carried in (_last, native.carried_error()):
@@ -42,7 +46,9 @@ def original_of(error: BaseException) -> RondaError | None:
 
 
 def _written_in(text: str) -> RondaError | None:
-    """Ronda's error of which a framework has only the text, because another error came later."""
+    """Returns an error of Ronda that is made from the framework's text, because a later error has
+    replaced the kept one.
+    """
     found = re.search(r"\b([A-Z]\w+Error): (.*)", text, re.S)
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not isinstance(kind, type) or not issubclass(kind, RondaError):

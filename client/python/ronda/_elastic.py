@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API, the same for every framework: states of Python objects, and run().
+"""The part of Horovod's elastic API that all frameworks share: states of Python objects, and run().
 
 With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks
 return to the newest commit that any of them has, new ranks receive it, and then the training
-function runs again. Without such a launcher a job has a fixed number of ranks: its state is
-synchronized at the start, committed and restored. After an error that the job survives, all ranks
-return to the last commit and try again.
+function runs again. Without an elastic launcher a job has a fixed number of ranks. Its state is
+synchronized at the start, and can be committed and restored. After an error that the job survives,
+all ranks return to the last commit and try again.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def is_elastic() -> bool:
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """The training function starts again and keeps its state, because the members of an elastic job
-    change, or because the program requests it.
+    """Raised to start the training function again with its present state, because the members of an
+    elastic job change, or because the program requests it.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -68,7 +68,7 @@ class State:
             callback()
 
     def commit(self) -> None:
-        """Saves the present state, in memory, for a later restore()."""
+        """Saves the present state in memory, for a later restore()."""
         native.elastic_begin_update()
         self.save()
         native.elastic_end_update()
@@ -76,7 +76,7 @@ class State:
 
     def check_host_updates(self) -> None:
         """In an elastic job, checks whether the members change. All ranks get the same answer, and
-        must call the function equally often.
+        must call the function the same number of times.
 
         Raises:
             HostsUpdatedInterrupt: the members change.
@@ -99,7 +99,7 @@ class State:
             native.elastic_end_update()
 
     def _root(self) -> tuple[int, ...]:
-        # The program's own functions and handlers, written for Horovod, only know rank 0.
+        # Functions that the program has written for Horovod accept no rank, and copy from rank 0.
         return (self._source,) if self._source else ()
 
     def _broadcast(self, value: Any) -> Any:
@@ -122,7 +122,7 @@ class State:
 
 
 class ObjectState(State):
-    """Python objects, as attributes."""
+    """A state whose attributes are Python objects."""
 
     def __init__(
         self,
@@ -163,11 +163,12 @@ class ObjectState(State):
 
 _Result = TypeVar("_Result")
 
-# After these errors a job of fixed size no longer has all of its ranks.
+# After these errors a job of fixed size cannot go on, because a rank may be missing.
 _FATAL = (errors.PeerFailedError, errors.InvalidArgumentError, errors.OutOfMemoryError)
 
-# After these errors the remaining ranks of an elastic job are sound. If the class of an error is
-# RondaError itself, the program has raised the error, as HorovodInternalError.
+# After these errors the remaining ranks of an elastic job can go on. An error whose class is
+# RondaError itself does not come from Ronda: the program has raised it, under the name
+# HorovodInternalError.
 _RECOVERABLE = (errors.PeerFailedError, errors.DeadlineError)
 
 
@@ -175,10 +176,11 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Decorates a training function whose first argument is a State.
 
     The state is synchronized before the function runs. If the function raises HorovodInternalError,
-    the state returns to its last commit, the ranks meet again, and the function runs again. In an
-    elastic job this also happens when a rank has died, or when the members change. A rank that
-    SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is not elastic
-    loses a rank, the error passes through: start the job again from a checkpoint.
+    the state returns to its last commit, the ranks join the job again, and the function runs again.
+    In an elastic job this also happens when a rank has died, or when the members change. A rank
+    that SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is not
+    elastic loses a rank, the error leaves run(), and the user must start the job again from a
+    checkpoint.
     """
 
     @functools.wraps(func)

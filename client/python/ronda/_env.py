@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sets the variables in which other libraries of this process read its place in the job.
+"""Sets the variables in which other libraries of this process read its rank, the job's size, and so
+on.
 
 torch.distributed's env:// reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read HOROVOD_RANK and its
 companions. rondarun sets these variables before its ranks begin. Other launchers set some of them
 or none. The rules:
 
-- Variables of the place are set, even if they had other values. A process has one place, and a
-  program with two places would compute wrong results. The values differ only if a rank of another
-  job started this process.
-- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. They are for the store of
-  torch.distributed, at which rank 0 listens, and not for Ronda. rondarun sets both. Under Open
-  MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. With
-  MPICH, and under mpirun on several hosts, the user sets them, as without Ronda.
-- The variables are set while the job exists. Its end restores the previous values. Variables that
-  the program itself has changed stay as they are.
+- The variables of ranks and sizes are set, even if they had other values, because a program with
+  two ranks would compute wrong results. The values differ only if a rank of another job started
+  this process.
+- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use them: they
+  are the address of the store of torch.distributed, where rank 0 listens. rondarun sets both. Under
+  Open MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. With
+  MPICH, and under mpirun on several hosts, the user must set them, as without Ronda.
+- The variables are set while the job exists. The end of the job restores the previous values.
+  Variables that the program itself has changed stay as they are.
 
 The library knows which variables a launcher sets.
 """
@@ -33,7 +34,7 @@ from ronda import errors
 from ronda._library import native
 from ronda._ports import free_port
 
-# Fields of a place, and the variables that other libraries read.
+# For each number of a process in its job, the variables in which other libraries read it.
 _EXPORTED = {
     "rank": ("RANK", "HOROVOD_RANK"),
     "size": ("WORLD_SIZE", "HOROVOD_SIZE"),
@@ -47,12 +48,13 @@ _LOCAL_FIELDS = ("local_rank", "local_size")
 _NAMES_OF_PLACE = {name for names in _EXPORTED.values() for name in names} | {
     f"RONDA_{field.upper()}" for field in _EXPORTED if field != "host"
 }
-# A member of an elastic job gets its place in each epoch over this descriptor.
+# This variable has the descriptor over which a member of an elastic job gets its rank in each
+# epoch.
 _MEMBERSHIP = "RONDA_MEMBERSHIP_FD"
 
 
 class Launcher(enum.IntEnum):
-    """The launcher whose variables give this process its place (ronda_launcher)."""
+    """The launcher whose variables give this process its rank (ronda_launcher)."""
 
     NONE = 0
     RONDARUN = 1
@@ -71,14 +73,14 @@ class _Change(NamedTuple):
     before: str | None  # None: it was not set
 
 
-# The changes of export(). Variables that the program has changed since belong to the program.
+# The changes that export() has made. A variable that the program has changed since is not restored.
 _ours: dict[str, _Change] = {}
 _announced = False
 
 
 def announce() -> None:
-    """Sets the variables of the launcher's place for the whole life of the process, also after the
-    end of a job.
+    """Sets the variables to the ranks and sizes from the launcher, for the whole life of the
+    process, also after the end of a job.
     """
     global _announced
     _announced = True
@@ -86,10 +88,11 @@ def announce() -> None:
 
 
 def export() -> None:
-    """Sets the variables of the job. Without a job, sets the variables of the launcher's place, if
-    any.
+    """Sets the variables of the job. Without a job, sets the variables to the ranks and sizes from
+    the launcher, if there is one.
 
-    init() calls it. Code that needs the variables earlier, for instance env://, calls it first.
+    init() calls it. Code that needs the variables before init(), for instance env://, must call
+    export() itself.
     """
     withdraw()
     told = _told()
@@ -104,7 +107,9 @@ def export() -> None:
 
 
 def launcher() -> Launcher:
-    """The launcher whose variables give this process its place. Ignores the changes of export()."""
+    """Returns the launcher whose variables give this process its rank. Ignores the changes of
+    export().
+    """
     with _without_ours():
         return Launcher(_told()["launcher"])
 
@@ -128,20 +133,24 @@ def withdraw() -> None:
 
 
 def end() -> None:
-    """The job has ended."""
+    """Restores the variables when the job has ended."""
     withdraw()
     if _announced:
         export()
 
 
 def inherited() -> dict[str, str]:
-    """This process's environment without a place: for processes that are not ranks of this job."""
+    """Returns this process's environment without ranks and sizes, for processes that are not ranks
+    of this job.
+    """
     hidden = _NAMES_OF_PLACE | _unchanged().keys()
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
 def variables(place: Mapping[str, int]) -> dict[str, str]:
-    """Returns the variables of Ronda, torchrun and Horovod that give another process this place."""
+    """Returns the variables of Ronda, torchrun and Horovod that give another process the ranks and
+    sizes in `place`.
+    """
     return {
         name: str(value)
         for field, value in place.items()
@@ -180,8 +189,8 @@ def _without_ours() -> Iterator[None]:
 
 
 def _told() -> dict[str, Any]:
-    """Returns the place in the environment. If the place is incomplete, returns only the launcher
-    NONE; init() then reports the reason.
+    """Returns the launcher, ranks and sizes in the environment. If they are incomplete, returns
+    only the launcher NONE; init() then reports the reason.
     """
     try:
         return native.place()
@@ -190,7 +199,7 @@ def _told() -> dict[str, Any]:
 
 
 def _known_before(told: Mapping[str, Any]) -> dict[str, int]:
-    """The facts that the launcher's place gives before the job exists."""
+    """Returns the ranks and sizes that the launcher's variables give before the job exists."""
     place = {field: told[field] for field in _EXPORTED if field in told}
     if _MEMBERSHIP in os.environ:
         # Rank and size change from epoch to epoch, and may differ from the launcher's variables.
@@ -205,7 +214,9 @@ def _place_of_job() -> dict[str, int]:
 
 
 def _with_host(place: dict[str, int]) -> dict[str, int]:
-    """Adds the host's number if all hosts have equally many ranks, in a row."""
+    """Adds the number of the host, if all hosts have equally many ranks and the ranks of a host are
+    consecutive.
+    """
     if {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"} <= place.keys():
         host, each = place["cross_rank"], place["local_size"]
         is_regular = place["size"] == place["cross_size"] * each
@@ -215,7 +226,7 @@ def _with_host(place: dict[str, int]) -> dict[str, int]:
 
 
 def _address(place: Mapping[str, int], told: Mapping[str, Any]) -> tuple[str, int] | None:
-    """The address at which rank 0 may listen, the same on all ranks."""
+    """Returns the address at which rank 0 may listen, which is the same on all ranks."""
     if told["launcher"] != Launcher.NONE:
         return (told["store_address"], told["store_port"]) if "store_port" in told else None
     return _free_address() if place.get("size") == 1 else None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups of gradients that travel together: the arguments `groups` and `num_groups` of Horovod."""
+"""Groups of gradients that are reduced together, for Horovod's arguments `groups` and
+`num_groups`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Groups = int | Sequence[Sequence[Any]] | None
 
 
 def chosen(groups: Groups, num_groups: int) -> Groups:
-    """The groups that the program has asked for. Warns if it has used `num_groups`."""
+    """Returns the groups that the program has asked for. Warns if the program has used
+    `num_groups`.
+    """
     if num_groups == 0:
         return groups
     warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
@@ -45,7 +49,9 @@ def check(groups: Groups, noun: str, is_member: Callable[[Any], bool]) -> None:
 
 
 def divide(total: int, count: int) -> list[range]:
-    """`total` indices in `count` ranges of about equal length, or in fewer that are not empty."""
+    """Divides `total` indices into `count` ranges of about equal length. Leaves out empty
+    ranges.
+    """
     count = min(count, total)
     cuts = [i * total // count for i in range(count + 1)] if count else []
     return [range(a, b) for a, b in zip(cuts, cuts[1:])]
@@ -57,7 +63,7 @@ def reduce_in_groups(
     variables: Sequence[Any],
     reduce: Callable[[str, list[Any]], list[Any]],
 ) -> list[Any]:
-    """The reduced gradients; None stays None.
+    """Returns the reduced gradients; None stays None.
 
     Args:
         groups: as for DistributedOptimizer.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The job in Horovod's API, the same for every framework: init, ranks, timeline, and the features
-of the installation.
+"""The part of Horovod's API for the job, which all frameworks share: init, ranks, timeline, and the
+features of the installation.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Min = ReduceOp.MIN
 Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 
-# Horovod's class for a failed operation. Every error of Ronda is one.
+# Horovod's class for a failed operation. Every error of Ronda is an instance of it.
 HorovodInternalError = errors.RondaError
 
 _shutdown_hooks: list[Callable[[], None]] = []
@@ -78,14 +78,14 @@ def init(
     second call is allowed.
 
     Args:
-        comm: None, or the ranks of the job in order. For a part of the ranks Horovod uses
-            communicators, and Ronda uses process sets.
+        comm: None, or the ranks of the job in order. For a subset of the ranks, use process sets:
+            Ronda has no communicators.
         process_sets: sets that exist from the start. "dynamic" is accepted: sets can always be
             added later.
 
     Raises:
         ValueError: `comm` has another value.
-        HorovodInternalError: the ranks do not fit together, or some did not come in time.
+        HorovodInternalError: the ranks have incompatible settings, or some did not join in time.
     """
     sets = [] if process_sets is None or isinstance(process_sets, str) else list(process_sets)
     _init_job(sets)
@@ -114,7 +114,9 @@ def reform(reason: str | None) -> None:
 
 
 def at_shutdown(forget: Callable[[], None]) -> None:
-    """Registers `forget`, which is called whenever the job, or an epoch of it, ends."""
+    """Registers the function `forget`. Ronda calls it whenever the job, or an epoch of the job,
+    ends.
+    """
     _shutdown_hooks.append(forget)
 
 
@@ -165,12 +167,12 @@ def cross_rank() -> int:
 
 
 def is_homogeneous() -> bool:
-    """Whether every host has the same number of ranks, as far as this rank knows."""
+    """Whether every host has the same number of ranks, by what this rank knows of the hosts."""
     return local_size() * cross_size() == size()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Begins a timeline: `trace.json` becomes `trace.rank0.json` and so on, a file per rank.
+    """Begins a timeline with one file per rank: `trace.json` becomes `trace.rank0.json` and so on.
 
     Args:
         file_path: an existing file is replaced.
@@ -195,7 +197,9 @@ def stop_timeline() -> None:
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether the plugin is at the path in the variable, or else in the package."""
+    """Whether the plugin is at the path that the variable names, or, if it is unset, in the
+    package.
+    """
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parent / "lib" / file
     return place.exists()
@@ -212,7 +216,7 @@ def mpi_enabled() -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Returns True, because Ronda requires of MPI that it supports threads.
+    """Returns True, because Ronda requires an MPI that supports threads.
 
     Raises:
         ValueError: MPI is not enabled.
@@ -223,7 +227,7 @@ def mpi_threads_supported() -> bool:
 
 
 def gloo_built() -> bool:
-    """Returns True, because shared memory and TCP, which need no MPI, replace Horovod's Gloo."""
+    """Returns True. Ronda has no Gloo, but its shared memory and TCP also work without MPI."""
     return True
 
 
@@ -253,7 +257,7 @@ def rocm_built() -> bool:
 
 
 def reduce_op(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """The operation that the arguments `op` and `average` select; Average if both are None.
+    """Returns the operation that the arguments `op` and `average` select; Average if both are None.
 
     Raises:
         ValueError: both arguments are given, or `op` is not an operation.

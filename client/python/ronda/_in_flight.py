@@ -36,11 +36,13 @@ class Started(Protocol):
         """Whether the operation has ended. Never waits."""
 
     def settle(self) -> None:
-        """Waits until the operation has ended, and leaves its error to the caller of wait()."""
+        """Waits until the operation has ended. Raises no error; wait() raises the operation's
+        error.
+        """
 
 
 # A use of memory: its begin, a unique number, its end, whether the operation writes to it, and the
-# operation. The numbers decide every comparison of two uses.
+# operation. Comparing two uses never reaches the operation, because the numbers differ.
 _Use = tuple[int, int, int, bool, Started]
 
 
@@ -54,11 +56,11 @@ class InFlight:
         self._lock = threading.Lock()
         self._uses: list[_Use] = []  # in ascending order
         self._longest = 0  # an upper limit of the bytes of a span
-        # In the order of their last check.
+        # The operations in the order of their last check.
         self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
-        # The newest operation. It enters the other collections when the next operation comes,
-        # because most operations are awaited before that.
+        # The newest operation. It enters the other collections only when the next operation
+        # comes, because most operations have ended by then.
         self._newest: tuple[Started, Sequence[Span]] | None = None
 
     def __bool__(self) -> bool:
@@ -66,7 +68,7 @@ class InFlight:
         return self._newest is not None or bool(self._operations)
 
     def wait_for_users_of(self, spans: Sequence[Span]) -> None:
-        """Waits for the earlier operations that conflict with an operation on `spans`. Also forgets
+        """Waits for the earlier operations that conflict with an operation on `spans`. Also removes
         some operations that have ended.
         """
         if not self:
@@ -101,7 +103,7 @@ class InFlight:
         ]
 
     def add(self, operation: Started, spans: Sequence[Span]) -> None:
-        """Remembers an operation until it has ended."""
+        """Adds an operation to the collection, where it stays until it has ended."""
         with self._lock:
             self._enter_newest()
             self._newest = operation, spans
@@ -121,7 +123,7 @@ class InFlight:
         self._operations[operation] = uses
 
     def forget(self, operation: Started) -> None:
-        """Forgets an operation that has ended, if it is remembered."""
+        """Removes an operation that has ended from the collection, if the operation is there."""
         with self._lock:
             if self._newest is not None and self._newest[0] is operation:
                 self._newest = None
@@ -132,7 +134,7 @@ class InFlight:
                 self._longest = 0
 
     def forget_ended(self, most: int | None = None) -> None:
-        """Forgets operations that have ended.
+        """Removes operations that have ended from the collection.
 
         Args:
             most: how many to check, beginning with those whose last check is longest ago. None
@@ -144,7 +146,8 @@ class InFlight:
             for operation in looked_at:
                 self._operations[operation] = self._operations.pop(operation)
         for operation in looked_at:
-            # Outside the lock, because a Work that has ended calls back.
+            # This runs outside the lock, because a Work that has ended may call a function that
+            # takes the lock.
             if _has_ended(operation):
                 self.forget(operation)
 
@@ -160,7 +163,7 @@ IN_FLIGHT = InFlight()
 
 
 def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
-    """Returns two operations of a group if one of them changes the other's memory, else None.
+    """Returns two operations of a group of which one changes memory of the other, or None.
 
     Args:
         members: the memory of each operation. An operation's input and output may overlap.

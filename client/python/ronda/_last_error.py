@@ -3,8 +3,8 @@
 """Writes the exception that ends this process to a file, so that rondarun can quote it.
 
 rondarun gives each rank a file in memory (ErrorFile in programs/rondarun/supervise/error_file.h).
-Without the file rondarun would guess the exception from what the rank prints, to which libraries
-and the program's own handlers add lines.
+Without the file rondarun would guess the exception from what the rank prints. But libraries and the
+program's own handlers print other lines too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _OWN_PROCESS = os.getpid()
 
 
 def leave() -> None:
-    """Writes the exception that nothing has caught to rondarun's file.
+    """Writes an uncaught exception to rondarun's file.
 
-    To be called at the exit of the interpreter. The interpreter sets sys.last_value for such an
-    exception, also if another sys.excepthook prints it. Does nothing without an exception, without
-    rondarun, and in a process that the rank has forked.
+    The interpreter must call this function at its exit. The interpreter sets sys.last_value for
+    such an exception, even if another sys.excepthook prints the exception. Does nothing without an
+    exception, without rondarun, and in a process that the rank has forked.
     """
     error = getattr(sys, "last_value", None)
     if error is None or os.getpid() != _OWN_PROCESS:
@@ -45,8 +45,8 @@ def _is_file(descriptor: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Returns the exception's type and its message's first line; for a group also its first
-    member.
+    """Returns the exception's type and the first line of its message. For an exception group, also
+    returns those of its first member.
     """
     printed = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     lines = [line.rstrip() for line in printed if line.strip()]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loads the binding of the C ABI: the extension module, which `_native.pyi` documents."""
+"""Loads the extension module for the C ABI, which `_native.pyi` documents."""
 
 from __future__ import annotations
 

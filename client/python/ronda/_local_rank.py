@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The argument --local_rank, by which torch.distributed.launch gave a program its local rank.
+"""Handles the argument --local_rank, with which torch.distributed.launch gave a program its local
+rank.
 
-Programs of that time have `parser.add_argument("--local_rank", default=0)`, and later programs have
-"--local-rank". If nobody passes the argument, the program takes its default on every rank. Then all
-ranks use the same GPU, and each treats itself as the first.
+Programs for old versions of PyTorch have `parser.add_argument("--local_rank", default=0)`, and
+later programs have "--local-rank". If no launcher passes the argument, the program uses its default
+on every rank. All ranks then use one GPU, and each rank treats itself as the first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _SPELLINGS = ("--local_rank", "--local-rank")
 
 
 def asked_for_by(source: str) -> str | None:
-    """Returns the spelling in a program's own add_argument(); the older one if it has both."""
+    """Returns the spelling in a program's own add_argument(), or the older spelling if it has
+    both.
+    """
     for spelling in _SPELLINGS:
         if re.search(_IN_CALL + spelling + r"['\"]", source):
             return spelling
@@ -30,7 +33,7 @@ def asked_for_by(source: str) -> str | None:
 def spelling_for(program: str) -> str:
     """Returns the spelling of the argument that this program expects.
 
-    This is the spelling in the program's main file if that declares the argument. Otherwise it is
+    If the program's main file declares the argument, returns its spelling there. If not, returns
     the spelling that the installed torch.distributed.launch uses.
     """
     asked = asked_for_by(_text_of(program))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The module ronda._native: the job, its process sets, and the list of all functions. */
+/* This file of the module ronda._native has the functions of the job and its process sets, and the list of all
+ * functions. */
 #include "client/python/ronda/_native.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 /* -- The job -- */
 
-/* Arguments of a call that may wait for other ranks. */
+/* The arguments of a call that may wait for other ranks. */
 typedef struct JobArguments {
   ronda_options options;
   const int* ranks;
@@ -23,8 +24,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call and the objects to which its arguments refer. It is on the heap, because the call may go on after Python has
- * given it up. */
+/* A call, and the objects to which its arguments refer. It is on the heap, because the call may go on after a signal
+ * has ended the wait in Python. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -48,7 +49,7 @@ static void EndCall(JobCall* call) {
   free(call);
 }
 
-/* Begins a call and reads the arguments of a function into it. Returns NULL, with an exception set, if that fails. */
+/* Creates a call, and reads the arguments of a function into it. If this fails, returns NULL with an exception. */
 static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = BeginCall();
   if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;
@@ -56,8 +57,8 @@ static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py
   return NULL;
 }
 
-/* Runs `body`. Returns None, or NULL with an exception. `*id`, unless it is NULL, becomes the process set's id. Frees
- * the call. */
+/* Runs `body`. Returns None, or NULL with an exception. Unless `id` is NULL, writes the process set's id to `*id`.
+ * Frees the call. */
 static PyObject* RunCall(JobCall* call, ronda_status (*body)(void* arguments), ronda_process_set* id) {
   int abandoned = 0;
   PyObject* const result = RunInterruptibly(body, &call->arguments, &abandoned);
@@ -156,7 +157,7 @@ static PyObject* ShouldStop(PyObject* module, PyObject* none) {
   return status == RONDA_OK ? PyBool_FromLong(stop) : NoneOrRaise(status);
 }
 
-/* Sets an item, unless `value` is NULL because of an exception. Releases `value`. Returns 0, or -1 with an
+/* Sets an item. If `value` is NULL because of an exception, does nothing. Releases `value`. Returns 0, or -1 with an
  * exception. */
 static int SetItem(PyObject* dict, const char* name, PyObject* value) {
   const int failed = value == NULL || PyDict_SetItemString(dict, name, value) != 0;
@@ -196,7 +197,7 @@ static const struct {
     NUMBER_OF_PLACE(local_size), NUMBER_OF_PLACE(cross_rank), NUMBER_OF_PLACE(cross_size),
 };
 
-/* 0; or -1 with an exception. */
+/* Returns 0, or -1 with an exception. */
 static int WritePlace(const ronda_place* place, PyObject* into) {
   for (size_t i = 0; i < sizeof(kPlace) / sizeof(*kPlace); ++i) {
     int number = -1;
@@ -225,7 +226,7 @@ static PyObject* JobStatus(PyObject* module, PyObject* none) {
   return NoneOrRaise(ronda_job_status());
 }
 
-/* Calls a function of the C ABI that takes the text `value`. Errors use `name` for the text. */
+/* Calls a function of the C ABI that takes the text `value`. `name` is the name of the text in errors. */
 static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*function)(const char*)) {
   const Field field = {name, kText, 0, 0};
   const char* text = NULL;
@@ -337,7 +338,7 @@ static ronda_status DoMonitoredBarrier(void* arguments) {
   return ronda_monitored_barrier(job->process_set, job->timeout_s);
 }
 
-/* Returns the id of the process set that `body` makes. */
+/* Runs `body`, which makes a process set, and returns the set's id. */
 static PyObject* MakeProcessSet(const Signature* signature, ronda_status (*body)(void* arguments),
                                 PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = ReadCall(signature, values, count);
@@ -374,7 +375,7 @@ static PyObject* MonitoredBarrier(PyObject* module, PyObject* const* values, Py_
   return call == NULL ? NULL : RunCall(call, DoMonitoredBarrier, NULL);
 }
 
-/* 0; or -1 with an exception. */
+/* Returns 0, or -1 with an exception. */
 static int ToSet(PyObject* value, JobArguments* arguments) { return ReadField(&kIdFields[0], value, arguments, NULL); }
 
 static PyObject* ProcessSetSize(PyObject* module, PyObject* value) {
@@ -389,7 +390,7 @@ static PyObject* ProcessSetRank(PyObject* module, PyObject* value) {
   return ToSet(value, &arguments) != 0 ? NULL : PyLong_FromLong(ronda_process_set_rank(arguments.process_set));
 }
 
-/* The list of `count` numbers. */
+/* Returns a list of `count` numbers. */
 static PyObject* ListOf(const int* numbers, int count) {
   PyObject* const list = PyList_New(count);
   for (int i = 0; list != NULL && i < count; ++i) {
@@ -478,7 +479,7 @@ static PyModuleDef module_definition = {
     .m_size = -1, /* the process has one job */
 };
 
-/* Makes Python call _close() at exit, after the functions that are registered from now on. */
+/* Makes Python call _close() at exit. Functions that are registered later run before it. */
 static int RegisterAtExit(PyObject* module) {
   PyObject* const at_exit = PyImport_ImportModule("atexit");
   PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");

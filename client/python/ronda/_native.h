@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The parts of the extension module ronda._native: the C ABI for Python. _native.pyi documents its functions.
+/* Declarations for all files of the extension module ronda._native, the C ABI for Python. _native.pyi documents the
+ * module's functions.
  *
- * It uses the limited API of Python 3.10, so the same shared object works with every later version.
+ * The module uses the limited API of Python 3.10, so one shared object works with every later version.
  *
  * Thread-safety: unless its comment says otherwise, every function here is called with the GIL, which also guards the
  * module's state. */
@@ -26,7 +27,7 @@ PyObject* Raise(ronda_status status, const char* text);
 /* Returns None, or raises the error of this thread's last call of the C ABI. */
 PyObject* NoneOrRaise(ronda_status status);
 
-/* The exception of `status`; a new reference, or NULL with an exception. */
+/* Returns the exception of `status` as a new reference, or NULL with an exception. */
 PyObject* MakeError(ronda_status status, const char* text);
 
 PyObject* SetErrorTypes(PyObject* module, PyObject* types);
@@ -36,17 +37,17 @@ PyObject* ErrorOf(PyObject* module, PyObject* const* values, Py_ssize_t count);
 
 #define RONDA_ERROR_ROOM 4096 /* bytes of an error text */
 
-/* The first error of a call. */
+/* The first error of the calls from a framework's graph. */
 typedef struct FirstError {
   ronda_status status; /* RONDA_OK: none */
   char text[RONDA_ERROR_ROOM];
 } FirstError;
 void RecordError(FirstError* error, ronda_status status, const char* text);
-/* As RecordError(), with the text of this thread's last call of the C ABI. */
+/* Like RecordError(), with the error text of this thread's last call of the C ABI. */
 void RecordStatus(FirstError* error, ronda_status status);
 
-/* Writes the text that the framework raises, with the name of Ronda's class, and keeps the error for carried_error().
- * Returns the framework's code, which is of absl::Status. */
+/* Writes the error text for the framework, with the name of Ronda's exception class, and keeps the error for
+ * carried_error(). Returns the error code for the framework, which is a code of absl::Status. */
 int CarryError(ronda_status status, const char* text, char* message, size_t room);
 
 /* -- Arguments: read by position into a struct, with a table -- */
@@ -92,7 +93,8 @@ typedef struct Signature {
 #define SIGNATURE(function, fields, required) \
   { function, fields, required, (int)(sizeof(fields) / sizeof(*(fields))) }
 
-/* Memory to which arguments refer, besides the objects that the caller holds: a stack, and blocks from the heap. */
+/* Memory to which arguments refer, in a buffer on the stack and in blocks on the heap. It does not include the
+ * objects that the caller holds. */
 typedef struct Reader {
   PyObject* keep; /* borrowed; NULL: none */
   int is_on_gpu;  /* whether there was a stream */
@@ -110,15 +112,16 @@ void* TakeMemory(Reader* reader, size_t bytes);
 /* Writes `value` to the field of the struct `into`. Returns 0, or -1 with an exception. */
 int ReadField(const Field* field, PyObject* value, void* into, Reader* reader);
 
-/* As ReadField(), for all arguments of a call. Fields without an argument keep their value. */
+/* Like ReadField(), for all arguments of a call. Fields without an argument keep their value. */
 int Read(const Signature* signature, PyObject* const* values, Py_ssize_t count, void* into, Reader* reader);
 
-/* The elements of a tuple, a list, or another sequence; a new reference to a tuple or list. NULL with an exception. */
+/* Returns the elements of a sequence, as a new reference to a tuple or list, or NULL with an exception. */
 PyObject* Elements(PyObject* sequence, Py_ssize_t* count);
 /* Borrowed. */
 PyObject* Element(PyObject* elements, Py_ssize_t index);
 
-/* The arguments of a function that takes a sequence of tuples, each with the arguments of an operation, and a name. */
+/* The arguments of a function that takes a sequence and a name. Each item of the sequence is a tuple with the
+ * arguments of one operation. */
 typedef struct GroupReader {
   Reader reader;     /* owns everything below */
   PyObject* entries; /* a tuple of tuples */
@@ -144,33 +147,35 @@ typedef struct KeepTable {
 extern KeepTable kept_by_handle;
 extern KeepTable kept_by_group;
 
-/* Makes room for `count` more entries, which lasts until the GIL is released. Returns 0, or -1 with an exception. */
+/* Makes room for `count` more entries. The room is certain only until the GIL is released. Returns 0, or -1 with an
+ * exception. */
 int KeepReserve(KeepTable* table, size_t count);
-/* Needs room. Takes its own reference; NULL and None need no entry. */
+/* Needs room. Adds `object` for a key, with a new reference. Adds no entry for NULL and None. */
 void KeepPut(KeepTable* table, int64_t key, PyObject* object);
-/* Borrowed; NULL if the table has no such key. */
+/* Returns a borrowed reference, or NULL if the table has no such key. */
 PyObject* KeepFind(const KeepTable* table, int64_t key);
-/* As KeepFind(), but removes the entry: the caller gets the reference. */
+/* Like KeepFind(), but removes the entry, and gives the table's reference to the caller. */
 PyObject* KeepTake(KeepTable* table, int64_t key);
 
 /* -- The interpreter, for Ronda's threads -- */
 
-/* Returns whether the interpreter still runs. If so, this thread then has the GIL, and must call LeaveInterpreter.
- * May be called by a thread with or without the GIL. */
+/* If the interpreter still runs, takes the GIL and returns 1; the thread must then call LeaveInterpreter(). Returns
+ * 0 if the interpreter has ended. A thread may call this with or without the GIL. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 
-/* From now on EnterInterpreter() returns 0 to Ronda's threads. Waits until none of them is inside. Called at exit. */
+/* Makes EnterInterpreter() return 0 to Ronda's threads from now on. Waits until none of them is in the interpreter.
+ * Called at exit. */
 PyObject* CloseInterpreter(PyObject* module, PyObject* none);
 int PrepareInterpreter(void);
 
-/* Whether this process is a child of fork(), of a process that had loaded the module. */
+/* Returns whether a process that had loaded the module has forked this process. */
 int IsForked(void);
 
-/* Whether this thread runs a callback. */
+/* Returns whether this thread is running a callback. */
 int InCallback(void);
 
-/* A new reference, or NULL with an exception. */
+/* Returns a new reference, or NULL with an exception. */
 PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
 
 /* -- Waiting -- */
@@ -178,22 +183,24 @@ PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
 /* Seconds between two checks for signals. */
 #define RONDA_SLICE_S 0.1
 
-/* Waits for at most `timeout_s` seconds. `*done` becomes 1 if the wait has ended, else 0. */
+/* A function that waits for at most `timeout_s` seconds. It sets `*done` to 1 if the event has happened, and to 0 if
+ * not. */
 typedef ronda_status (*Wait)(const void* what, double timeout_s, int* done);
 
-/* Waits without the GIL until `wait` is done or fails; `*status` is its last result. Returns 1 in these cases, 0 after
- * `timeout_s` seconds (negative: never), or -1 with the exception of a signal handler. */
+/* Calls `wait` without the GIL until it is done or fails, and sets `*status` to its last result. Returns 1 if `wait`
+ * is done or has failed, and 0 after `timeout_s` seconds (negative: never). If a signal handler has raised an
+ * exception, returns -1. */
 int WaitInSlices(Wait wait, const void* what, double timeout_s, ronda_status* status);
 
-/* As WaitInSlices(), until the operation has ended; `*status` is then the operation's status. */
+/* Like WaitInSlices(), but waits until an operation has ended. `*status` is then the operation's status. */
 int Await(ronda_handle handle, double timeout_s, ronda_status* status);
 
-/* Runs `body`, which may wait for other ranks, on a separate thread, so that this thread can check for signals. Returns
- * None, or NULL with an exception. If a signal handler raised the exception, `*abandoned` becomes 1: `body` may still
- * run, and the memory to which `context` refers must never be freed. */
+/* Runs `body`, which may wait for other ranks, on a separate thread, so that this thread can check for signals.
+ * Returns None, or NULL with an exception. If a signal handler raised the exception, sets `*abandoned` to 1. `body`
+ * may then still run, so the memory to which `context` refers must never be freed. */
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned);
 
-/* Gives a handle back without waiting: ronda._native.release. */
+/* Releases a handle without waiting. This is ronda._native.release. */
 PyObject* Release(ronda_handle handle);
 
 double MonotonicSeconds(void);

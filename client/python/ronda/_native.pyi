@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The C ABI, as Python calls it: an extension module over libronda.so.
+"""The extension module over libronda.so, through which Python calls the C ABI.
 
-It is deliberately low-level: buffers are addresses, enumerations are the numbers of ronda.h, and
-nothing is checked twice. Every function that may wait releases the GIL. Functions that wait for
-other ranks return to the interpreter for signals, so that Ctrl-C ends them. The exception is
-should_stop(), which rarely waits. A failed call raises one of the classes given to
+The module is low-level on purpose. Buffers are addresses, enumerations are the numbers of ronda.h,
+and the module repeats no check of the C ABI. Every function that may wait releases the GIL.
+Functions that wait for other ranks return to the interpreter for signals, so that Ctrl-C ends them.
+The exception is should_stop(), which rarely waits. A failed call raises one of the classes given to
 `set_error_types`.
 
 Common arguments of operations:
@@ -15,8 +15,8 @@ Common arguments of operations:
     input, output: addresses of row-major memory; 0 means none. Where there are `output_bytes`,
         Ronda allocates the output if it is 0: see output().
     source: a rank, or -1 for any rank (see ronda_recv_args).
-    keep: any object. The binding holds a reference to it until the handle has been given back and
-        its operation has ended. It owns the memory behind the addresses.
+    keep: any object. It owns the memory behind the addresses. The binding holds a reference to it
+        until the handle has been released and its operation has ended.
     process_set: id; 0 is the set of all ranks.
     deadline_s: 0 means the job's, negative means none.
     stream: None for host memory. For a GPU's memory the cudaStream_t as a number (0: the default
@@ -28,8 +28,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 def set_error_types(types: Sequence[type[Exception]]) -> None:
-    """Sets the exception classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. Each
-    takes a text.
+    """Sets the exception class for each ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. The
+    constructor of each class takes a text.
     """
 
 # -- The job --
@@ -65,8 +65,8 @@ def elastic_poll() -> int:
 def current() -> int: ...
 def make_current(context: int) -> None: ...
 def place() -> dict[str, Any]:
-    """The facts in the launcher's variables: `launcher` (see ronda_launcher), and the known fields
-    of ronda_place.
+    """Returns what the launcher's variables say: `launcher` (see ronda_launcher), and the known
+    fields of ronda_place.
     """
 
 def statistics() -> dict[str, int]:
@@ -81,8 +81,8 @@ def add_process_set(ranks: Sequence[int]) -> int: ...
 def create_process_set(ranks: Sequence[int], tag: str | None = None) -> int: ...
 def remove_process_set(id: int) -> None: ...
 def remove_process_set_async(id: int, /) -> int:
-    """As remove_process_set(), but returns a handle. Ranks that release it may end sets in any
-    order.
+    """Like remove_process_set(), but does not wait, and returns a handle. Ranks that use this
+    function may remove several sets in different orders.
     """
 
 def process_set_size(id: int) -> int: ...
@@ -295,20 +295,22 @@ def sparse_allreduce_async(
     stream: int | None = None,
     /,
 ) -> tuple[int, int]:
-    """The handles of the indices and of the values."""
+    """Returns the handles of the indices and of the values."""
 
 def barrier_async(process_set: int = 0, deadline_s: float = 0.0, /) -> int: ...
 def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
-    """If a rank does not want to wait, it passes 0.001. The error then names the missing ranks."""
+    """Waits at most `timeout_s` seconds. A rank that does not want to wait passes 0.001; the error
+    then names the missing ranks.
+    """
 
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
 def refuse(process_set: int, name: str | None, message: str, /) -> None:
-    """Says that this rank cannot take part in the operation on the tensor `name`. If `name` is
-    None, the rank refuses its next operation without a name in the set. That operation then counts
-    as called by this rank.
+    """Tells the other ranks that this rank cannot take part in the operation on the tensor `name`.
+    If `name` is None, the rank refuses its next operation without a name in the set. The refused
+    operation counts as called by this rank.
 
-    The operation fails on the other ranks, with this rank's number and `message`. This rank does
-    not wait.
+    The operation fails on the other ranks, with an error that has this rank's number and `message`.
+    This rank does not wait.
     """
 
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
@@ -324,7 +326,9 @@ def lane_open(process_set: int, buffer: int, /) -> bool:
 def lane_close(process_set: int, /) -> None: ...
 def lane_retire(process_set: int, /) -> None: ...
 def lane_reduces(process_set: int, dtype: int, op: int, factor: float, /) -> bool:
-    """Whether the set has an open lane that carries such reductions; see ronda_lane_reduces()."""
+    """Whether the set has an open lane that can carry out such reductions; see
+    ronda_lane_reduces().
+    """
 
 def lane_refuse(process_set: int, message: str, /) -> None: ...
 
@@ -340,7 +344,7 @@ def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
 
 def synchronize_all(handles: Sequence[int], /) -> None: ...
 def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) -> bool:
-    """Makes the stream wait, once the device has the operation.
+    """Waits until the operation has been launched on the device, and makes the stream wait for it.
 
     Returns False if it takes longer than `timeout_s` (negative: no limit).
     """
@@ -358,52 +362,56 @@ def on_completion(handle: int, callback: Callable[[int, str | None], None], /) -
 def output(handle: int, /) -> tuple[int, int, list[int]]:
     """Returns the address, the rows, and the rows per member of a result (see ronda_output).
 
-    Valid until the handle is given back.
+    The address is valid until the handle is released.
     """
 
 def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
-    """A copy of the result, which is in host memory and whose rows have `row_bytes` bytes."""
+    """Returns a copy of the result. The result must be in host memory, and `row_bytes` is the size
+    of its rows.
+    """
 
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
-    """The rank that sent the tensor of a recv_async() that has ended, or for which a stream
-    waits.
+    """Returns the rank that sent the tensor of a recv_async(). The operation must have ended, or a
+    stream must wait for it.
     """
 
 def averaged_over(handle: int, /) -> int:
-    """The number by which an average of the gathered rows divides."""
+    """Returns the number by which an average divides the sum of the gathered rows."""
 
 def keep(handle: int, /) -> object:
-    """The object that was passed as `keep` at the submission."""
+    """Returns the object that was passed as `keep` at the submission."""
 
 def release(handle: int, /) -> None:
-    """Gives the handle back and never waits: an operation in flight keeps its memory.
+    """Releases the handle without waiting. The memory of an operation in flight is kept until it
+    has ended.
 
-    In a child of fork() the parent's handles may also be given back. The child then drops their
-    objects.
+    A child of fork() may also release its parent's handles. The child then drops their objects.
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
-    """As release(), if the stream's work so far still uses a result that Ronda owns."""
+    """Like release(), for a result that Ronda owns and that the present work of the stream still
+    uses.
+    """
 
 # -- Prepared groups --
 
 def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     """Each entry has the arguments of an allreduce_async.
 
-    Its `keep` is held until the group is given back.
+    The binding holds its `keep` until the group is released.
     """
 
 def group_ready(group: int, index: int, /) -> None: ...
 def group_ready_on_stream(
     group: int, index: int, data: int, stream: int, owner: object = None, /
 ) -> None:
-    """As group_ready(), for a member whose buffer has moved. It is reduced in place at `data` from
-    now on.
+    """Like group_ready(), for a member whose buffer has moved. The member is reduced in place at
+    `data` from now on.
 
-    On a GPU `stream` has been given the work that fills the buffer; 0 is the default stream. Pass 0
-    for host memory. The group holds `owner`, which owns that memory, until the step has ended.
+    On a GPU `stream` is the stream that fills the buffer; 0 is the default stream. For host memory
+    `stream` is 0. The group holds `owner`, which owns that memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...
@@ -423,7 +431,7 @@ def error(status: int, message: str, /) -> Exception: ...
 # -- Calls from a framework's graph --
 
 def carried_error() -> Exception | None:
-    """The last error with which such a call has ended, as an exception of ronda.errors."""
+    """Returns the last error of a call from a graph, as an exception of ronda.errors."""
 
 def register_tensorflow(path: str, /) -> bool:
     """Makes the operation RondaAllreduce known to TensorFlow. `path` is the path of TensorFlow's

@@ -7,7 +7,7 @@
 
 #include "client/python/ronda/_native.h"
 
-/* By status; NULL before set_error_types(). */
+/* The exception class of each status; NULL before set_error_types(). */
 static PyObject* error_types[RONDA_ERROR_MEMBERSHIP + 1];
 
 static PyObject* TypeOf(ronda_status status) {
@@ -216,7 +216,7 @@ static int ReadBytes(const Field* field, PyObject* value, char* into, Reader* re
   return 0;
 }
 
-/* -1 means an exception. */
+/* Returns the count of numbers, or -1 with an exception. */
 static int ReadInt64s(PyObject* value, Reader* reader, const int64_t** numbers) {
   Py_ssize_t count = 0;
   PyObject* const elements = Elements(value, &count);
@@ -224,7 +224,7 @@ static int ReadInt64s(PyObject* value, Reader* reader, const int64_t** numbers) 
   int64_t* const copies = count > INT_MAX ? PyErr_NoMemory() : TakeMemory(reader, (size_t)count * sizeof(int64_t));
   Py_ssize_t done = 0;
   for (; copies != NULL && done < count; ++done) {
-    /* A list may have become shorter, because reading an index runs Python. */
+    /* The list may have become shorter, because converting an element may run Python code. */
     PyObject* const element = Element(elements, done);
     if (element == NULL) break;
     Py_INCREF(element);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Errors of Ronda that a framework carries out of a graph as errors of its own class, with the text of Ronda's error.
- * The last error is kept here, so that the program gets it back; see _carried_errors.py. */
+/* If Ronda fails in a graph, the framework raises an error of its own class, with the text of Ronda's error. This
+ * file keeps Ronda's last error, so that the program can get it; see _carried_errors.py. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -10,7 +10,7 @@
 /* Codes of absl::Status, which the frameworks share. */
 enum { kInvalidArgument = 3, kDeadlineExceeded = 4, kExhausted = 8, kInternal = 13, kUnavailable = 14 };
 
-/* By ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on: the framework's code, and the class of errors.py. */
+/* The framework's code and the class of errors.py for each ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. */
 static const struct {
   int code;
   const char* name;

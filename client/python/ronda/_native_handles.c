@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Handles: the objects that are kept for them, waits, and results. */
+/* The functions of ronda._native for handles: objects that are kept for handles, waits, and results. */
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
@@ -15,14 +15,15 @@ typedef struct KeepEntry {
 KeepTable kept_by_handle;
 KeepTable kept_by_group;
 
-/* Fibonacci hashing: keys that differ only in their low bits, or only above them, are far apart. */
+/* Returns the slot of a key by Fibonacci hashing. Keys that differ only in their low bits, or only in their high
+ * bits, get slots that are far apart. */
 static size_t Home(const KeepTable* table, int64_t key) {
   return (size_t)((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15) >> (64 - table->bits));
 }
 
 static size_t Next(const KeepTable* table, size_t index) { return (index + 1) & (((size_t)1 << table->bits) - 1); }
 
-/* The entry of `key`, or the free entry where it belongs. */
+/* Returns the entry of `key`, or the free entry where `key` belongs. */
 static KeepEntry* Locate(const KeepTable* table, int64_t key) {
   size_t index = Home(table, key);
   while (table->entries[index].key != 0 && table->entries[index].key != key) index = Next(table, index);
@@ -65,7 +66,7 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
   KeepEntry* hole = Locate(table, key);
   PyObject* const object = hole->object;
   if (hole->key == 0) return NULL;
-  /* Entries after the hole move up, unless that would put them before their home. */
+  /* Moves later entries into the hole, unless an entry would then be before its Home(). */
   const size_t mask = ((size_t)1 << table->bits) - 1;
   size_t free_index = (size_t)(hole - table->entries);
   for (size_t i = Next(table, free_index); table->entries[i].key != 0; i = Next(table, i)) {
@@ -81,13 +82,13 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
 
 /* -- Giving back -- */
 
-/* The work that remains for a handle when its operation has ended. */
+/* What remains to do for a handle when its operation has ended. */
 typedef struct Ending {
   ronda_handle handle; /* 0: the handle has already been given back */
   PyObject* object;    /* owned; NULL: none */
 } Ending;
 
-/* Called on a thread of Ronda, or on a thread that has the GIL. */
+/* Runs on a thread of Ronda, or on a thread that has the GIL. */
 static void End(void* context, ronda_status status, const char* message) {
   (void)status, (void)message; /* the program did not ask for them */
   Ending* const ending = context;
@@ -100,8 +101,8 @@ static void End(void* context, ronda_status status, const char* message) {
   free(ending);
 }
 
-/* Once `operation` has ended, gives `handle` back, unless it is 0, and drops `object`, to which it takes a reference.
- * Returns 0, or -1 with an exception. */
+/* Takes a reference to `object`. When `operation` has ended, drops the reference, and releases `handle` unless it is
+ * 0. Returns 0, or -1 with an exception. */
 static int EndLater(ronda_handle operation, ronda_handle handle, PyObject* object) {
   Ending* const ending = malloc(sizeof(Ending));
   if (ending == NULL) {
@@ -126,8 +127,8 @@ PyObject* Release(ronda_handle handle) {
   } else if (status == RONDA_OK && EndLater(handle, handle, KeepFind(&kept_by_handle, handle)) != 0) {
     return NULL;
   }
-  /* A child of fork() has its parent's objects, and may drop them at any time. The handles do not exist in the
-   * child. */
+  /* A child of fork() has the objects of its parent's handles, but not the handles. So the error is ignored there,
+   * and the object is dropped. */
   if (status == RONDA_ERROR_NOT_INITIALIZED && IsForked()) status = RONDA_OK;
   PyObject* const result = NoneOrRaise(status);
   Py_XDECREF(KeepTake(&kept_by_handle, handle));
@@ -236,7 +237,7 @@ static const Field kStreamFields[] = {FIELD(HandleArguments, kHandle, handle), F
 static const Field kCallbackFields[] = {FIELD(HandleArguments, kHandle, handle),
                                         FIELD(HandleArguments, kObject, callback)};
 
-/* 0; or -1 with an exception. */
+/* Returns 0, or -1 with an exception. */
 static int ReadHandleArguments(const Signature* signature, PyObject* const* values, Py_ssize_t count,
                                HandleArguments* arguments) {
   *arguments = (HandleArguments){.timeout_s = -1, .row_bytes = 1};
@@ -294,7 +295,8 @@ static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_s
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   int launched = 0;
   ronda_status status = ronda_synchronize_on_stream_for(arguments.handle, arguments.stream, 0, &launched);
-  /* No work on the stream uses a result that does not exist. The call below would wait for it. */
+  /* If the operation was not launched, no work on the stream uses its result, and the call below would wait for the
+   * launch. */
   if (status == RONDA_OK && !launched) return Release(arguments.handle);
   PyObject* const object = KeepFind(&kept_by_handle, arguments.handle);
   if (object != NULL && EndLater(arguments.handle, 0, object) != 0) return NULL;
@@ -308,8 +310,8 @@ static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_s
 
 /* -- Callbacks -- */
 
-/* `context` is a function, whose reference CallBack owns. Called on one of Ronda's threads, or on a thread that has the
- * GIL. */
+/* `context` is a Python function, to which CallBack() owns a reference. Runs on one of Ronda's threads, or on a
+ * thread that has the GIL. */
 static void CallBack(void* context, ronda_status status, const char* message) {
   PyObject* const function = context;
   PyGILState_STATE state;
@@ -322,7 +324,7 @@ static void CallBack(void* context, ronda_status status, const char* message) {
   LeaveInterpreter(state);
 }
 
-/* The result of a call to which `callback` was passed. After success Ronda owns a reference to the callback. */
+/* Returns the result of a call to which `callback` was passed. After success Ronda owns a reference to the callback. */
 static PyObject* Registered(ronda_status status, PyObject* callback) {
   PyObject* const result = NoneOrRaise(status);
   if (status != RONDA_OK) Py_DECREF(callback);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The interpreter and Ronda's threads; and calls that wait while the interpreter checks for signals. */
+/* Lets Ronda's threads enter the interpreter, and lets calls wait while the interpreter checks for signals. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -73,7 +73,8 @@ static int is_forked;
 
 int IsForked(void) { return is_forked; }
 
-/* Called in a child of fork(). The child has neither the threads that were inside, nor a thread that held the mutex. */
+/* Called in a child of fork(). The child does not have the parent's threads, so no thread is in the interpreter or
+ * holds the mutex. */
 static void OpenInChild(void) {
   is_forked = 1;
   pthread_mutex_init(&interpreter_mutex, NULL);
@@ -125,7 +126,8 @@ int Await(ronda_handle handle, double timeout_s, ronda_status* status) {
   return 1;
 }
 
-/* A call on a separate thread. The thread that waits for the call frees it, unless it has given the call up. */
+/* A call on a separate thread. The waiting thread frees the Call, unless a signal has ended its wait; then nobody
+ * frees it. */
 typedef struct Call {
   ronda_status (*body)(void* context);
   void* context;
@@ -151,7 +153,7 @@ static void* RunCall(void* argument) {
   return NULL;
 }
 
-/* Whether the call has ended. Returns after at most one slice. */
+/* Waits for at most one slice. Returns whether the call has ended. */
 static int HasEnded(Call* call) {
   struct timespec until;
   AfterSlice(&until);
@@ -181,7 +183,8 @@ static PyObject* RunHere(ronda_status (*body)(void* context), void* context) {
 
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned) {
   *abandoned = 0;
-  /* On a separate thread the body could not notice that it would wait for the callback that calls it. */
+  /* In a callback the body runs on this thread. On a separate thread it could not detect that it would wait for this
+   * same callback. */
   if (InCallback()) return RunHere(body, context);
   Call* const call = calloc(1, sizeof(Call));
   if (call == NULL) return PyErr_NoMemory();

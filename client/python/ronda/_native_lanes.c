@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lanes: operations on GPUs in the order of the calls. */
+/* The functions of ronda._native for lanes, which carry out operations on GPUs in the order of the calls. */
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* These arguments are on the heap, because the call may go on after Python has given it up. */
+/* These arguments are on the heap, because the call may go on after a signal has ended the wait in Python. */
 typedef struct LaneArguments {
   ronda_process_set process_set;
   void* buffer;
@@ -28,8 +28,8 @@ static ronda_status DoOpen(void* arguments) {
 
 static ronda_status DoClose(void* arguments) { return ronda_lane_close(((LaneArguments*)arguments)->process_set); }
 
-/* Runs `body` with the arguments of a function. Returns whether the lane is open, or None after DoClose; NULL with an
- * exception. */
+/* Runs `body` with the arguments of a function. Returns whether the lane is open, or None after DoClose. Returns
+ * NULL with an exception. */
 static PyObject* RunWithLane(const Signature* signature, ronda_status (*body)(void* arguments), PyObject* const* values,
                              Py_ssize_t count) {
   LaneArguments* const arguments = calloc(1, sizeof(*arguments));
@@ -85,7 +85,7 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
   PyObject* result = NULL;
   if (Read(&kSignature, values, count, &arguments, &reader) == 0) {
     ronda_status status = RONDA_OK;
-    /* A call of another thread may be connecting the ranks. */
+    /* Releases the GIL, because this call may wait for a call of another thread that is connecting the ranks. */
     Py_BEGIN_ALLOW_THREADS;
     status = ronda_lane_refuse(arguments.process_set, arguments.message);
     Py_END_ALLOW_THREADS;

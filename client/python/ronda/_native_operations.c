@@ -9,7 +9,7 @@
 #include "client/python/ronda/_native.h"
 #include "client/python/ronda/_native_fields.h"
 
-/* An operation: how its arguments are read, and the function that gets them. */
+/* Describes how the arguments of an operation are read, and which function submits it. */
 typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
@@ -73,14 +73,15 @@ static const Field kJoinFields[] = {FIELD(JoinArguments, kSet, process_set), FIE
 
 /* -- One operation -- */
 
-/* Starts reading arguments into `into`: the defaults. */
+/* Starts reading arguments into `into`, which gets the operation's defaults. */
 static void Begin(const Operation* operation, void* into, Reader* reader) {
   BeginReading(reader);
   memcpy(into, operation->defaults, operation->size);
 }
 
 /* Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
- * operation. Then makes room for the handle's object again, because other threads may have used the room. */
+ * operation. Then makes room in the table for the handle's object again, because another thread may have used the
+ * room. */
 static ronda_status SubmitOnGpu(const Operation* operation, const void* arguments, ronda_handle* handle) {
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -119,8 +120,8 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
 /* The most arguments of an operation. */
 enum { kMostArguments = 32 };
 
-/* Defines the operation k_##function and the module's function. `call` submits the operation with arguments that start
- * as function##_defaults. */
+/* Defines the operation k_##function and the module's function. `call` submits the operation. The arguments have the
+ * defaults function##_defaults. */
 #define OPERATION(function, call, fields, required)                                                    \
   static ronda_status function##_submit(const void* arguments, ronda_handle* handle) {                 \
     return call(arguments, handle);                                                                    \
@@ -236,7 +237,7 @@ static int ReadMember(const Operation* operation, PyObject* entry, void* into, R
   return Read(&operation->signature, values, count, into, reader);
 }
 
-/* 0; or -1 with an exception. The caller must call EndReadingGroup. */
+/* Returns 0, or -1 with an exception. The caller must call EndReadingGroup. */
 static int ReadGroup(const Operation* operation, const char* function, PyObject* const* values, Py_ssize_t count,
                      GroupReader* group) {
   static const Field kName = FIELD(GroupReader, kText, name);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The kernel by which graphs of TensorFlow call the C ABI: for ronda.tensorflow.
+/* The kernel with which ronda.tensorflow calls the C ABI in graphs of TensorFlow.
  *
- * It carries out the operation RondaAllreduce, on any number of tensors. ronda/tensorflow/_kernels.py puts such
- * operations into graphs. TensorFlow calls the kernel on its own threads, without the GIL, and nothing here but
+ * The kernel carries out the operation RondaAllreduce, on any number of tensors. ronda/tensorflow/_kernels.py puts
+ * such operations into graphs. TensorFlow calls the kernel on its own threads, without the GIL. Only
  * RegisterTensorflow() uses Python.
  *
- * The kernel holds its thread until the operation has ended. It is not one of TensorFlow's asynchronous kernels,
- * because the object that ends such a call is gone when the kernel's function returns (TensorFlow 2.21). So _calls.py
- * makes the operations of a graph run one after the other, in the same order on every rank. */
+ * The kernel holds its thread until the operation has ended. The kernel cannot be asynchronous, because TensorFlow
+ * 2.21 destroys the object that would end the call when the kernel's function returns. So _calls.py makes the
+ * operations of a graph run one after the other, in the same order on every rank. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 #define OPERATION "RondaAllreduce"
 
-/* Written once, before TensorFlow knows the kernel. */
+/* TensorFlow's functions. They are written once, before TensorFlow knows the kernel. */
 static TfApi api;
 
 /* -- An operation of a graph -- */
@@ -36,8 +36,8 @@ typedef struct Kernel {
   char** names; /* of the tensors. All texts are in the block of the kernel */
 } Kernel;
 
-/* Attributes with 64 bits. TensorFlow's attributes for numbers with a fraction have 32 bits: doubles come as integers
- * with the same bits. */
+/* The attributes with 64 bits. TensorFlow has no attributes of type double, so a double is passed as an integer with
+ * the same bits. */
 #define KERNEL_FIELD(name) \
   { #name, offsetof(Kernel, name) }
 static const struct {
@@ -46,7 +46,7 @@ static const struct {
 } kFields[] = {KERNEL_FIELD(op), KERNEL_FIELD(wire), KERNEL_FIELD(prescale), KERNEL_FIELD(postscale)};
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* A member of a group is called as by ronda.grouped_allreduce(). */
+/* Writes the names of the tensors. A member of a group has the name that ronda.grouped_allreduce() would give it. */
 static void NameTensors(Kernel* kernel, char* room, size_t room_for_each) {
   if (kernel->count == 1) {
     kernel->names[0] = kernel->name;
@@ -58,7 +58,7 @@ static void NameTensors(Kernel* kernel, char* room, size_t room_for_each) {
   }
 }
 
-/* Returns the kernel of an operation, or NULL with `status`. */
+/* Returns the kernel of an operation. After an error returns NULL, and sets `status`. */
 static Kernel* ReadAttributes(TfConstruction* construction, TfStatus* status) {
   int32_t count = 0;
   int32_t length = 0;
@@ -106,7 +106,7 @@ typedef struct Member {
   int64_t shape[RONDA_MAX_NDIM];
 } Member;
 
-/* One block of memory: the members and the arguments are behind it. */
+/* A call of the kernel. One block of memory has this struct, and after it the members and the arguments. */
 typedef struct Call {
   const Kernel* kernel;
   TfContext* context;
@@ -115,7 +115,7 @@ typedef struct Call {
   Member members[];
 } Call;
 
-/* By TensorFlow's number. The definition of the operation allows no other types. */
+/* The type of each number of TensorFlow. The definition of the operation allows only these types. */
 #define DTYPE_OF(name, Name, NAME, bytes) [kTf##Name] = RONDA_##NAME,
 static const ronda_dtype kDtypes[] = {RONDA_DTYPES(DTYPE_OF)};
 #undef DTYPE_OF
@@ -142,14 +142,14 @@ static Call* BeginCall(const Kernel* kernel, TfContext* context) {
   return call;
 }
 
-/* Returns 1, or 0 if the call has the error. */
+/* Returns 1 if `status` is OK. If not, records the error in the call, and returns 0. */
 static int IsOk(Call* call, const TfStatus* status) {
   if (api.GetCode(status) == kTfOk) return 1;
   RecordError(&call->error, RONDA_ERROR_INTERNAL, api.Message(status));
   return 0;
 }
 
-/* Reads type and shape of an argument. Returns 1, or 0 with an error. */
+/* Reads the type and the shape of an argument. Returns 1, or 0 after recording an error. */
 static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   TfTensor* in = NULL;
   api.GetInput(call->context, (int)index, &in, status);
@@ -170,8 +170,8 @@ static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   return call->error.status == RONDA_OK;
 }
 
-/* Finds the memory of an argument and its result. TensorFlow uses the same memory for both if nothing else uses the
- * argument, so this call must not hold the argument meanwhile. Returns 1, or 0 with an error. */
+/* Finds the memory of an argument and of its result. TensorFlow uses one memory for both if nothing else holds the
+ * argument, so this call must not hold it while TensorFlow decides. Returns 1, or 0 after recording an error. */
 static int FindBuffers(Call* call, size_t index, TfStatus* status) {
   Member* const member = &call->members[index];
   ronda_allreduce_args* const args = &call->args[index];
@@ -222,7 +222,7 @@ static void Fail(TfContext* context, ronda_status status, const char* text) {
   char message[RONDA_ERROR_ROOM + 100];
   const int code = CarryError(status, text, message, sizeof(message));
   TfStatus* const failure = api.NewStatus();
-  /* TensorFlow adds a sentence on networks to errors with the code kTfUnavailable. */
+  /* The code kTfUnavailable is avoided, because TensorFlow would add a sentence about networks to the error. */
   api.SetStatus(failure, code == kTfUnavailable ? kTfUnknown : code, message);
   api.OpKernelContext_Failure(context, failure);
   api.DeleteStatus(failure);
@@ -241,7 +241,7 @@ static void Compute(void* kernel, TfContext* context) {
 
 /* -- Registration -- */
 
-/* Results have the shapes of the arguments. */
+/* Gives each result the shape of its argument. */
 static void InferShapes(TfShapes* shapes, TfStatus* status) {
   TfShape* const shape = api.NewShapeHandle();
   const int count = (int)api.ShapeInferenceContextNumInputs(shapes);
@@ -252,7 +252,7 @@ static void InferShapes(TfShapes* shapes, TfStatus* status) {
   api.DeleteShapeHandle(shape);
 }
 
-/* Whether the library, which TensorFlow has loaded, has all functions. */
+/* Looks up all functions in the library that TensorFlow has loaded. Returns whether the library has all of them. */
 static int FindFunctions(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == NULL) return 0;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The handlers by which programs that XLA has compiled call the C ABI: for ronda.jax. One is for programs on CPUs, and
- * one for programs on NVIDIA's GPUs.
+/* The handlers with which programs that XLA has compiled call the C ABI. They are for ronda.jax. One handler is for
+ * programs on CPUs, and one for programs on NVIDIA's GPUs.
  *
- * XLA calls them on its own threads, without the GIL, and nothing here but XlaHandlers() uses Python.
+ * XLA calls the handlers on its own threads, without the GIL. Only XlaHandlers() uses Python.
  *
- * A call carries out one operation on any number of tensors. Behind the tensors the call has one more argument, and one
- * more result: its tickets. Each ticket is an int32 whose value has no meaning. The result of a call is the argument of
- * the next call, and so puts the calls of a program in order. The two tickets of a call share their memory. The
- * arguments and the results of broadcasts, sends and barriers also share their memory. The program asks XLA for that,
- * and XLA first copies an argument that it still needs. kFields below lists the call's attributes, which
- * ronda/jax/_primitive.py writes.
+ * A call carries out one operation on any number of tensors. After the tensors, a call has one more argument and one
+ * more result, which are its tickets. Each ticket is an int32 whose value has no meaning. The ticket that is the
+ * result of a call is the argument of the next call, so the calls of a program run in order. The two tickets of a
+ * call share their memory. The arguments and the results of broadcasts, sends and barriers also share their memory.
+ * The program requests the sharing from XLA, and XLA first copies an argument that the program still needs. kFields
+ * below lists the call's attributes, which ronda/jax/_primitive.py writes.
  *
- * On CPUs the ranks may run two programs in different orders. So if a call takes longer than most calls, it does not
- * hold a thread of XLA while it waits for other ranks, but returns a future.
+ * On CPUs the ranks may run two programs in different orders. So a call must not hold a thread of XLA while it waits
+ * long for other ranks. If it takes longer than most calls, it returns a future.
  *
- * On GPUs XLA passes a stream. The operation comes after the work that the stream has been given, and the stream's next
- * work comes after the operation. The call returns when the device has the operation. It waits for the other ranks'
- * calls, but not for the device. It returns no future, because XLA must not give the stream its next work before the
- * stream waits for the result. */
+ * On GPUs XLA passes a stream. The operation runs after the stream's present work, and the stream's next work runs
+ * after the operation. The call waits until the other ranks have called and the operation has been launched, but it
+ * does not wait for the device. The call returns no future, because XLA must not give the stream its next work
+ * before the stream waits for the result. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@
 #include "client/python/ronda/_native_fields.h"
 #include "client/python/ronda/_xla.h"
 
-/* For how long a call waits before it returns a future, which needs a thread. */
+/* How long a call waits, in seconds, before it starts a thread and returns a future. */
 #define INLINE_S 0.002
 
 /* -- The attributes of a call -- */
@@ -74,7 +74,7 @@ static const struct {
 };
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Whether attribute `index` of the frame is field `field`, and could be read. */
+/* Reads attribute `index` of the frame if it is the field `field`. Returns whether it has been read. */
 static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t field, Call* call) {
   const XlaText* const name = attributes->names[index];
   if (name->size != kFields[field].length || memcmp(name->data, kFields[field].name, name->size) != 0) return 0;
@@ -129,7 +129,7 @@ typedef struct Leaf {
   ronda_handle handle;  /* 0: none */
 } Leaf;
 
-/* One block of memory: the leaves, the numbers of rows and the texts are behind it. */
+/* A call in flight. One block of memory has this struct, and after it the leaves, the numbers of rows and the texts. */
 typedef struct Flight {
   const XlaApi* api;
   XlaFuture* future;
@@ -157,7 +157,7 @@ static char* CopyText(char** room, const XlaText* text) {
   return copy;
 }
 
-/* Returns the call with the names and buffers of its leaves, or NULL without memory. */
+/* Returns the call with the names and buffers of its leaves, or NULL if memory is exhausted. */
 static Flight* BeginFlight(const Call* call) {
   const XlaFrame* const frame = call->frame;
   const size_t tensors = (size_t)frame->results.size - 1; /* without the ticket */
@@ -194,8 +194,8 @@ static Flight* BeginFlight(const Call* call) {
 typedef struct ElementType {
   size_t bytes; /* of an element; 0: Ronda does not know the type */
   int dtype;    /* a ronda_dtype */
-  int moves;    /* numbers of 8 bits with a fraction, which travel as bytes: only operations that do not compute take
-                   them. They are those of ronda/jax/_call.py */
+  int moves;    /* numbers of 8 bits with a fraction. They are sent as bytes, so operations that compute refuse them.
+                   They are those of ronda/jax/_call.py */
 } ElementType;
 
 static ElementType TypeOf(int xla) {
@@ -253,7 +253,8 @@ static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_te
   return ronda_broadcast_async(&args, &leaf->handle);
 }
 
-/* Defines the submission of an operation that fills the rows of the output. `further` sets what only it has. */
+/* Defines the submission of an operation that fills the rows of the output. `further` sets the fields that only this
+ * operation has. */
 #define SUBMIT_ROWS(function, operation, OPERATION, further)                               \
   static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
     ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
@@ -293,7 +294,8 @@ static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tens
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
-  /* A tensor alone: the calling thread carries out the operation itself, which is faster, if the others are there. */
+  /* The call has one tensor. So the calling thread carries out the operation itself, which is faster, if the other
+   * ranks have already called. */
   if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
     return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
   }
@@ -325,7 +327,7 @@ static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
   ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
 }
 
-/* As Refuse(), for all tensors of a call. */
+/* Like Refuse(), for all tensors of a call. */
 static void RefuseAll(const Call* call, Flight* flight, const char* reason) {
   RecordError(&flight->error, RONDA_ERROR_INTERNAL, reason);
   for (size_t i = 0; i < flight->count; ++i) Refuse(call, flight, &flight->leaves[i]);
@@ -341,7 +343,7 @@ static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
   if (status == RONDA_ERROR_INVALID_ARGUMENT) Refuse(call, flight, leaf);
 }
 
-/* The group has the name of its first tensor. */
+/* Submits the tensors as a group, which has the name of its first tensor. */
 static void SubmitGroup(const Call* call, Flight* flight) {
   ronda_allreduce_args* const args = malloc(flight->count * (sizeof(*args) + sizeof(ronda_handle)));
   if (args == NULL) {
@@ -365,7 +367,8 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* A barrier has no tensors of its own. XLA starts the work that uses the call's results when the barrier has ended. */
+/* A barrier has no tensors of its own. The call may have tensors, and XLA starts the work that uses the call's
+ * results when the barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }
@@ -394,7 +397,7 @@ static void WriteCounts(const int64_t* counts, size_t size, char* text, size_t r
   if (used < room) snprintf(text + used, room - used, "]");
 }
 
-/* Checks that each rank has sent as many rows as the program has assumed. */
+/* Checks that each rank has sent the number of rows that the program has assumed. */
 static void CheckCounts(Flight* flight, const Leaf* leaf, const int64_t* counts, size_t members) {
   const size_t bytes = members * sizeof(int64_t);
   if (flight->received_count == 0) return;
@@ -412,7 +415,7 @@ static int IsOfRows(const Flight* flight) {
   return flight->kind == kAllgather || flight->kind == kAlltoall || flight->kind == kReducescatter;
 }
 
-/* `found` says how many rows have come. */
+/* Records the error of a wrong number of rows. `found` is the number of rows as text. */
 static void RecordRows(Flight* flight, const Leaf* leaf, const char* found) {
   char text[300 + RONDA_MAX_NAME_LENGTH];
   snprintf(text, sizeof(text), "'%s': the ranks together have %s rows, but this rank's program expects %lld: %s",
@@ -437,7 +440,7 @@ static void CheckRows(Flight* flight, const Leaf* leaf) {
   RecordRows(flight, leaf, found);
 }
 
-/* Waits until the operation has ended; on a GPU, until the call's stream waits for it. */
+/* Waits until the operation has ended, or, on a GPU, until the call's stream waits for the operation. */
 static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double timeout_s, int* done) {
   if (IsOnHost(&flight->options)) return ronda_synchronize_for(leaf->handle, timeout_s, done);
   return ronda_synchronize_on_stream_for(leaf->handle, flight->options.stream, timeout_s, done);
@@ -463,7 +466,8 @@ static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   return 1;
 }
 
-/* The thread of a call that has returned a future. XLA goes on with the program on it. */
+/* The main function of the thread of a call that has returned a future. After the call, XLA continues the program on
+ * this thread. */
 static void* EndLater(void* context) {
   Flight* const flight = context;
   size_t next = 0;
@@ -476,7 +480,8 @@ static void* EndLater(void* context) {
   return NULL;
 }
 
-/* Leaves the wait to a new thread. If no thread can start, this thread waits. Returns 0 without a future. */
+/* Makes a future, and waits for the call on a new thread, or on this thread if no thread can start. Returns 0 if no
+ * future can be made. */
 static int EndInFuture(XlaFrame* frame, Flight* flight) {
   XlaFutureArgs args = {{sizeof(args), NULL}, NULL, NULL};
   if (frame->api->future_create(&args) != NULL) return 0;
@@ -491,8 +496,8 @@ static int EndInFuture(XlaFrame* frame, Flight* flight) {
   return 1;
 }
 
-/* Whether the structs have at least the fields that are read here. Version 0.1 does not count the last functions in the
- * size of its XlaApi, so here the version number must say that these functions exist. */
+/* Returns whether the structs have at least the fields that are read here. Version 0.1 does not count the last
+ * functions in the size of its XlaApi, so the version number must show that these functions exist. */
 static int FitsLayout(const XlaFrame* frame) {
   const XlaApi* const api = frame->api;
   return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&
@@ -500,7 +505,7 @@ static int FitsLayout(const XlaFrame* frame) {
          frame->base.struct_size >= offsetof(XlaFrame, future);
 }
 
-/* Whether the program is one of this version, for this platform. */
+/* Returns whether the program is from this version of Ronda and for this platform. */
 static int IsKnown(const Call* call) {
   const XlaFrame* const frame = call->frame;
   const int64_t last = IsOnHost(&call->options) ? kBarrier : kReceive; /* a stream cannot wait for a barrier */
@@ -545,7 +550,7 @@ static XlaError* RunCall(XlaFrame* frame, ronda_memory memory) {
 
 /* -- The handlers -- */
 
-/* The minor version of XLA that the handlers report. They use only what all versions have. */
+/* The minor version of XLA that the handlers report. The handlers use only fields that all versions have. */
 static int xla_minor = XLA_FIRST_MINOR;
 
 static XlaError* Handle(XlaFrame* frame, ronda_memory memory) {

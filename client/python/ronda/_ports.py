@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Free ports for listeners that start soon."""
+"""Finds free ports for listeners that start soon."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _ATTEMPTS = 100
 def free_port(address: str = "127.0.0.1") -> int:
     """Returns a port of `address`, a name or number of this host, at which no process listens.
 
-    The system gives ports from a certain number on to connections. If possible, the result is below
-    that number, so that no connection takes the port before the caller listens at it.
+    The system gives the ports of a certain range to connections. If possible, the result is below
+    that range, so that no connection gets the port before the caller listens at it.
 
     Raises:
-        OSError: the address is not this host's, or it has no port left.
+        OSError: the address does not belong to this host, or no port is free.
     """
     family = socket.getaddrinfo(address, None)[0][0]
     outside = range(_FIRST, max(_first_of_connections(), _FIRST))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a front end reduces tensors: the arguments that each of its calls passes to Ronda."""
+"""The arguments that a front end passes to Ronda in each call that reduces tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ronda.types import ReduceOp, Wire
 
 @dataclasses.dataclass(frozen=True)
 class Reduction:
-    """Arguments of reductions.allreduce() that all tensors of a call share."""
+    """The arguments of reductions.allreduce() that all tensors of a call share."""
 
     op: ReduceOp = ReduceOp.AVERAGE
     wire: Wire = Wire.NONE
@@ -22,7 +22,7 @@ class Reduction:
     process_set: ProcessSet = global_process_set
 
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for the functions of ronda.reductions."""
+        """Returns the keyword arguments for the functions of ronda.reductions."""
         return {
             "op": self.op,
             "compression": self.wire,
@@ -42,7 +42,7 @@ class Reduction:
 def of_gradients(
     op: ReduceOp, wire: Wire, predivide: float, factor: float, process_set: ProcessSet
 ) -> Reduction:
-    """The reduction of an optimizer's gradients.
+    """Returns the reduction of an optimizer's gradients.
 
     Args:
         op: of the gradients.

@@ -11,7 +11,7 @@ from types import TracebackType
 from ronda._library import native
 from ronda.errors import DuplicateNameError, NotInitializedError, RondaError
 
-# An object that cannot be pickled raises the last two.
+# The last two are the errors of an object that cannot be pickled.
 _ARGUMENTS_ARE_WRONG = (
     ValueError,
     TypeError,
@@ -26,7 +26,7 @@ class Told:
     """A context in which a rank checks the arguments of an operation and submits it.
 
     If the arguments are wrong, the operation also fails on the other ranks, with this rank's error
-    text. Without that, the other ranks would wait for this rank until their deadline.
+    text. Without the notification, the other ranks would wait for this rank until their deadline.
     """
 
     __slots__ = ("_process_set", "_name", "_members")
@@ -55,7 +55,7 @@ class Told:
     def _tell(self, words: str) -> None:
         members = range(self._members) if self._members is not None else None
         names = [self._name] if members is None else [f"{self._name}.{i}" for i in members]
-        # The caller gets the error of its arguments, even if the other ranks cannot be notified.
+        # Hides errors of the notification, because the caller must get the error of its arguments.
         with contextlib.suppress(RondaError):
             for name in names:
                 native.refuse(self._process_set, name, words)

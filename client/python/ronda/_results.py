@@ -31,7 +31,9 @@ def _check_same(function: str, array: Buffer, out: Buffer) -> None:
 
 
 def _check_out(function: str, array: Buffer) -> None:
-    """Checks the array of a call without `out`: Ronda makes only NumPy arrays for results."""
+    """Checks the array of a call without `out`. The array must be in host memory, because Ronda
+    makes only NumPy arrays for results.
+    """
     if array.stream is not None:
         raise InvalidArgumentError(
             f"{function}: the array is on a CUDA device: pass out=, an array there for the result"
@@ -39,7 +41,7 @@ def _check_out(function: str, array: Buffer) -> None:
 
 
 def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
-    """The result, in the shape of the array, and its memory."""
+    """Returns the result, which has the shape of the array, and the result's memory."""
     if out is None:
         _check_out(function, array)
         return _buffers.new_array(array.shape, array.dtype)
@@ -51,7 +53,7 @@ def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
 
 
 def rows_out(function: str, array: Buffer, out: Any) -> Buffer | None:
-    """The memory of `out`, which takes rows like those of the array; None without `out`."""
+    """Returns the memory of `out`, for rows like the rows of the array, or None without `out`."""
     if len(array.shape) == 0:
         raise InvalidArgumentError(
             f"{function}: the array is a scalar: pass one with rows, such as array.reshape(1)"
@@ -81,7 +83,7 @@ def start_for_rows(
     take: Callable[[Buffer, Any], Callable[[OwnedHandle], Any]] = take_rows,
     has_result: bool = True,
 ) -> Handle:
-    """Submits an operation whose result is rows that Ronda counts.
+    """Submits an operation whose result is a number of rows that Ronda determines.
 
     Args:
         operation: its name, "allgather"; the binding's function is called *_async.

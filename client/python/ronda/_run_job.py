@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.run(): the program's part, and, from main() on, the part of a rank.
+"""Implements ronda.run(). The first part runs in the program; main() and what follows run in a
+rank.
 
 The program listens at a socket. Each rank connects, receives the call, and sends back the outcome.
-The connection stays open until the job has ended, so that a rank whose program is gone notices this
+The connection stays open until the job has ended, so that a rank notices the end of its program,
 and ends itself.
 """
 
@@ -28,8 +29,8 @@ from typing import IO, Any, NamedTuple
 from ronda import _env, job, objects
 from ronda.errors import InvalidArgumentError, PeerFailedError
 
-# Variables of the ranks: where the program listens, and the key that proves to the program that
-# they are its ranks.
+# Names of the ranks' environment variables. They hold the address where the program listens, and
+# the key with which a rank proves that it belongs to the program.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
 
@@ -37,7 +38,7 @@ _REMEDY = "install cloudpickle (pip install ronda[run]), or take functions from 
 
 
 class Call(NamedTuple):
-    """What each rank does."""
+    """The call that each rank makes."""
 
     func: Callable[..., Any]
     args: Sequence[Any]
@@ -112,7 +113,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
         listener = _listen(folder, hosts, key)
         variables = {**_env.inherited(), **env, _ADDRESS: _text_of(listener.address), _KEY: key}
-        # The package itself; the program's other paths come with the call.
+        # This is the path of the package. The program's other paths are sent with the call.
         package = str(pathlib.Path(__file__).parent.parent)
         variables["PYTHONPATH"] = os.pathsep.join(
             filter(None, [package, variables.get("PYTHONPATH")])
@@ -196,7 +197,8 @@ def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, st
     try:
         code = process.wait()
     except BaseException:
-        # For example Ctrl-C. rondarun ends the ranks.
+        # An exception such as KeyboardInterrupt ends the wait. SIGTERM makes rondarun end the
+        # ranks.
         process.terminate()
         process.wait()
         raise
@@ -252,7 +254,7 @@ def main() -> int:
 
 
 def _end_with(connection: Connection) -> None:
-    """Ends this process when the program has ended before it."""
+    """Ends this process when the program ends first."""
     try:
         connection.recv_bytes()
     except (EOFError, OSError):

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of TensorFlow's C API that Ronda uses: how a library adds an operation with a kernel. TensorFlow documents
- * it in tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. These are the same functions under names of Ronda,
- * so that nothing is compiled against TensorFlow. All structs are opaque, and the functions are looked up at run time.
- */
+/* The part of TensorFlow's C API with which a library adds an operation and its kernel. TensorFlow documents it in
+ * tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. These are the same functions under names of Ronda, so
+ * that nothing is compiled against TensorFlow. All structs are opaque, and the functions are looked up at run time. */
 #ifndef RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 #define RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 
@@ -40,7 +39,7 @@ enum {
   kTfUint64 = 23
 };
 
-/* FUNCTION(result, name, arguments) for each function, whose symbol is TF_<name>. */
+/* Calls FUNCTION(result, name, arguments) for each function of TensorFlow. The function's symbol is TF_<name>. */
 #define TF_FUNCTIONS(FUNCTION)                                                                                   \
   FUNCTION(TfStatus*, NewStatus, (void))                                                                         \
   FUNCTION(void, DeleteStatus, (TfStatus*))                                                                      \

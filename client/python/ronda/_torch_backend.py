@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""PyTorch's entry point: registers the backend at `import torch`, from PyTorch 2.5 on."""
+"""The entry point that PyTorch 2.5 and later call at `import torch`, to register the backend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 def register() -> None:
     """Registers the backend of torch.distributed."""
-    # If that module is already being imported, and has imported torch, it registers the backend
-    # itself.
+    # If ronda.torch.c10d is already being imported, and has imported torch, that module registers
+    # the backend itself.
     if "ronda.torch.c10d" not in sys.modules:
         importlib.import_module("ronda.torch.c10d")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of XLA's foreign function interface that Ronda uses: how XLA calls a handler. It is a C ABI, which jaxlib
- * documents in xla/ffi/api/c_api.h. These are the same layouts under names of Ronda, so that nothing is compiled
- * against jaxlib. They are the layouts of version 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins with
+/* The part of XLA's foreign function interface with which XLA calls a handler. It is a C ABI, which jaxlib documents
+ * in xla/ffi/api/c_api.h. These are the same layouts under names of Ronda, so that nothing is compiled against
+ * jaxlib. The layouts are those of the versions 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins with
  * its size, so that XLA can add fields behind the last field. */
 #ifndef RONDA_CLIENT_PYTHON_XLA_H_
 #define RONDA_CLIENT_PYTHON_XLA_H_
@@ -18,7 +18,7 @@ typedef struct XlaFuture XlaFuture; /* likewise */
 
 typedef enum XlaStage { kXlaInstantiate = 0, kXlaPrepare = 1, kXlaInitialize = 2, kXlaExecute = 3 } XlaStage;
 
-/* The beginning of an argument struct. */
+/* The fields with which every argument struct begins. */
 typedef struct XlaBase {
   size_t struct_size;
   struct XlaExtension* extensions; /* NULL: none */

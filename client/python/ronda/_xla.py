@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The operations of programs that XLA has compiled."""
+"""The Ronda operations in programs that XLA has compiled."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Kind(enum.IntEnum):
 
 
 REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
-# Operations on rows: their first dimension is not an element's.
+# Operations on rows, whose first dimension counts the rows.
 OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
-# Operations whose results take the place of the arguments.
+# Operations whose results use the memory of the arguments.
 IN_PLACE = (Kind.BROADCAST, Kind.SEND, Kind.BARRIER)
-# Operations that Ronda matches by order, or by tag, and not by name.
+# Operations that Ronda matches by their order or their tag, because they have no name.
 NAMELESS = (Kind.SEND, Kind.RECV, Kind.BARRIER)

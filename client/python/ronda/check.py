@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""`python -m ronda.check`: reports the installation, and whether two ranks can all-reduce here.
+"""`python -m ronda.check` reports the installation, and whether two ranks can all-reduce here.
 
-Exit code: 0 if they can.
+The exit code is 0 if the all-reduce works.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ronda import errors
 from ronda._library import native
 from ronda.run import launcher
 
-# Distributions that Ronda works with, and their purpose.
+# Python packages that Ronda works with, and what Ronda uses each package for.
 _LIBRARIES = {
     "numpy": "results of ronda's own collectives",
     "torch": "ronda.torch, torch.distributed",
@@ -36,7 +36,7 @@ def main() -> int:
     sys.stdout.flush()
     subprocess.run([launcher(), "--check-build"], check=False)
     try:
-        # This module runs as __main__, and the ranks do not know its functions.
+        # Import the module by its name, because the ranks cannot find functions of __main__.
         results = ronda.run(importlib.import_module("ronda.check").measure, np=2)
     except errors.RondaError as error:
         print(f"\n2 ranks on this host: FAILED\n{error}")
@@ -65,8 +65,8 @@ def _print_versions() -> None:
 
 
 def measure() -> tuple[bool, float]:
-    """On each rank: whether the sum is correct, and the seconds of the fastest of several
-    all-reduces.
+    """Runs on each rank. Returns whether the sum is correct, and how many seconds the fastest of
+    several all-reduces took.
     """
     ronda.init()
     values = bytearray(b"\x01" * _BYTES)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Errors that Ronda raises: one class for each error status of the C ABI.
+"""Errors that Ronda raises, with one class for each error status of the C ABI.
 
-Each class also derives from an error that a Python program, or a program written for Horovod,
-expects. Wrong arguments are ValueErrors, and a deadline is a TimeoutError. All errors are
+Each class also derives from the error that Python or Horovod raises in the same case. For example,
+InvalidArgumentError is a ValueError, and DeadlineError is a TimeoutError. All errors are
 RuntimeErrors, as Horovod's HorovodInternalError is.
 """
 
@@ -11,15 +11,15 @@ from __future__ import annotations
 
 
 class RondaError(RuntimeError):
-    """An error of Ronda. Its text names the rank, the host and the tensor, and what to do."""
+    """An error of Ronda. Its text names the rank, the host and the tensor, and says what to do."""
 
 
 class InvalidArgumentError(RondaError, ValueError):
-    """An argument is wrong; nothing was submitted."""
+    """An argument is wrong. Ronda has submitted no operation."""
 
 
 class NotInitializedError(RondaError, ValueError):
-    """init() has not been called, or shutdown() has."""
+    """init() has not been called, or shutdown() has already been called."""
 
 
 class AlreadyInitializedError(RondaError):
@@ -27,11 +27,13 @@ class AlreadyInitializedError(RondaError):
 
 
 class DuplicateNameError(RondaError, ValueError):
-    """A tensor of this name is in flight."""
+    """A tensor with the same name is already in flight."""
 
 
 class MismatchError(RondaError):
-    """Ranks disagree about a tensor, or a rank that it needs has joined. The job goes on."""
+    """Ranks disagree about a tensor, or an operation needs a rank that has joined. The job
+    continues.
+    """
 
 
 class DeadlineError(RondaError, TimeoutError):
@@ -51,10 +53,10 @@ class InternalError(RondaError):
 
 
 class MembershipError(RondaError):
-    """This process has no place in its elastic job any more, or no rank has its state."""
+    """This process is no longer a member of its elastic job, or no rank has the job's state."""
 
 
-# By status, from RONDA_ERROR_INVALID_ARGUMENT (1) on.
+# The classes in the order of the status codes; the first is for RONDA_ERROR_INVALID_ARGUMENT (1).
 BY_STATUS: tuple[type[RondaError], ...] = (
     InvalidArgumentError,
     NotInitializedError,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Exchanges of arrays, and coordination. Arguments and errors are those of reductions.py."""
+"""Exchanges of arrays between ranks, barriers and joins. reductions.py describes the common
+arguments and errors.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ __all__ = [
 
 
 def broadcast(array: Any, root: int = 0, **options: Any) -> Any:
-    """broadcast_async() with a wait. Returns root's array."""
+    """As broadcast_async(), but waits, and returns root's array."""
     return broadcast_async(array, root, **options).wait()
 
 
@@ -93,7 +95,7 @@ def _copy(source: Buffer, target: Buffer) -> None:
 
 
 def allgather(array: Any, **options: Any) -> Any:
-    """allgather_async() with a wait. Returns the rows of all ranks."""
+    """As allgather_async(), but waits, and returns the rows of all ranks."""
     return allgather_async(array, **options).wait()
 
 
@@ -117,7 +119,9 @@ def allgather_async(
 
 
 def gather(array: Any, root: int = 0, **options: Any) -> Any:
-    """gather_async() with a wait. Returns the rows of all ranks on `root`, None elsewhere."""
+    """As gather_async(), but waits. Returns the rows of all ranks on `root`, and None on other
+    ranks.
+    """
     return gather_async(array, root, **options).wait()
 
 
@@ -130,10 +134,10 @@ def gather_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """As allgather_async(), but only `root` gets the result. On the other ranks it is None.
+    """As allgather_async(), but only `root` gets the result. On the other ranks the result is None.
 
     Args:
-        out: on root. It must not overlap `array`.
+        out: used only on `root`. `out` must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -145,7 +149,7 @@ def gather_async(
 
 
 def scatter(array: Any, root: int = 0, **options: Any) -> Any:
-    """scatter_async() with a wait. Returns this rank's rows."""
+    """As scatter_async(), but waits, and returns this rank's rows."""
     return scatter_async(array, root, **options).wait()
 
 
@@ -162,9 +166,10 @@ def scatter_async(
     """Distributes the rows of root's array to the ranks.
 
     Args:
-        array: root's array; the other ranks pass an array of the same type and dimensions, whose
-            content and first dimension are ignored.
-        splits: on root, rows for each member. None means as in reducescatter_async().
+        array: the array of `root`. The other ranks pass an array of the same type and dimensions;
+            its content and first dimension are ignored.
+        splits: on `root`, the number of rows for each member. None divides the rows as
+            reducescatter_async() does.
         out: must not overlap `array`.
     """
     id = process_sets.id_of(process_set)
@@ -174,7 +179,7 @@ def scatter_async(
 
 
 def alltoall(array: Any, **options: Any) -> Any:
-    """alltoall_async() with a wait."""
+    """As alltoall_async(), but waits, and returns the result."""
     return alltoall_async(array, **options).wait()
 
 
@@ -187,17 +192,17 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends rows to every rank, and receives their rows in the order of the ranks.
+    """Sends rows to every rank, and receives rows from every rank, in the order of the ranks.
 
     Args:
         array: its first dimension may differ between ranks.
-        splits: rows for each member. None means equally many, which must divide the first
-            dimension.
+        splits: the number of rows for each member. With None every member gets equally many rows,
+            so the number of members must divide the first dimension.
         out: must not overlap `array`.
 
     Returns:
-        A handle of the received rows; with splits, a handle of these rows and of the list of the
-        numbers of rows from each member.
+        A handle. Its result is the received rows. With `splits`, the result is these rows and a
+        list with the number of rows from each member.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -225,7 +230,7 @@ def _numbers(function: str, splits: Any) -> list[int] | None:
 
 
 def send(array: Any, to: int, **options: Any) -> None:
-    """send_async() with a wait until the array may be changed again."""
+    """As send_async(), but waits until the array may be changed again."""
     send_async(array, to, **options).wait()
 
 
@@ -237,8 +242,8 @@ def send_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends an array to a rank. The n-th send to that rank with a tag meets its n-th receive from
-    this rank with that tag.
+    """Sends an array to a rank. Rank `to` receives the n-th send with a tag by its n-th receive
+    from this rank with that tag.
     """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, native.rank(), to, tag):
@@ -259,7 +264,7 @@ def send_async(
 
 
 def recv(out: Any, source: int, **options: Any) -> Any:
-    """recv_async() with a wait. Returns `out`."""
+    """As recv_async(), but waits, and returns `out`."""
     return recv_async(out, source, **options).wait()
 
 
@@ -271,7 +276,9 @@ def recv_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Receives an array of the shape and type of `out` from rank `source`, in `out`."""
+    """Receives an array from rank `source`, and writes it to `out`, which has its shape and
+    type.
+    """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, source, native.rank(), tag):
         memory = _buffers.writable_buffer_of(out, "recv: out")
@@ -291,8 +298,8 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Messages must not wait for operations on their memory, because both ranks could then wait for
-    each other.
+    """Refuses memory that an operation uses. If a message waited for this operation, two ranks
+    could wait for each other.
     """
     if IN_FLIGHT.has_users_of(span):
         raise InvalidArgumentError(
@@ -309,18 +316,19 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle:
-    """As barrier(), without waiting."""
+    """As barrier(), but returns a handle at once."""
     return Handle(native.barrier_async(process_sets.id_of(process_set)), NO_RESULT)
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
     """Says that this rank has no more data, and waits until every rank has called join().
 
-    Until then the operations of the other ranks go on without this rank, as far as they can. It
-    adds nothing to sums.
+    Until every rank has called it, the operations of the other ranks continue without this rank, as
+    far as they can. This rank adds nothing to sums.
 
     Args:
-        count_absent: averages divide by all ranks of the set, not only by those that take part.
+        count_absent: if true, averages divide by the number of all ranks of the set, and not by the
+            number of ranks that take part.
 
     Returns:
         The last rank that has joined.

@@ -15,14 +15,14 @@ from ronda.errors import RondaError
 
 
 class SoleOwner:
-    """An object that gives an operation back. A copy of the object would give the operation back a
-    second time.
+    """An object that releases a handle of the binding when it is destroyed. The object cannot be
+    copied, because the copy would release the handle a second time.
     """
 
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Called by copy and pickle.
+        """Refuses copies and pickling.
 
         Raises:
             TypeError: always.
@@ -34,8 +34,8 @@ class SoleOwner:
 
 
 class OwnedHandle(SoleOwner):
-    """The binding's handle, which is given back with the last reference to this object. The
-    operation keeps its memory until it has ended.
+    """Owns a handle of the binding, and releases it with the last reference to this object. The
+    operation keeps its memory alive until it has ended.
     """
 
     __slots__ = ("id",)
@@ -50,8 +50,8 @@ class OwnedHandle(SoleOwner):
 class Handle:
     """An operation in flight, and later its result.
 
-    If the last reference to it goes, the operation still runs, but its result and its error are
-    lost.
+    If the program drops the last reference to the handle, the operation still runs, but its result
+    and its error are lost.
 
     Thread-compatible.
     """
@@ -62,8 +62,8 @@ class Handle:
         """
         Args:
             id: the binding's handle.
-            take: makes the result of the completed operation. A result in Ronda's memory keeps the
-                handle alive.
+            take: a function that makes the result of the completed operation. A result in Ronda's
+                memory keeps the OwnedHandle alive.
         """
         self._owned = OwnedHandle(id)
         self._take = take
@@ -75,7 +75,8 @@ class Handle:
         return native.poll(self._owned.id)
 
     def wait(self) -> Any:
-        """Waits for the operation, and returns its result. Later calls return the same result.
+        """Waits for the operation, and returns its result. Later calls of wait() return the same
+        result.
 
         Raises:
             RondaError: the operation's error, at each call.
@@ -88,13 +89,13 @@ class Handle:
         return self._result
 
     def settle(self) -> None:
-        """Waits until the operation has ended, and leaves its error to wait()."""
+        """Waits until the operation has ended. Does not raise its error, which wait() raises."""
         with contextlib.suppress(RondaError):
             native.synchronize(self._owned.id)
 
     def found_inf(self) -> bool:
-        """Whether the result of a reduction with detect_overflow, on any rank, has an element
-        that is infinite or not a number. The answer is the same on every rank. Waits.
+        """Waits, and returns whether the result of a reduction with detect_overflow, on any rank,
+        has an element that is infinite or not a number. All ranks get the same answer.
         """
         self.wait()
         return native.found_inf(self._owned.id)
@@ -106,13 +107,13 @@ def start(
     spans: list[Span],
     take: Callable[[OwnedHandle], Any],
 ) -> Handle:
-    """Submits an operation, after earlier operations that use its memory.
+    """Waits for earlier operations that use the same memory, and submits an operation.
 
     Args:
         submit: the binding's function.
-        arguments: for `submit`.
+        arguments: the arguments of `submit`.
         spans: the memory that the operation uses.
-        take: see Handle.
+        take: makes the result; see Handle.
     """
     IN_FLIGHT.wait_for_users_of(spans)
     handle = Handle(submit(*arguments), take)
@@ -123,11 +124,12 @@ def start(
 def rows_of(
     handle: OwnedHandle, dtype: int, row_shape: tuple[int, ...], out: Any
 ) -> tuple[Any, list[int]]:
-    """The result of an operation whose rows only Ronda counts.
+    """Returns the result of an operation of which Ronda determines the number of rows.
 
     Returns:
-        `out`, or its first rows if the result is shorter; without `out` a NumPy array in Ronda's
-        memory. Also the rows of each member, if the operation reports them.
+        `out`, or its first rows if the result is shorter. Without `out`, a NumPy array in Ronda's
+        memory. The list has the number of rows of each member, if the operation reports these
+        numbers.
     """
     address, rows, by_member = native.output(handle.id)
     if out is None:

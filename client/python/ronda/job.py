@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The job to which this process belongs as a rank. Its users, for instance Horovod's API and
-c10d's, share the same job.
+"""The job to which this process belongs as a rank. Several parts of the program, for instance
+Horovod's API and c10d, can be users of this one job.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def init(user: str = "ronda", **options: object) -> None:
     joined.
 
     Args:
-        user: the part of the program that needs the job. A second user shares the first one's job;
-            its options are ignored.
+        user: the part of the program that needs the job. If another user has already joined a job,
+            this user shares that job, and `options` are ignored.
         **options: fields of ronda_options (see ronda.h).
 
     Raises:
-        RondaError: the ranks do not fit together, or some did not come in time.
+        RondaError: the ranks' settings contradict each other, or some ranks did not join in time.
     """
     with _lock:
         if not native.is_initialized():
@@ -43,7 +43,7 @@ def init(user: str = "ronda", **options: object) -> None:
 
 
 def _join(join: Callable[[], None]) -> None:
-    """Joins a job by a call of the binding. REQUIRES: _lock."""
+    """Calls `join`, a function of the binding that joins a job. REQUIRES: _lock."""
     global _number
     _env.withdraw()
     join()
@@ -52,11 +52,11 @@ def _join(join: Callable[[], None]) -> None:
 
 
 def shutdown(user: str = "ronda") -> None:
-    """Ends the job for `user`. When no other user needs the job, ends it for the process, and
-    blocks until every rank has done the same.
+    """Ends the job for `user`. When no other user needs the job, ends the job for this process, and
+    blocks until every rank has also ended it.
 
     Raises:
-        RondaError: the job had failed. It has ended all the same.
+        RondaError: the job had failed. Even then shutdown() has ended the job for this process.
     """
     with _lock:
         _users.discard(user)
@@ -70,14 +70,14 @@ def shutdown(user: str = "ronda") -> None:
 
 
 def reform(reason: str | None) -> None:
-    """Leaves this epoch of an elastic job, and joins the next one, for all users.
+    """Leaves this epoch of an elastic job, and joins the next epoch, for all users.
 
     Args:
         reason: the failure that ends the epoch. None means that the change is planned.
 
     Raises:
-        MembershipError: the launcher has no place for this process any more.
-        RondaError: the ranks have not met.
+        MembershipError: the launcher has removed this process from the job.
+        RondaError: the ranks have failed to join the next epoch.
     """
     with _lock:
         _join(lambda: native.elastic_reform(reason))
@@ -85,8 +85,8 @@ def reform(reason: str | None) -> None:
 
 
 def abort(reason: str) -> None:
-    """Fails the job at once, for all of its ranks; see ronda_abort(). Without a job it does
-    nothing.
+    """Fails the job at once, for all of its ranks; see ronda_abort(). If this process is in no job,
+    the function does nothing.
     """
     if native.is_initialized():
         native.abort(reason)
@@ -99,10 +99,10 @@ def rejoin(user: str, reason: str, **options: object) -> None:
     Args:
         user: the part of the program that needs the job.
         reason: the error text for the ranks that stay in the former job, which fails.
-        **options: the options of init(), with a place in the other job.
+        **options: the options of init(), with this process's rank in the other job.
 
     Raises:
-        RondaError: the ranks have not met. This process then has no job.
+        RondaError: joining the other job has failed. This process is then in no job.
     """
     with _lock:
         _leave(reason)
@@ -133,38 +133,38 @@ def _leave(reason: str) -> None:
 
 
 def is_initialized(user: str = "ronda") -> bool:
-    """Whether `user` has joined the job and not left it."""
+    """Returns whether `user` has joined the job and has not left it."""
     return user in _users and bool(native.is_initialized())
 
 
 def number() -> int:
-    """The number of this process's last job, from 1; 0 before the first. It identifies objects of
-    an earlier job.
+    """Returns how many jobs this process has joined so far. Objects that belong to an earlier job
+    are recognized by this number.
     """
     return _number
 
 
 def leave_at_exit() -> None:
-    """Says that this rank has failed. It ends without waiting for the others, which notice at
-    once.
+    """Called by a rank that has failed. At exit this rank then does not wait for the other ranks,
+    which notice its end at once.
     """
     global _has_failed
     _has_failed = True
 
 
 def is_ended_by_exception() -> bool:
-    """Whether the interpreter ends with an exception that nothing has caught."""
-    # The interpreter sets sys.last_type when it prints an exception that was not caught. At a
-    # prompt the interpreter goes on after that.
+    """Returns whether the interpreter ends because of an exception that nothing has caught."""
+    # The interpreter sets sys.last_type when it prints an exception that was not caught. An
+    # interactive interpreter, which has sys.ps1, goes on after an exception.
     return hasattr(sys, "last_type") and not hasattr(sys, "ps1")
 
 
 def _end_at_exit() -> None:
-    """Ends the job of a program that has not called shutdown() itself. Otherwise this rank would be
-    treated as failed.
+    """Ends the job at exit if the program has not called shutdown(). Without this call, the other
+    ranks would treat this rank as failed.
 
-    A rank that has failed does not call shutdown(), because it would wait there for ranks that wait
-    for it.
+    If this rank has failed, the function does not call shutdown(), because this rank would wait in
+    shutdown() for ranks that wait for it.
     """
     _last_error.leave()
     with _lock:

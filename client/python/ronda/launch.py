@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""`python -m ronda.launch`: rondarun with the options of `python -m torch.distributed.launch`.
+"""`python -m ronda.launch` is rondarun with the options of `python -m torch.distributed.launch`.
 
     python -m ronda.launch --nproc_per_node 4 train.py --epochs 3
 
 starts `train.py --local_rank=N --epochs 3` on each rank; with --use_env the program reads
-LOCAL_RANK instead. rondarun does everything else, and its manual says what an option does.
+LOCAL_RANK instead. rondarun's manual describes the options.
 
 With RONDA_REPLACE_BACKEND=nccl,gloo in the environment, a program that names one of these backends
 runs on Ronda unchanged, as with `python -m ronda.torch.c10d`.
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from ronda import _local_rank
 from ronda.run import launcher
 
-# Options of torch.distributed.launch, of all versions, that rondarun has under the same name.
+# Options of any version of torch.distributed.launch that rondarun has under the same name.
 _WITH_VALUE = (
     "--nnodes",
     "--nproc-per-node",
@@ -50,12 +50,12 @@ _WITH_VALUE = (
     "--shutdown-timeout",
 )
 _OTHER_NAMES = {"--log-dir": ["--logdir"], "--redirects": ["-r"], "--tee": ["-t"]}
-# Values for options that are not given. rondarun has no default for the number of ranks.
+# Values for options that the user does not give. rondarun has no default for the number of ranks.
 _DEFAULTS = {"--nproc-per-node": "1"}
-# Replaces the argument in the command line until the rank knows its number.
+# Stands in the command line where each rank puts its own `--local_rank=N`.
 _PLACEHOLDER = "--local_rank=?"
-# Runs on each rank, and becomes the program. It is needed because rondarun has the same command
-# line for all ranks.
+# A Python program that runs on each rank, inserts the rank's number, and then becomes the user's
+# program. rondarun cannot insert the number, because it has one command line for all ranks.
 _HAND_OVER = (
     "import os, sys; asked, words = sys.argv[1], sys.argv[2:]; "
     f"words[words.index({_PLACEHOLDER!r})] = asked + '=' + os.environ['LOCAL_RANK']; "
@@ -64,7 +64,9 @@ _HAND_OVER = (
 
 
 def _both_ways(name: str) -> list[str]:
-    """Returns an option's name with - and with _, because torch accepts both."""
+    """Returns an option's name once with hyphens and once with underscores, because torch accepts
+    both.
+    """
     underscored = "--" + name[2:].replace("-", "_")
     return [name] if underscored == name else [name, underscored]
 
@@ -136,7 +138,7 @@ def command(arguments: Sequence[str]) -> list[str]:
     """Returns rondarun's command line for the arguments of torch.distributed.launch.
 
     Raises:
-        SystemExit: the arguments are wrong, and the error has been printed; or they ask for help.
+        SystemExit: the arguments are wrong or ask for help. The error or the help has been printed.
     """
     parser = _parser()
     given = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pickled Python objects that travel between ranks."""
+"""Sends Python objects, in pickled form, between ranks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def allgather_object(
 ) -> list[Any]:
     """Gives every rank copies of the objects of all ranks, in the order of the ranks.
 
-    Ranks that have joined have no object, and are left out.
+    The list has no objects of ranks that have called join().
 
     Raises:
         RondaError: as operations on arrays.

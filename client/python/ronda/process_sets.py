@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Process sets: ranks that operate among themselves. Several sets may operate at the same time."""
+"""Process sets, whose ranks run operations among themselves. Several sets may do so at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ def _sorted_ranks(ranks: Iterable[int]) -> list[int]:
 
 
 class ProcessSet:
-    """Ranks of a job, in ascending order.
+    """A set of ranks of a job, in ascending order.
 
-    Pass a set to init(), or to add_process_set(), on every rank of the job in the same order. Then
-    pass it to operations. A set belongs to one job. Once the job has ended, process_set_id is None,
-    and a later job may add the set again.
+    Every rank of the job must pass its sets to init() or add_process_set(), in the same order as
+    the other ranks. After that, pass a set to operations. A set belongs to one job. Once the job
+    has ended, process_set_id is None, and a later job may add the set again.
     """
 
     def __init__(self, ranks: Iterable[int]) -> None:
@@ -39,7 +41,7 @@ class ProcessSet:
             ranks: the members, in any order.
 
         Raises:
-            InvalidArgumentError: they are not valid ranks, or a rank occurs twice.
+            InvalidArgumentError: `ranks` has an invalid rank, or has a rank twice.
         """
         self._ranks = _sorted_ranks(ranks)
         self._id: int | None = None
@@ -47,23 +49,24 @@ class ProcessSet:
 
     @property
     def process_set_id(self) -> int | None:
-        """The number for the C ABI; None while the job does not know the set."""
+        """The set's number in the C ABI, or None while the job does not know the set."""
         return self._id if native.is_initialized() and self._job == job.number() else None
 
     @property
     def ranks(self) -> list[int]:
-        """The members, in ascending order."""
+        """The ranks of the set, in ascending order."""
         return list(self._ranks)
 
     def size(self) -> int | None:
-        """The number of members; None while the job does not know the set."""
+        """The number of ranks in the set, or None while the job does not know the set."""
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self) -> int | None:
-        """This process's position among the members, from 0; None while the job does not know the
-        set.
+        """This process's position among the set's ranks, from 0, or None while the job does not
+        know the set.
 
-        Operations still number ranks, for instance a root, as in the job.
+        Arguments of operations, for instance a root, are ranks in the job, and not positions in the
+        set.
 
         Raises:
             InvalidArgumentError: this process is not a member.
@@ -79,7 +82,7 @@ class ProcessSet:
         return position
 
     def included(self) -> bool | None:
-        """Whether this process is a member; None before init()."""
+        """Whether this process is a member of the set. None before init()."""
         return native.rank() in self.ranks if native.is_initialized() else None
 
     def _belongs_to_job(self, id: int | None) -> None:
@@ -113,7 +116,7 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set: ProcessSet = _GlobalProcessSet()
 
-# The sets that the program has added, the same on all ranks.
+# The sets that the program has added. They are the same on all ranks.
 _known: list[ProcessSet] = []
 
 
@@ -123,11 +126,11 @@ def init_job(
     """Calls job.init() with sets that exist from the start. If the job exists already, adds the
     sets now.
 
-    Every rank calls the function with the same sets in the same order.
+    Every rank must call the function with the same sets in the same order.
 
     Raises:
         InvalidArgumentError: two sets have the same ranks.
-        RondaError: as job.init() and add_process_set().
+        RondaError: job.init() or add_process_set() has failed.
     """
     sets = [_as_process_set(each) for each in process_sets]
     _check_different(sets)
@@ -151,7 +154,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
         process_set: a set, or its ranks.
 
     Raises:
-        InvalidArgumentError: a set of these ranks exists already, or they are not ranks of the job.
+        InvalidArgumentError: a set of these ranks exists already, or a rank is not in the job.
         RondaError: the ranks of the job do not add the same set, or a rank does not add it in time.
     """
     added = _as_process_set(process_set)
@@ -164,11 +167,11 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Ends a set. Blocks until every rank of the job has removed it.
+    """Removes a set from the job. Blocks until every rank of the job has removed the set.
 
     Returns:
-        False, without any change, for the set of all ranks, and for a set that the job does not
-        know.
+        True. False if the set is the set of all ranks, or if the job does not know the set; the
+        function then changes nothing.
     """
     id = process_set.process_set_id
     if id is None or id == _GLOBAL_ID:
@@ -181,7 +184,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def id_of(process_set: ProcessSet | int) -> int:
-    """The number of a set. A number is returned as it is.
+    """Returns the number of a set. If `process_set` is a number, returns this number.
 
     Raises:
         InvalidArgumentError: the job does not know the set.
@@ -198,7 +201,7 @@ def id_of(process_set: ProcessSet | int) -> int:
 
 
 def is_active(process_set: ProcessSet) -> bool:
-    """Whether this process has other ranks to operate with in the set.
+    """Returns whether the set contains this process and at least one other rank.
 
     Raises:
         InvalidArgumentError: the job does not know the set.

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reductions of arrays: NumPy's, and everything with the buffer protocol, DLPack or the CUDA array
-interface.
+"""Reductions of arrays. An array may be NumPy's, or any object with the buffer protocol, DLPack or
+the CUDA array interface.
 
-Every rank of the process set submits the same operations with the same arguments. Operations with
-names may come in any order. Operations without a name come in the same order. Functions named
-*_async return a Handle at once; the arrays belong to the operation until Handle.wait() has returned
-the result. The other functions wait. Roots and other ranks are numbered as in the job.
+Every rank of the process set submits the same operations with the same arguments. The ranks may
+submit operations with names in different orders, but operations without a name in one order.
+Functions named *_async return a Handle at once; the arrays belong to the operation until
+Handle.wait() has returned the result. The other functions wait for the result. Arguments such as
+`root` are ranks in the job.
 
 Common arguments:
-    array: contiguous in row-major order. It has the same shape and type on every rank, unless the
-        function says otherwise. Numbers and lists become NumPy arrays.
+    array: must be contiguous in row-major order. An array has the same shape and type on every
+        rank, unless the function says otherwise. Numbers and lists become NumPy arrays.
     out: memory for the result, which the function then returns. With some functions `out` may be
         `array`. Without `out` the result is a new NumPy array. Arrays on a CUDA device need an
-        `out` on that device. The operation comes after the work that the arrays' stream has been
-        given. The host waits for the operation, so that every stream finds the result.
+        `out` on that device. The operation runs after the work that the arrays' stream has been
+        given. The host waits for the operation, so the result is ready for every stream.
     op: how elements are combined; AVERAGE divides by the number of ranks.
     name: the tensor's name, the same on every rank. None means that operations are matched by the
         order of the calls in their process set.
-    compression: the format in which floating-point elements travel.
-    prescale, postscale: factors of each rank's input, and of the result.
+    compression: the format in which floating-point elements are sent.
+    prescale, postscale: a factor of each rank's input, and a factor of the result.
     process_set: the ranks that take part.
-    deadline_s: seconds that the operation may wait for a rank. Zero means as for the job, a
-        negative number no limit.
+    deadline_s: seconds that the operation may wait for a rank. Zero means the job's deadline, and a
+        negative number means no limit.
 
-Errors of all functions (for *_async, wait() raises the errors of the second group):
+Errors of all functions at the submission:
     NotInitializedError, DuplicateNameError (the name is in flight), InvalidArgumentError (nothing
     was submitted).
+
+Errors of an operation, which Handle.wait() raises for *_async functions:
     MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError,
     OutOfMemoryError, InternalError; InvalidArgumentError if `out` is too small for the result.
 """
@@ -73,7 +76,7 @@ def _allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> tuple[Any, list[Span], _rows.Allreduce]:
-    """The result, the memory that the operation uses, and the arguments for the binding."""
+    """Returns the result, the memory that the operation uses, and the arguments for the binding."""
     source = _buffers.buffer_of(array, f"{function}: the array")
     result, memory = like(function, source, out)
     arguments = _rows.allreduce(
@@ -151,10 +154,11 @@ def allreduce_async(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """allreduce() without waiting.
+    """As allreduce(), but returns a handle at once.
 
     Args:
-        detect_overflow: Handle.found_inf() tells whether the result has infinite elements.
+        detect_overflow: if true, Handle.found_inf() tells whether the result has elements that are
+            infinite or not a number.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -178,7 +182,7 @@ def allreduce_async(
 def grouped_allreduce(
     arrays: Sequence[Any], op: ReduceOp = ReduceOp.AVERAGE, **options: Any
 ) -> list[Any]:
-    """grouped_allreduce_async() with a wait for all. Returns the list of the results."""
+    """As grouped_allreduce_async(), but waits, and returns the list of the results."""
     handles = grouped_allreduce_async(arrays, op, **options)
     return [handle.wait() for handle in handles]
 
@@ -195,20 +199,21 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> list[Handle]:
-    """Allreduces that run together or, if one fails, not at all. Returns a handle for each.
+    """Submits allreduces that run together or, if one of them fails, not at all. Returns their
+    handles.
 
     Args:
-        outs: an `out` for each array. It may be `arrays`.
-        name: of the group. Without `name`, the group's name is derived from types and shapes. So
-            two equal groups need names if both are in flight.
+        outs: an `out` for each array. `outs` may be `arrays`.
+        name: the name of the group. If it is None, Ronda derives a name from types and shapes. So
+            two groups with equal types and shapes need names if both are in flight.
     """
     if outs is not None and len(outs) != len(arrays):
         raise InvalidArgumentError(
             f"grouped_allreduce: {len(outs)} outs for {len(arrays)} arrays: pass one for each"
         )
     set_id = process_sets.id_of(process_set)
-    # The name of an unnamed group is derived from its arrays. If a rank's arrays are wrong, the
-    # rank does not know the name, and cannot refuse the group.
+    # If the program gives no name, Ronda derives the group's name from the arrays. If this rank's
+    # arrays are wrong, it does not know this name, and so cannot refuse the group.
     with Told(set_id, name, len(arrays) if name is not None else 0):
         made = [
             _allreduce_arguments(
@@ -248,8 +253,8 @@ def _check_apart(members: Sequence[Sequence[Span]]) -> None:
 
 
 def name_of_group(members: Sequence[tuple[int, Sequence[int]]]) -> str:
-    """Returns a name for a group that the program has not named. It is the same on every rank, and
-    in every step.
+    """Returns a name for a group that the program has not named. The name is the same on every rank
+    and in every step.
 
     Args:
         members: the DType and the shape of each array.
@@ -259,7 +264,7 @@ def name_of_group(members: Sequence[tuple[int, Sequence[int]]]) -> str:
 
 
 def reduce(array: Any, root: int, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
-    """reduce_async() with a wait. Returns the result on `root`, None elsewhere."""
+    """As reduce_async(), but waits. Returns the result on `root`, and None on other ranks."""
     return reduce_async(array, root, op, **options).wait()
 
 
@@ -279,7 +284,7 @@ def reduce_async(
     """Combines the arrays of all ranks. `root` gets the result, the other ranks get None.
 
     Args:
-        out: on root; may be `array`.
+        out: used only on `root`; may be `array`.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -307,7 +312,7 @@ def reduce_async(
 
 
 def reducescatter(array: Any, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
-    """reducescatter_async() with a wait. Returns this rank's rows."""
+    """As reducescatter_async(), but waits, and returns this rank's rows."""
     return reducescatter_async(array, op, **options).wait()
 
 
@@ -325,7 +330,7 @@ def reducescatter_async(
 ) -> Handle:
     """Combines the arrays of all ranks and distributes the rows of the result.
 
-    With n rows and m members each member gets n // m rows, and the first n % m members get one
+    With n rows and m members, each member gets n // m rows, and the first n % m members get one row
     more.
 
     Args:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts jobs: `ronda.run(func)` from a program, and the console scripts."""
+"""Starts jobs from a Python program, with `ronda.run(func)`, and serves the console scripts."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def run(
 
         losses = ronda.run(train, (0.1,), np=4)  # a list of four
 
-    The function, its arguments and its result travel pickled. For functions and classes of the main
-    program or a notebook, and for lambdas, pickling needs cloudpickle: pip install ronda[run]. The
-    ranks' output goes to sys.stdout and sys.stderr.
+    The function, its arguments and its result are sent in pickled form. For functions and classes
+    of the main program or a notebook, and for lambdas, pickling needs cloudpickle: pip install
+    ronda[run]. The ranks' output goes to sys.stdout and sys.stderr.
 
     Args:
-        func: which may call init().
-        args: of each call.
-        kwargs: of each call.
+        func: the function. It may call init().
+        args: positional arguments of each call.
+        kwargs: named arguments of each call.
         np: the number of ranks.
-        hosts: "alpha:4,beta:4", as for rondarun -H; None: this host.
-        env: variables for the ranks, beside this process' own.
-        options: more options of rondarun: ["--min-np", "2"].
+        hosts: as for rondarun -H, for example "alpha:4,beta:4". None means this host.
+        env: environment variables for the ranks, in addition to the variables of this process.
+        options: more options of rondarun, for example ["--min-np", "2"].
 
     Returns:
-        What the calls have returned, by rank.
+        The results of the calls, by rank.
 
     Raises:
         Exception: the first exception that a call has raised, with the rank's traceback as its
@@ -52,7 +52,7 @@ def run(
         InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """
-    # Imported here, because the import would slow `import ronda` down.
+    # This import is not at the top of the file, because it would make `import ronda` slower.
     from ronda import _run_job
 
     call = _run_job.Call(func, args, kwargs or {})
@@ -60,8 +60,8 @@ def run(
 
 
 def _program(name: str) -> str:
-    """Returns the path of a program. In a wheel it is beside the library, else in the
-    installation's bin/.
+    """Returns the path of a program. In a wheel the program is in the library's folder, and
+    otherwise in the installation's bin/.
     """
     library = pathlib.Path(__file__).parent / "lib"
     own = library / name
@@ -69,7 +69,7 @@ def _program(name: str) -> str:
 
 
 def launcher() -> str:
-    """The path of rondarun."""
+    """Returns the path of rondarun."""
     return _program("rondarun")
 
 
@@ -79,24 +79,22 @@ def _become(name: str) -> None:
 
 
 def rondarun() -> None:
-    """Serves the console scripts rondarun and horovodrun. Becomes the launcher of this package."""
+    """The console scripts rondarun and horovodrun. Replaces this process by the launcher."""
     _become("rondarun")
 
 
 def rondactl() -> None:
-    """Serves the console script rondactl. Becomes the program of this package that looks at
-    jobs.
-    """
+    """The console script rondactl. Replaces this process by the program that inspects jobs."""
     _become("rondactl")
 
 
 def ronda_monitor() -> None:
-    """Serves the console script ronda-monitor. Becomes the program of this package that serves the
-    state of jobs.
+    """The console script ronda-monitor. Replaces this process by the program that serves the state
+    of jobs over HTTP.
     """
     _become("ronda-monitor")
 
 
 def ronda_bench() -> None:
-    """Serves the console script ronda-bench. Becomes the benchmark of this package."""
+    """The console script ronda-bench. Replaces this process by the benchmark program."""
     _become("ronda-bench")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations on libtorch's tensors, in host memory. A tensor that is not contiguous is copied.
+// Operations on libtorch's tensors, in host memory. If a tensor is not contiguous, Ronda works on a contiguous copy of
+// it.
 //
 //   at::Tensor mean = ronda::torch::allreduce("mean", tensor);
 //   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, with libtorch's naming
@@ -8,7 +9,7 @@
 //   ... other work
 //   use(sum.result());
 //
-// Options and errors are those of ../collectives.hpp. Gradients do not flow through these operations.
+// Options and errors are those of ../collectives.hpp. These operations have no derivatives for libtorch's autograd.
 #ifndef RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
 
@@ -29,8 +30,8 @@ namespace ronda {
 inline namespace abi1 {
 namespace torch {
 
-// An operation in flight on tensors that have the same shape on every rank. It keeps the tensors alive. Its destructor
-// waits. Thread-compatible.
+// An operation in flight on tensors that have the same shape on every rank. The handle keeps the tensors alive. The
+// destructor waits for the operation. Thread-compatible.
 class TensorHandle {
  public:
   // Takes ownership of the operation, which writes to `output` and reads `input`.
@@ -39,8 +40,8 @@ class TensorHandle {
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, and throws the operation's error if it failed. Otherwise returns the result, which is the tensor itself for
-  // an operation in place.
+  // Waits, and throws the operation's error if it failed. Otherwise returns the result. For an operation in place this
+  // is the caller's tensor.
   const at::Tensor& result() {
     if (is_fetched_) return result_;
     handle_.synchronize();
@@ -49,7 +50,7 @@ class TensorHandle {
     return result_;
   }
 
-  // With `detect_overflow`: as in Handle.
+  // With `detect_overflow`, returns the same as Handle::found_inf().
   bool found_inf() const { return handle_.found_inf(); }
 
  private:
@@ -60,8 +61,8 @@ class TensorHandle {
   Handle handle_;  // the last member: it waits before the tensors are destroyed
 };
 
-// An operation in flight whose result has another number of rows than its input. Its destructor waits.
-// Thread-compatible.
+// An operation in flight whose result has another number of rows than its input. The destructor waits for the
+// operation. Thread-compatible.
 class RowsHandle {
  public:
   // Takes ownership of the operation, which reads `input`. The result has the shape and dtype of `input`, except for
@@ -80,7 +81,7 @@ class RowsHandle {
     return result_ = result;
   }
 
-  // For an allgather or alltoall: how many of the rows came from each rank, in the order of ranks.
+  // For an allgather or alltoall, returns how many of the rows came from each rank, in the order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return handle_.rows_per_rank(); }
 
  private:
@@ -91,7 +92,8 @@ class RowsHandle {
 
 namespace detail {
 
-// Calls the C function `submit` for an operation by rows, and fills in the fields of `args` that describe its input.
+// Fills in the fields of `args` that describe the input, and calls the C function `submit` for an operation whose
+// result consists of rows.
 template <class Args>
 RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const std::string& name,
                        const at::Tensor& tensor, const CallOptions& call) {
@@ -102,13 +104,14 @@ RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args 
   args.call = ronda::detail::to_c(call);
   ronda_handle handle = 0;
   ronda::detail::to_status(submit(&args, &handle)).throw_if_error();
-  // Rows are counted in bytes, because only libtorch knows the elements' type here.
+  // The handle has elements of one byte, because only libtorch knows the type of the elements here.
   return RowsHandle(OutputHandle<char>(handle, ronda::detail::row_of(view.shape) * size_of(view.dtype)), input);
 }
 
 }  // namespace detail
 
-// Reduces the tensor over all ranks: in place, or into a new tensor.
+// Reduces the tensor over all ranks. Functions whose names end with `_` work in place, and the others return a new
+// tensor.
 inline TensorHandle allreduce_async_(const std::string& name, const at::Tensor& tensor,
                                      const ReduceOptions& options = {}, const CallOptions& call = {}) {
   detail::Rows rows(name, tensor);
@@ -130,8 +133,8 @@ inline at::Tensor allreduce(const std::string& name, const at::Tensor& tensor, c
   return allreduce_async(name, tensor, options, call).result();
 }
 
-// Reduces several tensors in place, or none if one of them cannot be reduced. `group` and the order of the tensors are
-// the same on every rank.
+// Reduces several tensors in place, or none if one of them cannot be reduced. `group` and the order of the tensors must
+// be the same on every rank.
 inline void grouped_allreduce_(const std::string& group, const std::vector<at::Tensor>& tensors,
                                const ReduceOptions& options = {}, const CallOptions& call = {}) {
   std::vector<detail::Rows> rows;
@@ -145,8 +148,8 @@ inline void grouped_allreduce_(const std::string& group, const std::vector<at::T
   for (const detail::Rows& written : rows) written.written();
 }
 
-// Copies the elements on rank `root` to the other ranks, whose tensors have the same shape and dtype. The result is in
-// place, or in a new tensor.
+// Copies the elements on rank `root` to the other ranks, whose tensors have the same shape and dtype. Functions whose
+// names end with `_` work in place, and the others return a new tensor.
 inline TensorHandle broadcast_async_(const std::string& name, const at::Tensor& tensor, int root,
                                      const CallOptions& call = {}) {
   detail::Rows rows(name, tensor);
@@ -170,8 +173,8 @@ inline at::Tensor allgather(const std::string& name, const at::Tensor& tensor, c
   return allgather_async(name, tensor, call).result();
 }
 
-// Reduces the tensor over all ranks and distributes the rows of the result. If their number is not a multiple of the
-// number of ranks, the first ranks get one row more.
+// Reduces the tensor over all ranks and distributes the rows of the result. If the number of rows is not a multiple of
+// the number of ranks, the first ranks get one row more.
 inline RowsHandle reducescatter_async(const std::string& name, const at::Tensor& tensor,
                                       const ReduceOptions& options = {}, const CallOptions& call = {}) {
   ronda::detail::check_scales(name, options).throw_if_error();
@@ -185,7 +188,7 @@ inline at::Tensor reducescatter(const std::string& name, const at::Tensor& tenso
 }
 
 // Sends `splits` rows of the tensor to each rank, and receives the ranks' rows in the order of ranks. Without `splits`
-// each rank gets equally many rows, so their number must be a multiple of the number of ranks.
+// each rank gets equally many rows, so the number of rows must be a multiple of the number of ranks.
 inline RowsHandle alltoall_async(const std::string& name, const at::Tensor& tensor,
                                  const std::vector<std::int64_t>& splits = {}, const CallOptions& call = {}) {
   ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;

@@ -36,22 +36,24 @@ struct DistributedDataParallelOptions {
   int root = 0;                   // the rank whose parameters and buffers all ranks start with
   bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
-  // A parameter that no rank has used keeps its previous gradient. Often it has no gradient, so the optimizer does not
-  // change the parameter. The option costs a small allreduce per step. Without the option such a parameter gets a
-  // gradient of zeros.
+  // With this option, a parameter that no rank has used keeps its previous gradient. Often such a parameter has no
+  // gradient, so the optimizer does not change it. The option costs a small allreduce per step. Without the option, a
+  // parameter that no rank has used gets a gradient of zeros.
   bool find_unused_parameters = false;
 
-  // Ranks may have different numbers of batches, and call join() after their last batch. Before buffers are broadcast,
-  // the ranks then agree, by a small allreduce, on a source: the highest rank that has not joined.
+  // With this option, ranks may have different numbers of batches, and call join() after their last batch. Before each
+  // broadcast of buffers, a small allreduce finds the highest rank that has not joined, and this rank's buffers are
+  // broadcast.
   bool uneven_inputs = false;
 
-  // How gradients are reduced. `backward_passes_per_step` stays 1: see no_sync(). With `skip_on_overflow` the program
-  // itself skips its step if overflowed().
+  // How gradients are reduced. `backward_passes_per_step` must be 1; use no_sync() for several passes. With
+  // `skip_on_overflow` the program itself must skip its optimizer's step if overflowed() returns true.
   DistributedOptimizerOptions reduction = {};
 };
 
-// Wraps a module. Its parameters start the same on every rank. When backward() returns, their gradients are averaged
-// over the ranks; they travel while backward is still running. The program uses its own optimizer.
+// Wraps a module, and gives every rank the same parameters at the start. When backward() returns, the gradients are
+// averaged over the ranks; the reductions run while backward still computes other gradients. The program uses its own
+// optimizer.
 //
 //   ronda::torch::DistributedDataParallel model(net);            // net: a holder or a shared_ptr
 //   torch::optim::Adam adam(net->parameters(), 1e-3);
@@ -65,13 +67,14 @@ struct DistributedDataParallelOptions {
 // takes part on every rank. Parameters that are frozen when this object is made take no part. Gradients are reduced in
 // place, without copies. backward() throws Error if a gradient cannot be reduced. If backward() has thrown, for
 // instance on this rank alone, the next forward() sends the tensors that the other ranks wait for, and drops this
-// rank's gradients. The gradients that the other ranks got are undefined.
+// rank's gradients. In this case the other ranks' gradients of this step are undefined.
 //
-// Thread-compatible. Its destructor waits for what is in flight.
+// Thread-compatible. The destructor waits for operations in flight.
 template <class Module>
 class DistributedDataParallel {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) as DistributedOptimizer, and the errors of broadcast_parameters().
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) in the same cases as DistributedOptimizer, and the errors of
+  // broadcast_parameters().
   explicit DistributedDataParallel(std::shared_ptr<Module> module, const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)),
         options_(options),
@@ -87,11 +90,11 @@ class DistributedDataParallel {
                                    const DistributedDataParallelOptions& options = {})
       : DistributedDataParallel(module.ptr(), options) {}
 
-  // The hooks refer to it.
+  // This object cannot be copied, because the hooks refer to it.
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // Calls the module's forward(). In training it first broadcasts the buffers.
+  // Calls the module's forward(). In training mode, first broadcasts the module's buffers.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     if (synchronizes_ && gradients_.any_announced()) finish_failed_backward();
@@ -103,8 +106,8 @@ class DistributedDataParallel {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // As long as the returned object lives, backward() adds to this rank's gradients, and they do not travel. The first
-  // backward() after that reduces the sums.
+  // As long as the returned object lives, backward() only adds to this rank's gradients and does not reduce them. The
+  // first backward() after the object's end reduces the sums.
   //
   //   { const auto guard = model.no_sync();  loss(model(first), ...).backward(); }
   //   loss(model(second), ...).backward();
@@ -121,21 +124,22 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(&synchronizes_); }
 
-  // This rank has no more batches. It takes part in the others' reductions until all ranks have joined. Then it takes
-  // the parameters and buffers of the last rank that joined, because it has missed steps. Averages do not count ranks
-  // that have joined, unless `absent` says otherwise. Returns the last rank that joined. A program that goes on with
-  // its optimizer also broadcasts the optimizer's state from that rank.
+  // Call this function when this rank has no more batches. The other ranks' reductions go on without this rank until
+  // all ranks have joined. Then this rank gets the parameters and buffers of the last rank that joined, because this
+  // rank has missed steps. Averages do not count ranks that have joined, unless `absent` says otherwise. Returns the
+  // last rank that joined. If the program continues the training, it must also broadcast the optimizer's state from
+  // that rank.
   int join(Absent absent = Absent::not_counted) {
     const int last = ronda::join(options_.reduction.call.process_set, absent);
     broadcast_parameters(module_, last, options_.reduction.call);
     return last;
   }
 
-  // With skip_on_overflow: as in ronda::DistributedOptimizer, for the last backward().
+  // With skip_on_overflow, these functions do the same as in ronda::DistributedOptimizer, for the last backward().
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
 
-  // The gradients of the parameters that take part, where the last backward() has found them.
+  // Returns the gradients of the parameters that take part, with their addresses in the last backward().
   const std::vector<Tensor>& gradients() const noexcept { return gradients_.reducer().gradients(); }
 
   const std::shared_ptr<Module>& module() const noexcept { return module_; }
@@ -149,12 +153,12 @@ class DistributedDataParallel {
     if (!synchronizes_) return;
     const bool is_first = !gradients_.any_announced();
     gradients_.gradient_accumulated(index);
-    // In this thread, after all of the graph's nodes.
+    // Makes libtorch call backward_ends() in this thread, after all nodes of the graph.
     if (is_first) ::torch::autograd::Engine::get_default_engine().queue_callback([this] { backward_ends(); });
   }
 
-  // The last backward() has ended with an exception, and the other ranks wait for the rest of its gradients. This rank
-  // drops its gradients.
+  // Called if the last backward() has ended with an exception, because the other ranks wait for the rest of this rank's
+  // gradients. Submits this rest, and drops this rank's gradients.
   void finish_failed_backward() {
     try {
       backward_ends();
@@ -202,7 +206,8 @@ class DistributedDataParallel {
 
 namespace detail {
 
-// A copy with its own parameters. It has the same frozen parameters, and the same parts in training mode.
+// Returns a copy of the module with its own parameters. The same parameters are frozen as in the module, and the same
+// submodules are in training mode.
 template <class Module>
 std::shared_ptr<Module> copy_of(const Module& module) {
   std::shared_ptr<Module> copy = std::dynamic_pointer_cast<Module>(module.clone());
@@ -217,8 +222,8 @@ std::shared_ptr<Module> copy_of(const Module& module) {
 
 }  // namespace detail
 
-// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). The
-// function serves the purpose of PyTorch's nn.DataParallel, on CPUs, without a launcher.
+// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). On CPUs
+// this function can replace PyTorch's nn.DataParallel; it needs no launcher.
 //
 //   ronda::torch::data_parallel(4, net, [&](auto& model) {       // a DistributedDataParallel
 //     torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -228,12 +233,12 @@ std::shared_ptr<Module> copy_of(const Module& module) {
 //       sgd.step();
 //   });
 //
-// Rank 0 trains `module` itself, so `module` has the result. The other ranks train copies of it. The module is a
-// Cloneable, as libtorch's own modules are. Each thread gets its share of libtorch's threads. The calling thread is not
-// a rank, as with run_threads().
+// Rank 0 trains `module` itself, so `module` has the result. The other ranks train copies of `module`, which must
+// therefore be a Cloneable, like libtorch's own modules. libtorch's threads are divided among the ranks. As in
+// run_threads(), the calling thread is not a rank.
 //
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT: ranks below 1, options of DistributedDataParallel), the first exception
-// that leaves `body`, and libtorch's exception for a module without clone().
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if `ranks` is below 1 or an option of DistributedDataParallel is wrong.
+// Also throws the first exception that leaves `body`, and libtorch's exception for a module without clone().
 template <class Module, class Body>
 void data_parallel(int ranks, const std::shared_ptr<Module>& module, const Body& body,
                    const DistributedDataParallelOptions& options = {}, const Options& job = {}) {

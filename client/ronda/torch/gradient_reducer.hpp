@@ -31,13 +31,14 @@ namespace detail {
 
 // Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
 // that has accumulated it. If the parameters are in host memory, this is the thread that called backward(). The
-// destructor removes the hooks. `target` must outlive them.
+// destructor removes the hooks. `target` must outlive this object.
 template <class Target>
 class GradientHooks {
  public:
   GradientHooks(const std::vector<at::Tensor>& parameters, Target* target) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      // A parameter knows this node, but does not own it. The node is called after each of its accumulations.
+      // The parameter does not own its node, so `hooks_` keeps the node alive. libtorch calls the hook after each
+      // accumulation by the node.
       NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
       const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(target, i));
       hooks_.push_back({std::move(node), key});
@@ -51,7 +52,7 @@ class GradientHooks {
 
  private:
   using Variables = ::torch::autograd::variable_list;
-  // A std::shared_ptr; in newer versions of libtorch a c10::intrusive_ptr.
+  // This type is a std::shared_ptr, or in newer versions of libtorch a c10::intrusive_ptr.
   using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   struct Hook : ::torch::autograd::FunctionPostHook {
@@ -74,8 +75,9 @@ class GradientHooks {
   std::vector<Installed> hooks_;
 };
 
-// A ronda::GradientReducer over the gradients of libtorch's parameters. It looks up a gradient's address each time the
-// gradient is announced, because the first backward allocates it, and programs may replace or drop it.
+// A ronda::GradientReducer over the gradients of libtorch's parameters. The class looks up a gradient's address each
+// time the gradient is announced, because the first backward allocates the gradient, and programs may replace or drop
+// it.
 //
 // Thread-compatible.
 class ParameterReducer {
@@ -93,7 +95,7 @@ class ParameterReducer {
   const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   const GradientReducer& reducer() const noexcept { return reducer_; }
 
-  // For each parameter: whether its gradient has been announced since the last step.
+  // Returns, for each parameter, whether its gradient has been announced since the last step.
   const std::vector<std::uint8_t>& announced() const noexcept { return announced_; }
   bool any_announced() const noexcept {
     for (const std::uint8_t announced : announced_) {
@@ -102,17 +104,17 @@ class ParameterReducer {
     return false;
   }
 
-  // Backward has added to the gradient of parameter `index`.
+  // Called after backward has added to the gradient of parameter `index`.
   void gradient_accumulated(std::size_t index) {
-    // libtorch's engine may call a hook in its own thread, which does not know its rank if ranks are threads.
+    // libtorch's engine may call a hook in its own thread. If ranks are threads, that thread does not know its rank.
     if (ronda::current() != rank_) ronda::make_current(rank_);
     void* const place = place_of(index);
     announced_[index] = 1;  // also if the submission fails: synchronize() returns its error
     reducer_.gradient_ready_at(index, place);
   }
 
-  // Waits until all gradients are reduced. Gradients that were not announced travel as they are, so that the sum is the
-  // same as in a single process. If a parameter has no gradient, it gets a gradient of zeros.
+  // Waits until all gradients are reduced. A gradient that was not announced is reduced with its present value, so that
+  // the sum is the same as in a single process. If a parameter has no gradient, it gets a gradient of zeros.
   void synchronize() {
     if (reducer_.synchronized()) return;
     std::exception_ptr first_error;
@@ -128,7 +130,7 @@ class ParameterReducer {
     status.throw_if_error();
   }
 
-  // Synchronizes, unless that has been done, and then calls `apply`, unless the step is skipped.
+  // Calls synchronize(), and then `apply`, unless the step is skipped.
   template <class Apply>
   void step(const Apply& apply) {
     synchronize();
@@ -147,7 +149,7 @@ class ParameterReducer {
     return parameters;
   }
 
-  // The gradients of the trainable parameters, in their order, still without addresses.
+  // Returns the gradients of the trainable parameters, in the parameters' order, without addresses.
   std::vector<Tensor> gradients_of(const NamedTensors& named_parameters) const {
     std::vector<Tensor> gradients;
     for (const auto& item : distinct(named_parameters)) {
@@ -170,8 +172,8 @@ class ParameterReducer {
     }
   }
 
-  // The address of the elements of the parameter's gradient, in row-major order. The elements stay at this address even
-  // if the program drops the gradient meanwhile.
+  // Returns the address of the elements of the parameter's gradient, in row-major order. The elements stay at this
+  // address during the step, even if the program drops the gradient.
   void* place_of(std::size_t index) {
     const ::torch::NoGradGuard no_grad;
     at::Tensor& gradient = parameters_[index].mutable_grad();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libtorch's optimizers on averaged gradients.
+// Makes libtorch's optimizers use gradients that are averaged over the ranks.
 #ifndef RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
 
@@ -23,8 +23,8 @@ namespace ronda {
 inline namespace abi1 {
 namespace torch {
 
-// Wraps a libtorch optimizer. It communicates each gradient as soon as backward has accumulated it, while backward goes
-// on with the others. step() applies the reduced gradients.
+// Wraps a libtorch optimizer. The wrapper reduces each gradient as soon as backward has accumulated it, while backward
+// computes the other gradients. step() applies the reduced gradients.
 //
 //   torch::optim::SGD sgd(net->parameters(), 0.1);
 //   ronda::torch::DistributedOptimizer optimizer(sgd, net->named_parameters());
@@ -35,19 +35,20 @@ namespace torch {
 //     optimizer.step();
 //   }
 //
-// It is a ronda::DistributedOptimizer with hooks, and takes the same options; groups name parameters. Every rank has
-// parameters of the same names, shapes and dtypes, in host memory. A parameter that a step has not used takes part on
-// every rank with the gradient that it has, or with zeros. Parameters that are frozen (requires_grad() is false) when
-// this object is made take no part. A gradient that is not contiguous is replaced by a contiguous one.
+// This class takes the options of ronda::DistributedOptimizer, where groups have the names of parameters. Hooks
+// announce the gradients. Every rank has parameters of the same names, shapes and dtypes, in host memory. A parameter
+// that a step has not used takes part on every rank with the gradient that it has, or with zeros. Parameters that are
+// frozen (requires_grad() is false) when this object is made take no part. A gradient that is not contiguous is
+// replaced by a contiguous one.
 //
 // Backward runs `backward_passes_per_step` times per step, and throws if it runs again before step() has returned.
 // After an error of step() a new step begins: call zero_grad().
 //
-// Thread-compatible. The optimizer must outlive it; its destructor waits for what is in flight.
+// Thread-compatible. The optimizer must outlive this object. The destructor waits for operations in flight.
 class DistributedOptimizer {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a parameter of the optimizer has no name in `named_parameters`, or
-  // as ronda::DistributedOptimizer.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a parameter of the optimizer has no name in `named_parameters`, and
+  // in the same cases as ronda::DistributedOptimizer.
   DistributedOptimizer(::torch::optim::Optimizer& optimizer, const NamedTensors& named_parameters,
                        const DistributedOptimizerOptions& options = {})
       : optimizer_(optimizer),
@@ -58,7 +59,7 @@ class DistributedOptimizer {
     check_names(named_parameters);
   }
 
-  // The hooks refer to it.
+  // This object cannot be copied, because the hooks refer to it.
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
@@ -77,13 +78,14 @@ class DistributedOptimizer {
   // Errors: the error of the first gradient whose submission or operation failed.
   void synchronize() { gradients_.synchronize(); }
 
-  // Synchronizes, unless that has been done in this step. Then the optimizer applies the gradients, unless the step is
-  // skipped because of an overflow. Errors: as synchronize(). Exceptions of the optimizer pass through.
+  // Calls synchronize(), unless the program has called it in this step. Then the optimizer applies the gradients,
+  // unless the step is skipped because of an overflow. Errors: as synchronize(). Exceptions of the optimizer pass
+  // through.
   void step() {
     gradients_.step([this] { optimizer_.step(); });
   }
 
-  // For optimizers that evaluate the loss several times per step, such as LBFGS. `closure` drops the gradients,
+  // A step for optimizers that evaluate the loss several times per step, such as LBFGS. `closure` drops the gradients,
   // computes the loss, calls its backward() and returns the loss. In each evaluation the optimizer gets the loss
   // averaged over all ranks, and so makes the same decisions on each rank. Returns what the optimizer's step() returns.
   // Errors: as step(); RONDA_ERROR_INVALID_ARGUMENT with skip_on_overflow.
@@ -97,7 +99,7 @@ class DistributedOptimizer {
     });
   }
 
-  // As in ronda::DistributedOptimizer. The gradients are where the last step has found them.
+  // These functions do the same as in ronda::DistributedOptimizer. The gradients have their addresses in the last step.
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
   std::int64_t skipped_steps() const noexcept { return gradients_.reducer().skipped_steps(); }

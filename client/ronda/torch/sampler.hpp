@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's share of a libtorch dataset.
+// A sampler that gives each rank its share of a libtorch dataset.
 #ifndef RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
 
@@ -26,7 +26,7 @@ using training::DistributedSamplerOptions;
 using training::DistributedSamplerState;
 using training::Tail;
 
-// training::DistributedSampler for libtorch's data loaders.
+// The sampler training::DistributedSampler in the form that libtorch's data loaders need.
 //
 //   ronda::torch::DistributedSampler sampler(dataset.size().value());
 //   auto loader = torch::data::make_data_loader(std::move(dataset), sampler, /*batch_size=*/32);
@@ -35,8 +35,8 @@ using training::Tail;
 //     for (auto& batch : *loader) ...
 //   }
 //
-// Copies share one state, so the loader's copy follows the calls that the program makes on its own. A loader with
-// workers takes samples in advance; state() counts those as taken.
+// All copies of a sampler share one state, so calls on the program's sampler also take effect in the loader's copy. A
+// loader with workers takes samples in advance, and state() counts these samples as taken.
 //
 // Thread-compatible. A loader calls the sampler in the thread that iterates over the loader.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
@@ -48,23 +48,24 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
       : shared_(std::make_shared<Shared>(
             training::DistributedSampler(static_cast<std::int64_t>(size), rank, ranks, options))) {}
 
-  // The next iteration is over epoch `epoch`. Without this call, each iteration is over the same epoch, in the same
+  // Sets the epoch of the loader's next iteration. Without this call, each iteration repeats the same epoch in the same
   // order.
   void set_epoch(std::int64_t epoch) { shared_->sampler.set_epoch(epoch); }
 
-  // The number of samples that this rank still gets in this epoch; the same on every rank.
+  // Returns the number of samples that this rank will still get in this epoch, which is the same on every rank.
   std::size_t remaining() const noexcept { return static_cast<std::size_t>(shared_->sampler.remaining()); }
 
   DistributedSamplerState state() const noexcept { return shared_->sampler.state(); }
 
-  // The next iteration goes on from this state.
+  // Makes the loader's next iteration continue from `state`.
   void set_state(const DistributedSamplerState& state) {
     shared_->sampler.set_state(state);
     shared_->is_resumed = true;
   }
 
-  // Loaders call these. reset() begins the epoch again, unless the program has just set the state.
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the dataset has another size: make a new sampler.
+  // The loader calls reset() and next(). reset() begins the epoch again, unless the program has just called
+  // set_state().
+  // reset() throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the dataset's size has changed, which needs a new sampler.
   void reset(::torch::optional<std::size_t> new_size = ::torch::nullopt) override {
     const auto size = static_cast<std::size_t>(shared_->sampler.size());
     if (new_size.value_or(size) != size) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Batch normalization over the batches of all ranks.
+// Batch normalization whose mean and variance are computed from the batches of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_
 
@@ -28,7 +28,7 @@ inline namespace abi1 {
 namespace torch {
 namespace detail {
 
-// Statistics of each channel over all ranks.
+// The count, mean and variance of each channel over all ranks.
 struct ChannelStatistics {
   at::Tensor mean;
   at::Tensor variance;  // divided by the count, not by the count minus one
@@ -42,7 +42,7 @@ inline at::Tensor per_channel(const at::Tensor& channels, const at::Tensor& like
   return channels.view(shape);
 }
 
-// All dimensions except the second.
+// Returns all dimensions of the input except the second, which is the channel.
 inline std::vector<std::int64_t> dimensions_of_channel(const at::Tensor& input) {
   std::vector<std::int64_t> dimensions = {0};
   for (std::int64_t dimension = 2; dimension < input.dim(); ++dimension) dimensions.push_back(dimension);
@@ -54,8 +54,9 @@ inline at::Tensor widen(const at::Tensor& input) {
 }
 
 // Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. This loses no digits if the
-// mean is large. The tensors that travel have no name: they match by their order, which is the same on every rank.
+// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. This method loses no digits if
+// the mean is large. The tensors that the ranks exchange have no name. Ronda matches them by their order, which is the
+// same on every rank.
 inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const CallOptions& call) {
   const at::Tensor wide = widen(input);
   const std::int64_t channels = input.size(1);
@@ -73,12 +74,13 @@ inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const Ca
   return all;
 }
 
-// (x - mean) / sqrt(variance + eps) * weight + bias. Backward sums its terms over the ranks, because the mean and the
-// variance depend on the batches of all ranks.
+// Computes (x - mean) / sqrt(variance + eps) * weight + bias. Backward sums its terms over all ranks, because the mean
+// and the variance depend on the batches of all ranks.
 class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks> {
  public:
-  // Returns the output, and for the running statistics the mean, the variance and the count. `weight` and `bias` may be
-  // absent; libtorch accepts no undefined tensors here.
+  // Returns the output, and then the mean, the variance and the count, from which the caller updates the running
+  // statistics. `weight` and `bias` are optional, because libtorch accepts no undefined tensors as arguments of this
+  // function.
   static ::torch::autograd::variable_list forward(::torch::autograd::AutogradContext* context, const at::Tensor& input,
                                                   const c10::optional<at::Tensor>& weight,
                                                   const c10::optional<at::Tensor>& bias, double eps,
@@ -103,7 +105,7 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
     const at::Tensor of_bias = gradient.sum(dimensions);
     const at::Tensor of_weight = (gradient * normal).sum(dimensions);
     at::Tensor of_input;
-    // Either every rank needs it or none, because the modules are the same.
+    // Either all ranks need the gradient of the input or none does, because all ranks have the same modules.
     if (context->needs_input_grad(0)) {
       const CallOptions call = call_of(context->saved_data["process_set"].toInt());
       const at::Tensor sums = allreduce_("", at::stack({of_bias, of_weight}), {Op::Sum}, call) / count;
@@ -125,17 +127,18 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
 
 }  // namespace detail
 
-// libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of all ranks. Together
-// the ranks compute what a single process computes with the whole batch. Parameters, buffers and options are those of
-// BatchNorm, so that either class can read the other's files. Every rank of the process set calls forward() equally
-// often. Batches may have different sizes, and may be empty. In evaluation mode it equals BatchNorm.
+// SyncBatchNorm is libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of
+// all ranks. The ranks together compute the result that a single process computes with the whole batch. The parameters,
+// buffers and options are those of BatchNorm, so each class can read files that the other class has written. Every rank
+// of the process set must call forward() equally often. The ranks' batches may have different sizes, and may be empty.
+// In evaluation mode the module computes the same as BatchNorm.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   explicit SyncBatchNormImpl(const ::torch::nn::BatchNormOptions& options, const ProcessSet& process_set = {})
       : NormImplBase(options), process_set_(process_set) {}
 
-  // Normalizes `input`, of shape (N, C, ...). Throws libtorch's c10::Error for other shapes, and the errors of an
-  // allgather.
+  // Normalizes `input`, of shape (N, C, ...). Throws libtorch's c10::Error for other shapes; also throws the errors of
+  // an allgather.
   at::Tensor forward(const at::Tensor& input) {
     _check_input_dim(input);
     if (!is_training() && options.track_running_stats()) {
@@ -178,7 +181,8 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
     return tensor.defined() ? c10::optional<at::Tensor>(tensor) : c10::nullopt;
   }
 
-  // As libtorch does, with the variance divided by the count minus one.
+  // Updates the running statistics as libtorch does. The running variance uses a variance that is divided by the count
+  // minus one.
   void track(const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& count) {
     const ::torch::NoGradGuard no_grad;
     num_batches_tracked += 1;
@@ -191,7 +195,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
   ProcessSet process_set_;
 };
 
-// The holder of SyncBatchNormImpl.
+// The libtorch module holder (a shared pointer) of SyncBatchNormImpl.
 class SyncBatchNorm : public ::torch::nn::ModuleHolder<SyncBatchNormImpl> {
  public:
   using ::torch::nn::ModuleHolder<SyncBatchNormImpl>::ModuleHolder;
@@ -200,7 +204,7 @@ class SyncBatchNorm : public ::torch::nn::ModuleHolder<SyncBatchNormImpl> {
 
 namespace detail {
 
-// The SyncBatchNorm that replaces `module`; null if `module` is not a BatchNorm.
+// Returns the SyncBatchNorm that replaces `module`, or null if `module` is not a BatchNorm.
 inline std::shared_ptr<SyncBatchNormImpl> synchronized_form(const ::torch::nn::Module& module,
                                                             const ProcessSet& process_set) {
   const auto convert = [&](const auto* batch_norm) {
@@ -214,8 +218,8 @@ inline std::shared_ptr<SyncBatchNormImpl> synchronized_form(const ::torch::nn::M
   return nullptr;
 }
 
-// Converts the members of a Sequential if `do_convert` is set; otherwise only looks for modules that cannot be
-// converted.
+// Converts the members of each Sequential if `do_convert` is set. If `do_convert` is not set, only looks for modules
+// that cannot be converted.
 inline void convert_children(::torch::nn::Module& module, const std::string& path, const ProcessSet& process_set,
                              bool do_convert) {
   auto* const sequential = module.as<::torch::nn::Sequential>();
@@ -238,11 +242,12 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 
 }  // namespace detail
 
-// Replaces each BatchNorm in a Sequential by a SyncBatchNorm; the Sequential is `module` itself, or anywhere in it. The
-// new module has the same buffers and the same parameters, so an optimizer that has them keeps working. `module` is a
-// shared_ptr or a holder. If a class of the program has a BatchNorm as a member, the member cannot be replaced, because
-// C++ fixes its type.
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) that names the first such member; then nothing is replaced.
+// Replaces each BatchNorm in a Sequential by a SyncBatchNorm. The Sequential may be `module` itself, or be inside it.
+// The new module shares its parameters and buffers with the old one, so an optimizer of these parameters keeps working.
+// `module` is a shared_ptr to a module, or a holder. If a class of the program has a BatchNorm as a member, the member
+// cannot be replaced, because C++ fixes its type.
+// For such a member it throws Error (RONDA_ERROR_INVALID_ARGUMENT) with the member's name, and replaces no module at
+// all.
 template <class Module>
 void convert_sync_batchnorm(const std::shared_ptr<Module>& module, const ProcessSet& process_set = {}) {
   for (const bool do_convert : {false, true}) detail::convert_children(*module, "", process_set, do_convert);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Conversion of libtorch's tensors to Ronda's.
+// Converts libtorch's tensors to Ronda's.
 #ifndef RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 
@@ -15,8 +15,8 @@
 
 namespace ronda {
 inline namespace abi1 {
-// Functions here throw Error, and let libtorch's own exceptions pass. In this namespace the name of libtorch's
-// namespace begins with two colons: ::torch::nn.
+// Functions in this file throw Error, and do not catch libtorch's own exceptions. In this namespace, `torch` means
+// ronda::torch, so libtorch's names need two colons in front, for example ::torch::nn.
 namespace torch {
 namespace detail {
 
@@ -49,8 +49,9 @@ inline std::optional<ronda_dtype> dtype_of(at::ScalarType type) noexcept {
 
 inline Error invalid(const std::string& what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, what); }
 
-// Refuses tensors that no operation takes. Only libtorch's CUDA library knows the stream that computes a GPU's tensor,
-// and a program for CPUs does not have that library.
+// Throws Error for tensors that no operation accepts, including those in a GPU's memory. The code would need the CUDA
+// stream that computes a GPU's tensor. Only libtorch's CUDA library knows it, and a program for CPUs does not have that
+// library.
 inline void check(const std::string& name, const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& why) { return invalid("tensor '" + name + "' " + why); };
   if (!tensor.defined()) throw refuse("is undefined");
@@ -64,15 +65,16 @@ inline void check(const std::string& name, const at::Tensor& tensor) {
   }
 }
 
-// Tells autograd that the elements have changed, as libtorch's own in-place operations do.
+// Tells autograd that the tensor's elements have changed, as libtorch's own in-place operations do.
 inline void mark_written(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-// A tensor's elements in row-major order: the tensor's own memory if possible, else a copy.
+// The elements of a tensor in row-major order. The elements are in the tensor's own memory if possible, and otherwise
+// in a copy.
 class Rows {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if no operation takes the tensor.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if check() refuses the tensor.
   Rows(const std::string& name, const at::Tensor& tensor) : tensor_(tensor) {
     check(name, tensor);
     rows_ = tensor.detach().contiguous();
@@ -80,7 +82,8 @@ class Rows {
 
   const at::Tensor& get() const noexcept { return rows_; }
 
-  // The elements have been written: copies them to the tensor if necessary.
+  // Tells this object that the elements have been written. If the elements are in a copy, the function copies them back
+  // to the tensor.
   void written() const {
     if (rows_.data_ptr() != tensor_.data_ptr()) {
       const ::torch::NoGradGuard no_grad;
@@ -96,12 +99,14 @@ class Rows {
 
 }  // namespace detail
 
-// Views a libtorch tensor in host memory for all of Ronda's operations. The tensor must live until they have ended.
+// Returns a Ronda tensor that refers to the memory of a libtorch tensor in host memory. The libtorch tensor must live
+// until all operations on it have ended.
 //
 //   ronda::allreduce(ronda::torch::view("w", w));
 //
 // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the tensor is undefined, sparse, on a device, of a type that Ronda
-// does not know, or not contiguous. The operations of collectives.hpp also take tensors that are not contiguous.
+// does not know, or not contiguous. The operations of collectives.hpp, unlike this function, also take tensors that are
+// not contiguous.
 inline Tensor view(std::string name, const at::Tensor& tensor) {
   detail::check(name, tensor);
   if (!tensor.is_contiguous()) throw detail::invalid("tensor '" + name + "' is not contiguous");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Checkpoints: the state of a training on disk, whole or not at all.
+// Saves the state of a training to disk as checkpoints. A checkpoint is saved completely or not at all.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
 
@@ -31,14 +31,15 @@ struct CheckpointOptions {
   int keep = 3;                     // the number of newest files that stay; at least 1
 };
 
-// The content of a checkpoint besides the tensors.
+// The content of a loaded checkpoint, except its tensors.
 struct Resumed {
   std::int64_t step = -1;             // -1: no checkpoint exists, and nothing has changed
   std::string extra;                  // the bytes that were saved with it
   std::vector<std::string> problems;  // damaged files newer than the loaded one: each with its name
 };
 
-// Saves and loads a job's checkpoints. Only rank 0 writes and reads; parameters are the same on every rank.
+// Saves and loads a job's checkpoints. Only rank 0 writes and reads files, because the parameters are the same on every
+// rank.
 //
 //   ronda::training::Checkpoints checkpoints({"run1"});
 //   std::int64_t step = checkpoints.resume(state).step + 1;
@@ -49,14 +50,15 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under another name, forced to the disk, and renamed. So a killed job, a full disk, or a machine
-// that loses its power leaves the earlier checkpoints as they were. Each file has a checksum; a resuming job ignores
-// damaged files.
+// A file is written under a temporary name, forced to the disk, and then renamed. So the earlier checkpoints remain
+// intact if a job is killed, a disk is full, or a machine loses its power. Each file has a checksum, by which a
+// resuming job recognizes and ignores damaged files.
 //
-// Thread-compatible. Every rank makes the same calls with tensors of the same names, shapes and dtypes, in host memory.
+// Thread-compatible. Every rank must make the same calls with tensors of the same names, shapes and dtypes, in host
+// memory.
 class Checkpoints {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
+  // The constructor throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
   explicit Checkpoints(CheckpointOptions options) : options_(std::move(options)) {
     check(!options_.folder.empty(), "there is no folder");
     check(!options_.name.empty() && options_.name.find('/') == std::string::npos,
@@ -64,12 +66,12 @@ class Checkpoints {
     check(options_.keep >= 1, "keep is " + std::to_string(options_.keep) + ": it must be at least 1");
   }
 
-  // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
-  // file is safe on rank 0's disk. Removes the oldest files beyond `keep`.
+  // Saves `tensors`, and rank 0's bytes `extra`, as the state after step `step`, which is at least 0. Returns on every
+  // rank when the file is safe on rank 0's disk. Removes the oldest files if there are more than `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
   // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of
-  // broadcast_object(). If the file could not be written, either nothing is left of it, or an unfinished file that the
-  // next save replaces. If the folder could not be forced to the disk, the file is there, and is complete.
+  // broadcast_object(). If the file could not be written, nothing is left of it, or only an unfinished file that the
+  // next save replaces. If only the folder could not be forced to the disk, the new file exists and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     return on_rank_zero([&] { return write(step, tensors, extra); });
   }
@@ -78,10 +80,10 @@ class Checkpoints {
   }
 
   // Loads the newest undamaged checkpoint into `tensors` on every rank.
-  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if that checkpoint has other tensors, with the first
-  // difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot read the folder, or a file
-  // that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After any of these
-  // errors except RONDA_ERROR_INVALID_ARGUMENT the tensors are undefined.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if the checkpoint has other tensors than `tensors`,
+  // and the text has the first difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot
+  // read the folder or a checkpoint file; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After
+  // RONDA_ERROR_INVALID_ARGUMENT `tensors` is unchanged; after any other error its content is undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status status = on_rank_zero([&] { return read(tensors, &resumed); });
@@ -109,8 +111,8 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Calls `work` on rank 0, and broadcasts its status to every rank. The other ranks wait for rank 0, so it reports a
-  // lack of memory to them instead of leaving by the exception.
+  // Calls `work` on rank 0, and broadcasts its status to every rank. The other ranks wait for rank 0. So if `work`
+  // throws bad_alloc, rank 0 catches it and sends the error to them.
   template <class Work>
   static Status on_rank_zero(const Work& work) {
     Status own;
@@ -133,7 +135,7 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // The steps for which files exist, the newest first; none if there is no folder.
+  // Returns the steps for which checkpoint files exist, newest first. Returns none if the folder does not exist.
   Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;
@@ -151,7 +153,7 @@ class Checkpoints {
     return found;
   }
 
-  // Makes the folder and those above it, and forces their names to the disk.
+  // Makes the folder and its parent folders, and forces their names to the disk.
   static Status make_folder(const Path& folder) {
     std::error_code error;
     if (std::filesystem::is_directory(folder, error)) return {};
@@ -168,11 +170,12 @@ class Checkpoints {
     if (step < 0) return detail::invalid_argument("Checkpoints: there is no step " + std::to_string(step));
     Status status = make_folder(options_.folder);
     if (!status.ok()) return status;
-    // All steps use the same name, so that the next file replaces what a killed job leaves.
+    // The unfinished file has the same name for all steps, so a save replaces the unfinished file of a killed job.
     const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
     status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
     if (!status.ok()) return status;
-    // The checkpoint is safe. If an old file cannot be removed now, the next save removes it.
+    // At this point the new checkpoint is safe on the disk. If an old file cannot be removed now, the next save removes
+    // it.
     const Result<std::vector<std::int64_t>> all = steps();
     const std::size_t count = all.ok() ? all.value().size() : 0;
     std::error_code error;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The file of a checkpoint. It is written as a whole or not at all, and checked before it is read.
+// Writes and reads the file of a checkpoint. A file is written completely or not at all, and is checked before it is
+// read.
 //
-// Numbers are in the machine's byte order:
+// A file has the following content, with numbers in the machine's byte order:
 //
 //   "RONDACKP", u32 version, u32 tensors, i64 step, u64 bytes of extra, extra
 //   for each tensor: u32 dtype, u32 dimensions, u64 bytes of its name, i64 each dimension, the name, its elements
@@ -33,8 +34,8 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// CRC-32 of ISO 3309, eight bytes at a time. Kounavis and Berry, "A systematic approach to building high performance,
-// software-based, CRC generators", 2005.
+// Computes the CRC-32 checksum of ISO 3309, eight bytes at a time. The method is from Kounavis and Berry, "A systematic
+// approach to building high performance, software-based, CRC generators", 2005.
 class Crc32 {
  public:
   void add(const void* data, std::size_t bytes) {
@@ -88,8 +89,8 @@ inline Status file_error(const std::string& what, const std::string& path, int e
   return Status(RONDA_ERROR_INTERNAL, "cannot " + what + " " + path + ": " + reason);
 }
 
-// The error for a checkpoint that cannot be read now, but is not known to be damaged. To resume with an older
-// checkpoint would lose the steps since then.
+// Returns the error for a checkpoint that cannot be read now, although it may be undamaged. The job must not resume
+// with an older checkpoint then, because it would lose the steps in between.
 inline Status unreadable_checkpoint(const std::string& path, int error) {
   const Status reason = file_error("read checkpoint", path, error);
   return Status(reason.code(), reason.message() + ". Resume again when it can be read; or move it to another folder, " +
@@ -112,7 +113,8 @@ struct CheckpointTensor {
   std::uint64_t name_bytes;
 };
 
-// Writes to a file, and computes the checksum. Keeps the first error.
+// Writes to a file, and computes the checksum of all bytes written. Remembers the first error, and writes nothing after
+// it.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::FILE* file) : file_(file) {}
@@ -163,7 +165,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// After a rename the folder also has to be forced to the disk.
+// Forces the folder to the disk too, because a rename changes the folder.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -174,8 +176,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`, or keeps the old file there. Until the file is complete, its name is `unfinished`,
-// in the same folder.
+// Writes the checkpoint to `path`. If this fails, an old file with that name stays. While the file is being written,
+// its name is `unfinished`, in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);
@@ -201,7 +203,7 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::FILE* file) : file_(file) {}
 
-  // Returns whether the file had all the bytes.
+  // Reads bytes from the file, and returns whether it had as many bytes as asked for.
   bool get(void* data, std::size_t bytes) {
     errno = 0;
     return bytes == 0 || std::fread(data, 1, bytes, file_) == bytes;
@@ -215,9 +217,9 @@ class CheckpointReader {
   std::FILE* const file_;
 };
 
-// Checks whether the file is a complete checkpoint of `step`. If it is not, `damage` says what is wrong with the file.
-// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. In that case the file
-// may be complete.
+// Checks whether the file is a complete checkpoint of `step`. If the file is not complete, `damage` says what is wrong
+// with it. Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. In that case
+// the file may nevertheless be complete.
 inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return unreadable_checkpoint(path, errno);
@@ -225,7 +227,7 @@ inline Status check_checkpoint(const std::string& path, std::int64_t step, std::
     *damage = "checkpoint " + path + " is damaged: " + how;
     return Status();
   };
-  // Why the reader has got fewer bytes than it asked for.
+  // Returns why the reader has got fewer bytes than it asked for.
   const auto cut = [&] { return errno == 0 ? damaged("it is too short") : unreadable_checkpoint(path, errno); };
   struct stat about;
   if (fstat(fileno(file.get()), &about) != 0) return unreadable_checkpoint(path, errno);
@@ -282,8 +284,8 @@ inline Status match_tensor(const std::string& path, const Tensor& tensor, Checkp
   return {};
 }
 
-// Reads a checkpoint that check_checkpoint() has accepted. Compares all of its tensors with `tensors` before it changes
-// any.
+// Reads a checkpoint that check_checkpoint() has accepted. Compares all tensors of the file with `tensors` before it
+// changes any of `tensors`.
 inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>& tensors, std::string* extra) {
   Status status = check_is_on_host(tensors);
   if (!status.ok()) return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Arithmetic on gradients in host memory.
+// Computes norms of gradients in host memory, and scales gradients.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_GRADIENTS_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_GRADIENTS_HPP_
 
@@ -63,9 +63,9 @@ inline void scale_gradients(const std::vector<Tensor>& gradients, double factor)
   try_scale_gradients(gradients, factor).throw_if_error();
 }
 
-// The Euclidean norm of all elements of all gradients. With `shards`, the ranks of that process set hold different
-// gradients: the norm covers the gradients of all of these ranks, and each of them calls the function.
-// Errors: as try_scale_gradients(); the errors of an allreduce.
+// Returns the Euclidean norm of all elements of all gradients together. If `shards` is given, its ranks hold different
+// gradients. The norm then covers the gradients of all of these ranks, and each of them must call the function. Errors:
+// the errors of try_scale_gradients() and of an allreduce.
 inline Result<double> try_global_norm(const std::vector<Tensor>& gradients,
                                       const std::optional<ProcessSet>& shards = std::nullopt) {
   double squares = 0;
@@ -89,10 +89,10 @@ inline double global_norm(const std::vector<Tensor>& gradients,
   return try_global_norm(gradients, shards).value();
 }
 
-// Scales all gradients so that their global_norm() is at most `max_norm`, and returns the previous norm. Pascanu,
-// Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1. Reduced gradients
-// are the same on every rank, so every rank scales by the same factor. A norm that is infinite or not a number leaves
-// the gradients unchanged.
+// Scales all gradients so that their global_norm() is at most `max_norm`, and returns the previous norm. The function
+// implements algorithm 1 of Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks",
+// 2013. After an allreduce the gradients are the same on every rank, so every rank scales by the same factor. If the
+// norm is infinite or not a number, the gradients stay unchanged.
 //
 //   optimizer.synchronize();
 //   ronda::training::clip_by_global_norm(optimizer.gradients(), 1.0);

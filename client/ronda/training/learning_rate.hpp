@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The learning rate of each step.
+// Computes the learning rate of each training step.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LEARNING_RATE_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LEARNING_RATE_HPP_
 
@@ -22,14 +22,14 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// A schedule of learning rates. A rate is the base times the factors of the parts that are added to the schedule. It
-// depends only on the step's number. So all ranks have the same rate, and a job that resumes goes on with the same
-// schedule.
+// A schedule of learning rates. The rate of a step is the base rate times one factor for each part of the schedule,
+// such as the warm-up. The rate depends only on the number of the step. So all ranks have the same rate, and a job that
+// resumes goes on with the same schedule.
 //
 //   const auto rate = ronda::training::LearningRate(0.1).scale_by(ronda::size()).warm_up(500).cosine(10000);
 //   for (std::int64_t step = 0; step < 10000; ++step) sgd.set_learning_rate(rate.at(step));
 //
-// A value type. Functions that add a part throw Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is out of range.
+// A value type. The functions that add a part throw Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is out of range.
 class LearningRate {
  public:
   // `base` is finite and not negative.
@@ -37,23 +37,23 @@ class LearningRate {
     check(base >= 0 && std::isfinite(base), "the base must not be negative");
   }
 
-  // Multiplies by `factor`, the growth of the global batch, which is usually the number of ranks. This is the linear
-  // scaling rule of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
+  // Multiplies the rate by `factor`, by which the global batch has grown, usually the number of ranks. scale_by()
+  // implements the linear scaling rule of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
   LearningRate& scale_by(double factor) {
     check(factor > 0 && std::isfinite(factor), "the factor of the batch must be above 0");
     scale_ = factor;
     return *this;
   }
 
-  // Grows linearly over the first `steps` steps, from the rate without scale_by(). This is the gradual warm-up of Goyal
-  // et al., section 2.2.
+  // Adds a warm-up: the rate grows linearly over the first `steps` steps, from the rate without scale_by(). warm_up()
+  // implements the gradual warm-up of Goyal et al., section 2.2.
   LearningRate& warm_up(std::int64_t steps) {
     check(steps >= 0, "the warm-up cannot have " + std::to_string(steps) + " steps");
     warm_up_ = steps;
     return *this;
   }
 
-  // Multiplies by `factor` at each of these steps, which are in ascending order.
+  // Multiplies the rate by `factor` at each of the steps `steps`, which must be in ascending order.
   LearningRate& decay_at(std::vector<std::int64_t> steps, double factor = 0.1) {
     check(std::is_sorted(steps.begin(), steps.end()), "the steps of a decay must ascend");
     check(factor > 0 && std::isfinite(factor), "the factor of a decay must be above 0");
@@ -62,14 +62,15 @@ class LearningRate {
     return *this;
   }
 
-  // Falls from the end of the warm-up to step `end` as half a period of the cosine, down to `least` times the rate
-  // without this part, and stays there. Loshchilov and Hutter, "SGDR", 2017, equation 5, without restarts.
+  // From the end of the warm-up to step `end` the rate falls like half a period of the cosine. The rate ends at `least`
+  // times the rate without this part, and stays there. cosine() implements equation 5 of Loshchilov and Hutter, "SGDR",
+  // 2017, without restarts.
   LearningRate& cosine(std::int64_t end, double least = 0) { return fall(Fall::cosine, end, least); }
 
-  // As cosine(), along a straight line.
+  // Lets the rate fall like cosine(), but along a straight line.
   LearningRate& linear(std::int64_t end, double least = 0) { return fall(Fall::linear, end, least); }
 
-  // The rate of step `step`, counted from 0.
+  // Returns the rate of step `step`; the first step has the number 0.
   double at(std::int64_t step) const {
     double rate = base_ * grown(step);
     for (const std::int64_t decay : decays_) rate *= step >= decay ? factor_ : 1;
@@ -140,8 +141,9 @@ class Plateau {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Plateau: an option is out of range");
   }
 
-  // Every rank calls the function with its own metric; lower is better. Returns the factor of the learning rate from
-  // now on, which is the same on every rank. Errors: the errors of an allreduce.
+  // Takes the rank's own value of the metric, lower being better. Every rank must call the function. Returns the factor
+  // by which the learning rate is multiplied from now on. This factor is the same on every rank. Errors: the errors of
+  // an allreduce.
   Result<double> try_update(double metric, const CallOptions& call = {}) {
     Status status = try_allreduce(tensor("ronda.training.plateau", &metric), {}, call);
     if (!status.ok()) return status;

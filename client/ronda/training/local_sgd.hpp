@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Local SGD: each rank trains alone for some steps, and then the ranks average their parameters. It changes the
-// mathematics.
+// Local SGD: each rank trains alone for some steps, and then the ranks average their parameters. The result of the
+// training differs from that of ordinary data-parallel training.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_
 
@@ -26,8 +26,8 @@ struct LocalSgdOptions {
 };
 
 // Averages the parameters of all ranks every few steps, instead of the gradients in each step, so that much less data
-// travels. Stich, "Local SGD converges fast and communicates little", 2019, algorithm 1. The variant with a start step
-// is post-local SGD: Lin et al., "Don't use large mini-batches, use local SGD", 2020.
+// travels. The method is algorithm 1 of Stich, "Local SGD converges fast and communicates little", 2019. With a start
+// step, it is the variant "post-local SGD" of Lin et al., "Don't use large mini-batches, use local SGD", 2020.
 //
 //   ronda::training::LocalSgd local(parameters, {8});
 //   for (...) {
@@ -49,8 +49,9 @@ class LocalSgd {
     }
   }
 
-  // A step of the optimizer has ended. Averages the parameters if it is time, and returns whether it did so.
-  // Errors: the first tensor's, as allreduce().
+  // The program calls this after each step of the optimizer. Averages the parameters if `interval` steps have passed,
+  // and returns whether it did so.
+  // Errors: the error of the first tensor whose allreduce failed.
   Result<bool> try_step() {
     ++steps_;
     const bool is_due = steps_ <= options_.start_step || (steps_ - options_.start_step) % options_.interval == 0;

@@ -32,8 +32,9 @@ struct LossScalerState {
   int good_steps = 0;  // in a row
 };
 
-// The factor by which a loss is multiplied before backward, so that small gradients do not vanish in 16 bits. The
-// factor grows as long as no gradient overflows. Micikevicius et al., "Mixed precision training", 2018, section 3.2.
+// Keeps the scale, a factor by which a loss is multiplied before backward, so that small gradients do not become zero
+// in 16 bits. The scale grows as long as no gradient overflows. The method is from Micikevicius et al., "Mixed
+// precision training", 2018, section 3.2.
 //
 //   ronda::training::LossScaler scaler;
 //   DistributedOptimizerOptions options;  options.skip_on_overflow = true;
@@ -43,7 +44,7 @@ struct LossScalerState {
 //     scaler.update(optimizer.overflowed(), optimizer.overflowed_gradient());
 //   }
 //
-// All ranks have the same scale, because optimizer.overflowed() is the same on all. Thread-compatible.
+// All ranks have the same scale, because optimizer.overflowed() returns the same on all ranks. Thread-compatible.
 class LossScaler {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
@@ -59,10 +60,9 @@ class LossScaler {
 
   double scale() const noexcept { return state_.scale; }
 
-  // A step has ended. `overflowed`: a gradient overflowed on some rank, so the step was skipped. `gradient`: the name
-  // of such a gradient, for the message.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed at the smallest scale; another scale would not
-  // help.
+  // The program calls this after each step. `overflowed` says whether a gradient overflowed on some rank, so that the
+  // step was skipped. `gradient` is the name of such a gradient, for the error message.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed although the scale is already the smallest.
   Status try_update(bool overflowed, std::string_view gradient = {}) {
     if (!overflowed) {
       if (++state_.good_steps < options_.growth_interval) return {};
@@ -80,7 +80,8 @@ class LossScaler {
   void update(bool overflowed, std::string_view gradient = {}) { try_update(overflowed, gradient).throw_if_error(); }
 
   LossScalerState state() const noexcept { return state_; }
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a scaler with these options cannot have the state `state`.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the scale of `state` is outside the scaler's range, or good_steps is
+  // negative.
   void set_state(const LossScalerState& state) {
     check(state.scale >= options_.minimum && state.scale <= options_.maximum && state.good_steps >= 0,
           "the state has scale " + std::to_string(state.scale) + ", which is not between minimum and maximum");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Figures about the training, averaged over all samples of all ranks.
+// Averages figures about the training, such as the loss, over all samples of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 
@@ -20,16 +20,16 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// The weighted average of numbers, on this rank. Thread-compatible.
+// Computes a weighted average of numbers, on this rank alone. Thread-compatible.
 class Average {
  public:
-  // `value` is the figure of `weight` samples, for instance their mean loss. `weight` is not negative.
+  // `value` is the mean of a figure, such as the loss, over `weight` samples. `weight` is not negative.
   void add(double value, double weight = 1) noexcept {
     sum_ += value * weight;
     weight_ += weight;
   }
 
-  // Not a number before the first add().
+  // Returns the average, which is NaN before the first add().
   double value() const noexcept { return weight_ > 0 ? sum_ / weight_ : std::numeric_limits<double>::quiet_NaN(); }
   double sum() const noexcept { return sum_; }
   double weight() const noexcept { return weight_; }
@@ -39,13 +39,13 @@ class Average {
   double weight_ = 0;
 };
 
-// The share of correct predictions, on this rank. Thread-compatible.
+// Computes the share of correct predictions, on this rank alone. Thread-compatible.
 class Accuracy {
  public:
   explicit Accuracy(Average& average) noexcept : average_(average) {}
 
   void add(bool is_right) noexcept { average_.add(is_right ? 1 : 0); }
-  // `right` of `all` predictions are correct.
+  // Adds `all` predictions, of which `right` are correct.
   void add(std::int64_t right, std::int64_t all) noexcept {
     if (all > 0) average_.add(static_cast<double>(right) / static_cast<double>(all), static_cast<double>(all));
   }
@@ -54,7 +54,7 @@ class Accuracy {
   Average& average_;
 };
 
-// Averages by name. One small allreduce sums them over the ranks.
+// Keeps averages that have names. One small allreduce sums all averages over the ranks.
 //
 //   ronda::training::Meters meters;
 //   ... in each step
@@ -66,14 +66,15 @@ class Accuracy {
 // Thread-compatible.
 class Meters {
  public:
-  // The average of that name, which the first call creates. It is valid as long as the Meters.
+  // Returns the average with the name `name`, which the first call creates. The reference is valid as long as the
+  // Meters.
   Average& average(const std::string& name) { return averages_[name]; }
   Accuracy accuracy(const std::string& name) { return Accuracy(average(name)); }
 
-  // The averages over the values that all ranks have added since the last call, by name; not a number if no rank has
-  // added any. Every rank calls the function, with averages of the same names.
-  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error no
-  // value is lost.
+  // Returns, by name, the averages over the values that all ranks have added since the last call. An average is NaN if
+  // no rank has added a value. Every rank must call the function, with averages of the same names.
+  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error all
+  // values are still there, and count in the next call.
   Result<std::map<std::string, double>> try_reduce(const CallOptions& call = {}) {
     std::vector<double> sums;
     for (const auto& [name, average] : averages_) {
@@ -100,7 +101,7 @@ class Meters {
   std::map<std::string, double> reduce(const CallOptions& call = {}) { return try_reduce(call).value(); }
 
  private:
-  // FNV-1a in 32 bits, so that a double holds sums over ranks exactly.
+  // The hash is FNV-1a in 32 bits, so a double can hold the sum of the ranks' hashes exactly.
   double hash_of_names() const {
     std::uint32_t hash = 2166136261;
     for (const auto& [name, average] : averages_) {

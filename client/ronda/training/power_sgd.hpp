@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// PowerSGD: gradients travel as low-rank approximations, for slow links. It changes the mathematics.
+// Implements PowerSGD for slow links: ranks exchange low-rank approximations of gradients. The approximation changes
+// the training's results.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
 
@@ -25,9 +26,10 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// A gradient as a matrix of n rows and m columns, and what its compression keeps from step to step. Algorithms 1 and 2
-// of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, with the letters used there. P, n x r, and Q, m x r, are stored
-// by columns. All values that must be equal on all ranks are computed from reduced numbers.
+// Holds a gradient as a matrix M of n rows and m columns, and the values that its compression keeps for the next step.
+// Implements algorithms 1 and 2 of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, with the letters of that paper. The
+// matrices P (n x r) and Q (m x r) are stored by columns. Values that must be equal on all ranks are computed only from
+// reduced numbers.
 template <class T>
 class LowRankMatrix {
  public:
@@ -56,8 +58,8 @@ class LowRankMatrix {
     }
   }
 
-  // To be called when P is reduced. Makes the columns of P orthonormal, and sets Q = M^T P. The error is the part of
-  // this rank's M that P Q^T lacks.
+  // Call this function when P has been reduced. Makes the columns of P orthonormal, and sets Q = M^T P. The error that
+  // it stores is M - P Q^T, for this rank's M.
   void compress_again() {
     orthonormalize();
     const T* const matrix = elements();
@@ -69,7 +71,8 @@ class LowRankMatrix {
     add_product(T{-1}, error_.data());
   }
 
-  // To be called when Q is reduced. Sets the gradient to P Q^T. The step after `step` starts with this Q.
+  // Call this function when Q has been reduced. Sets the gradient to P Q^T. The next step, `step` + 1, starts with this
+  // Q.
   void decompress(std::int64_t step) {
     std::fill(elements(), elements() + error_.size(), T{0});
     add_product(T{1}, elements());
@@ -79,7 +82,7 @@ class LowRankMatrix {
  private:
   T* elements() const { return static_cast<T*>(gradient_.data); }
 
-  // With several partial sums, so that compilers use vectors.
+  // Keeps several partial sums, so that compilers can use vector instructions.
   static T dot(const T* a, const T* b, std::size_t count) {
     constexpr std::size_t kSums = 8;
     T sums[kSums] = {};
@@ -93,20 +96,21 @@ class LowRankMatrix {
     return sum;
   }
 
-  // Adds `factor` times a row to another.
+  // Adds `factor` times the row `from` to the row `to`.
   void add(T factor, const T* from, T* to) const {
     for (std::size_t j = 0; j < m_; ++j) to[j] += factor * from[j];
   }
 
-  // Adds `factor` P Q^T to a matrix.
+  // Adds `factor` P Q^T to the matrix `to`.
   void add_product(T factor, T* to) const {
     for (std::size_t i = 0; i < n_; ++i) {
       for (std::size_t k = 0; k < r_; ++k) add(factor * p_[k * n_ + i], q_.data() + k * m_, to + i * m_);
     }
   }
 
-  // The process of Gram and Schmidt, twice for each column, because rounding leaves too much of the other columns in it
-  // the first time. A column that depends on the previous columns becomes zero.
+  // Makes the columns orthonormal by the Gram-Schmidt process. The process runs twice for each column, because rounding
+  // leaves too much of the other columns in a column after the first run. A column that depends on the previous columns
+  // becomes zero.
   void orthonormalize() {
     for (std::size_t k = 0; k < r_; ++k) {
       T* const column = p_.data() + k * n_;
@@ -132,7 +136,7 @@ class LowRankMatrix {
     return std::sqrt(squares);
   }
 
-  // A direction that is zero would stay zero, so it starts with new random numbers.
+  // Fills each zero column of Q with new random numbers, because a zero column would stay zero.
   void fill_empty_columns(std::int64_t step) {
     Random random(seed_, static_cast<std::uint64_t>(step));
     for (std::size_t k = 0; k < r_; ++k) {
@@ -158,8 +162,8 @@ namespace training {
 struct PowerSgdOptions {
   int rank = 4;  // of the approximations: a higher rank loses less and sends more; at least 1
 
-  // A gradient travels whole if compression would make it smaller by less than this factor, or if it has one dimension.
-  // 0: all gradients of more dimensions are compressed.
+  // A gradient is sent uncompressed if it has one dimension, or if compression would make it smaller by less than this
+  // factor. With 0, all gradients of two or more dimensions are compressed.
   double min_saving = 2;
 
   std::int64_t start_step = 0;  // before this step, gradients are averaged whole
@@ -167,9 +171,10 @@ struct PowerSgdOptions {
   CallOptions call = {};
 };
 
-// Averages gradients over the ranks by sending two thin matrices for each: Vogels, Karimireddy and Jaggi, "PowerSGD:
-// practical low-rank gradient compression for distributed optimization", 2019, algorithms 1 and 2. Each rank adds the
-// error of a step to its gradients of the next step. A gradient is a matrix; its first dimension counts the rows.
+// Averages gradients over the ranks by sending two thin matrices for each gradient. The method is from Vogels,
+// Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019,
+// algorithms 1 and 2. Each rank adds the compression error of a step to its gradients of the next step. A gradient is
+// treated as a matrix whose rows are counted by the gradient's first dimension.
 //
 //   ronda::training::PowerSgd power({ronda::tensor("fc1", fc1_gradient), ...});
 //   for (...) {
@@ -178,12 +183,13 @@ struct PowerSgdOptions {
 //     sgd.step();                        with momentum, if any
 //   }
 //
-// It replaces the DistributedOptimizer. Every rank makes the same calls, with gradients of the same names, shapes and
-// dtypes, float32 or float64 in host memory. The gradients must outlive it. The results are bitwise equal on all ranks.
-// Thread-compatible.
+// PowerSgd replaces the DistributedOptimizer. Every rank must make the same calls, with gradients of the same names,
+// shapes and dtypes, float32 or float64 in host memory. The gradients must live longer than the PowerSgd object. The
+// results are bitwise equal on all ranks. Thread-compatible.
 class PowerSgd {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is of another kind.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not of float32 or
+  // float64 in host memory.
   explicit PowerSgd(std::vector<Tensor> gradients, const PowerSgdOptions& options = {})
       : gradients_(std::move(gradients)), options_(options) {
     if (options.rank < 1 || !(options.min_saving >= 0) || options.start_step < 0) {
@@ -203,8 +209,8 @@ class PowerSgd {
     }
   }
 
-  // Replaces the gradients by their average over the ranks, approximately.
-  // Errors: the errors of an allreduce; the gradients are undefined then.
+  // Replaces the gradients by an approximation of their average over the ranks.
+  // Errors: the errors of an allreduce; the gradients are then undefined.
   Status try_reduce() {
     ++steps_;
     overflowed_ = false;
@@ -230,19 +236,20 @@ class PowerSgd {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number; the same
-  // answer on every rank. In that case the gradients are undefined, and the program must skip the step. The errors of
-  // the previous steps are kept.
+  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number. The
+  // answer is the same on every rank. If it is true, the gradients are undefined, and the program must skip the step.
+  // The compression errors of the previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
-  // The bytes that this rank passed to allreduces in the last reduce(), and the bytes that it would pass without
-  // compression.
+  // The first function returns the bytes that this rank passed to allreduces in the last reduce(). The second returns
+  // the bytes that it would pass without compression.
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // The whole state on which the next step depends. Each rank has its own errors. If every rank calls average_state(),
-  // it replaces the errors by their mean, which does not change what later steps send in total. After that the state is
-  // the same on all ranks. So Checkpoints can save rank 0's state, and resume with it on any number of ranks.
+  // Returns all values on which the next step depends. The compression errors differ between the ranks. If every rank
+  // calls average_state(), each rank's errors become their mean. This mean does not change the sum of the values that
+  // later steps send. After average_state() the state is the same on all ranks. So Checkpoints can save rank 0's state,
+  // and resume with it on any number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {
@@ -258,7 +265,7 @@ class PowerSgd {
   void average_state() { try_average_state().throw_if_error(); }
 
  private:
-  // The rank of the gradient's approximation; 0: it travels whole.
+  // Returns the rank of the gradient's approximation. 0 means that the gradient is sent uncompressed.
   std::size_t rank_for(const Tensor& gradient) const {
     if (gradient.shape.size() < 2 || gradient.count() == 0) return 0;
     const auto rows = static_cast<std::size_t>(gradient.shape[0]), columns = gradient.count() / rows;
@@ -285,8 +292,8 @@ class PowerSgd {
     return average(gradients_);
   }
 
-  // Averages the tensors from which every rank sees whether a gradient has overflowed: if M has an element that is
-  // infinite or not a number, P also has such elements.
+  // Averages `tensors`, and searches the results for overflow. If M has an element that is infinite or not a number, P
+  // also has such elements, so every rank sees the overflow.
   Status average(const std::vector<Tensor>& tensors) {
     if (tensors.empty()) return {};
     Status status = try_grouped_allreduce("ronda.training.power_sgd", tensors, {}, options_.call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Random numbers, and orders of samples, that are the same on every machine.
+// Makes random numbers, and orders of samples, that are the same on every machine.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 
@@ -14,12 +14,12 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014. The standard library's
-// shuffle and distributions differ from one implementation to the other.
+// The random number generator SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+// 2014. The standard library's shuffle and distributions are not used, because they differ between implementations.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  // `stream` separates the uses of the same seed.
+  // Different values of `stream` give independent sequences from the same seed.
   Random(std::uint64_t seed, std::uint64_t stream) : state_(Random(seed).next() ^ (stream * kIncrement)) {}
 
   std::uint64_t next() {
@@ -29,7 +29,8 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  // From 0 to bound - 1, each equally likely. Numbers in the last, incomplete multiple of `bound` are drawn again.
+  // Returns a number from 0 to bound - 1. All of these numbers are equally likely. Draws again if the number drawn lies
+  // in the last, incomplete multiple of `bound`.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t incomplete = (UINT64_MAX % bound + 1) % bound;
     std::uint64_t drawn = next();
@@ -37,7 +38,7 @@ class Random {
     return drawn % bound;
   }
 
-  // Between -1 and 1: 24 bits, which a float holds.
+  // Returns a number between -1 and 1. The number has 24 bits, so a float can hold it exactly.
   double symmetric() { return static_cast<double>(next() >> 40) / (1 << 23) - 1; }
 
  private:
@@ -46,8 +47,9 @@ class Random {
   std::uint64_t state_;
 };
 
-// The numbers 0 to size - 1 in the order of epoch `epoch`, which depends only on the seed and the epoch's number. They
-// are shuffled after Fisher and Yates (Knuth, "The art of computer programming", volume 2, algorithm P), or ascending.
+// Returns the numbers 0 to size - 1 in the order of epoch `epoch`, which depends only on the seed and the epoch's
+// number. The order is ascending, or a shuffle after Fisher and Yates (Knuth, "The art of computer programming", volume
+// 2, algorithm P).
 enum class EpochOrder { ascending, shuffled };
 inline std::vector<std::int64_t> order_of_epoch(std::int64_t size, std::int64_t epoch, EpochOrder kind,
                                                 std::uint64_t seed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The samples of a dataset on which a rank trains.
+// Chooses the samples of a dataset on which each rank trains.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
 
@@ -18,7 +18,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// How an epoch ends if its last samples are fewer than the ranks.
+// Says what happens at the end of an epoch if fewer samples are left than there are ranks.
 enum class Tail {
   repeat,  // samples from the start of the epoch fill up: every rank has equally many, and each sample is seen
   drop,    // they are left out: every rank has equally many, and no sample is seen twice
@@ -30,14 +30,16 @@ struct DistributedSamplerOptions {
   Tail tail = Tail::repeat;
 };
 
-// The position of a DistributedSampler, for a checkpoint. Plain bytes; the same on every rank.
+// The position of a DistributedSampler within its dataset, for a checkpoint. The state is plain bytes, and is the same
+// on every rank.
 struct DistributedSamplerState {
   std::int64_t epoch = 0;
   std::int64_t consumed = 0;  // samples of the epoch that the ranks have taken together
 };
 
 // Distributes the samples 0 to size - 1 of a dataset to the ranks, one epoch after the other. The order of an epoch
-// depends only on the seed and the epoch's number. Rank r takes every size()-th sample, beginning with the r-th.
+// depends only on the seed and the epoch's number. Among n ranks, rank r takes every n-th sample of this order,
+// beginning with the r-th (from 0).
 //
 //   ronda::training::DistributedSampler sampler(60000);
 //   for (int epoch = 0; epoch < 10; ++epoch) {
@@ -45,18 +47,18 @@ struct DistributedSamplerState {
 //     while (const auto batch = sampler.next(32); !batch.empty()) train(batch);
 //   }
 //
-// The state says how many samples all ranks together have taken, so a job that resumes goes on with the next sample,
-// even with another number of ranks. Save the state between steps, when all ranks have taken equally many samples.
+// state() says how many samples all ranks together have taken. So a resumed job continues with the next sample, even
+// with another number of ranks. Save the state between steps, at a time when all ranks have taken equally many samples.
 //
 // Thread-compatible.
 class DistributedSampler {
  public:
-  // For this rank of the job. The dataset has `size` samples.
+  // Makes the sampler of this rank of the job. The dataset has `size` samples.
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT if size is negative; RONDA_ERROR_NOT_INITIALIZED).
   explicit DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options = {})
       : DistributedSampler(size, ronda::rank(), ronda::size(), options) {}
 
-  // For rank `rank` of `ranks` ranks.
+  // Makes the sampler of rank `rank` among `ranks` ranks.
   DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
       : options_(options), rank_(rank), ranks_(ranks) {
     if (size < 0) throw invalid("there cannot be " + std::to_string(size) + " samples");
@@ -67,10 +69,10 @@ class DistributedSampler {
     set_epoch(0);
   }
 
-  // Begins epoch `epoch` >= 0.
+  // Begins the epoch with the number `epoch`, which is at least 0.
   void set_epoch(std::int64_t epoch) { set_state({epoch, 0}); }
 
-  // This rank's next sample; nullopt at the end of the epoch.
+  // Returns this rank's next sample, or nullopt at the end of the epoch.
   std::optional<std::int64_t> next() {
     const std::int64_t left = size() - state_.consumed;
     if (left <= 0 || (options_.tail == Tail::drop && left < ranks_)) return std::nullopt;
@@ -79,7 +81,7 @@ class DistributedSampler {
     return order_[static_cast<std::size_t>(at)];
   }
 
-  // This rank's next `count` samples; fewer at the end of the epoch.
+  // Returns this rank's next `count` samples, or fewer at the end of the epoch.
   std::vector<std::int64_t> next(std::size_t count) {
     std::vector<std::int64_t> batch;
     batch.reserve(count);
@@ -91,7 +93,7 @@ class DistributedSampler {
     return batch;
   }
 
-  // The number of samples that this rank still gets in this epoch; the same on every rank.
+  // Returns the number of samples that this rank will still get in this epoch, which is the same on every rank.
   std::int64_t remaining() const noexcept {
     const std::int64_t left = size() - state_.consumed;
     if (left <= 0) return 0;
@@ -101,7 +103,7 @@ class DistributedSampler {
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(order_.size()); }
   DistributedSamplerState state() const noexcept { return state_; }
 
-  // Goes on from `state`, in the same dataset with the same options.
+  // Continues from `state`, which must come from a sampler of the same dataset with the same options.
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is negative.
   void set_state(const DistributedSamplerState& state) {
     if (state.epoch < 0 || state.consumed < 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Deep Gradient Compression for slow links: only the largest elements of gradients travel. It changes the mathematics.
+// Implements Deep Gradient Compression for slow links: ranks send only the largest elements of gradients. The
+// compression changes the training's results.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 
@@ -27,13 +28,13 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// The values that momentum correction keeps for a gradient from step to step: algorithm 4 of Lin et al., "Deep gradient
-// compression", 2018, with the letters used there. The letter u means the velocity, and v the values that have not
-// travelled yet.
+// The values that momentum correction keeps for a gradient from one step to the next. The method is algorithm 4 of Lin
+// et al., "Deep gradient compression", 2018, with the letters of that paper. The letter u is the velocity, and v is the
+// sum of the values that have not been sent yet.
 template <class T>
 class SparseGradient {
  public:
-  // `is_whole`: all elements travel in every step, and v is empty.
+  // If `is_whole` is set, all elements are sent in every step, and v is empty.
   SparseGradient(const Tensor& gradient, bool is_whole)
       : gradient_(gradient), count_(gradient.count()), u_(count_), v_(is_whole ? 0 : count_) {}
 
@@ -46,19 +47,19 @@ class SparseGradient {
     if (!is_whole()) state->push_back(tensor("ronda.training.top_k.v." + gradient_.name, v_));
   }
 
-  // The gradient is reduced: it becomes the velocity.
+  // Adds momentum to a gradient that has been reduced, so that the gradient becomes the velocity u.
   void apply_momentum(double momentum) {
     accelerate(momentum);
     std::copy(u_.begin(), u_.end(), elements());
   }
 
-  // u = momentum u + gradient; v = v + u.
+  // Computes u = momentum u + gradient, and then v = v + u.
   void accumulate(double momentum) {
     accelerate(momentum);
     for (std::size_t i = 0; i < count_; ++i) v_[i] += u_[i];
   }
 
-  // Chooses the `k` largest elements of v; among equal ones, the first.
+  // Chooses the `k` elements of v with the largest magnitudes. Among equal elements it chooses the first.
   void choose(std::size_t k) {
     magnitudes_.resize(count_);
     for (std::size_t i = 0; i < count_; ++i) magnitudes_[i] = magnitude(v_[i]);
@@ -78,7 +79,7 @@ class SparseGradient {
 
   static std::size_t message_bytes(std::size_t k) { return k * (sizeof(std::uint32_t) + sizeof(T)); }
 
-  // Writes the chosen elements, indices first. Returns the end.
+  // Writes the indices and then the values of the chosen elements. Returns the end.
   std::uint8_t* write(std::uint8_t* to) const {
     std::memcpy(to, chosen_.data(), chosen_.size() * sizeof(std::uint32_t));
     to += chosen_.size() * sizeof(std::uint32_t);
@@ -89,7 +90,8 @@ class SparseGradient {
     return to;
   }
 
-  // The chosen elements are about to travel. With `masking`, their velocity becomes zero (momentum factor masking).
+  // Sets the chosen elements of v to zero, because they are about to be sent. With `masking`, the velocity of these
+  // elements also becomes zero (momentum factor masking).
   void forget_chosen(bool masking) {
     for (const std::uint32_t index : chosen_) {
       v_[index] = 0;
@@ -99,7 +101,7 @@ class SparseGradient {
 
   void clear_gradient() { std::fill(elements(), elements() + count_, T{0}); }
 
-  // Adds the `k` elements that a rank has written to the gradient. Returns the end.
+  // Adds the `k` elements in another rank's message to the gradient. Returns the end.
   const std::uint8_t* add(const std::uint8_t* from, std::size_t k) {
     const std::uint8_t* const values = from + k * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < k; ++i) {
@@ -120,7 +122,7 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) u_[i] = factor * u_[i] + elements()[i];
   }
 
-  // An element that is not a number is treated as the largest, so that it travels and does not stay.
+  // Treats an element that is not a number as the largest, so that it is sent and does not stay in v.
   static T magnitude(T value) {
     const T size = std::abs(value);
     return size >= 0 ? size : std::numeric_limits<T>::infinity();
@@ -152,9 +154,9 @@ struct TopKOptions {
   CallOptions call = {};
 };
 
-// Averages gradients over the ranks by sending only their largest elements. Each rank accumulates its other elements
-// until they are among the largest: Lin et al., "Deep gradient compression", 2018, algorithm 4, with momentum
-// correction, momentum factor masking, local gradient clipping and warm-up (section 3).
+// Averages gradients over the ranks by sending only each gradient's largest elements. Each rank accumulates its other
+// elements until they are among the largest. The method is algorithm 4 of Lin et al., "Deep gradient compression",
+// 2018, with momentum correction, momentum factor masking, local gradient clipping and warm-up (section 3).
 //
 //   ronda::training::TopK top_k({ronda::tensor("fc1", fc1_gradient), ...}, {0.01});
 //   for (...) {
@@ -163,13 +165,15 @@ struct TopKOptions {
 //     sgd.step();                        without momentum: value -= learning_rate * gradient
 //   }
 //
-// It replaces the DistributedOptimizer. A rank receives the chosen elements of all ranks, indices and values. If
-// elements have 4 bytes and density * ranks is below 1, a rank receives less than in an allreduce. Every rank makes the
-// same calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64 in host memory.
-// The gradients must outlive it. The results are bitwise equal on all ranks. Thread-compatible.
+// TopK replaces the DistributedOptimizer. Each rank receives the indices and values of the chosen elements of all
+// ranks. If elements have 4 bytes and density * ranks is below 1, a rank receives less than in an allreduce. Every rank
+// must make the same calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64
+// in host memory. The gradients must live longer than the TopK object. The results are bitwise equal on all ranks.
+// Thread-compatible.
 class TopK {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is of another kind.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not of float32 or
+  // float64 in host memory.
   explicit TopK(std::vector<Tensor> gradients, const TopKOptions& options = {})
       : gradients_(std::move(gradients)), options_(options) {
     check(options.density > 0 && options.density <= 1, "density must be above 0, and 1 at most");
@@ -187,7 +191,7 @@ class TopK {
     }
   }
 
-  // The fraction of the elements that travels in step `step`, counted from 0.
+  // Returns the fraction of the elements that is sent in step `step`; the first step has the number 0.
   double density_at(std::int64_t step) const {
     step -= options_.start_step;
     if (step < 0) return 1;
@@ -196,10 +200,10 @@ class TopK {
     return options_.initial_density * std::pow(options_.density / options_.initial_density, done);
   }
 
-  // Replaces the gradients by the values that SGD multiplies by the learning rate and subtracts from the parameters:
-  // the average over the ranks of the elements that have travelled, momentum included.
-  // Errors: RONDA_ERROR_MISMATCH if a rank has other gradients or options; the errors of an allreduce and of an
-  // allgather. After an error the gradients are undefined.
+  // Replaces the gradients by the values that SGD must multiply by the learning rate and subtract from the parameters.
+  // These values are the average over the ranks of the elements that have been sent, with momentum. Errors:
+  // RONDA_ERROR_MISMATCH if a rank has other gradients or options; the errors of an allreduce and of an allgather.
+  // After an error the gradients are undefined.
   Status try_reduce() {
     const std::int64_t step = steps_++;
     if (options_.clip_norm > 0) {
@@ -211,19 +215,20 @@ class TopK {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number; the same
-  // answer on every rank. In that case the gradients are undefined, and the program must skip the step. The accumulated
-  // values are kept.
+  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number. The
+  // answer is the same on every rank. If it is true, the gradients are undefined, and the program must skip the step.
+  // The values accumulated in previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
-  // The bytes that this rank passed to collectives in the last reduce(), and the bytes that it would pass without
-  // compression.
+  // The first function returns the bytes that this rank passed to collectives in the last reduce(). The second returns
+  // the bytes that it would pass without compression.
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // The whole state on which the next step depends. Each rank has its own state. If every rank calls average_state(),
-  // it replaces the states by their mean, which does not change what later steps send in total. After that all ranks
-  // have rank 0's state, so Checkpoints can save it and resume with it on any number of ranks.
+  // Returns all values on which the next step depends. Each rank has its own state. If every rank calls
+  // average_state(), each rank's state becomes the mean of the states. This mean does not change the sum of the values
+  // that later steps send. So after average_state(), Checkpoints can save rank 0's state and resume with it on any
+  // number of ranks.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.top_k.steps", &steps_)};
     for_each([&](auto& gradient) { gradient.add_state(&state); });
@@ -234,7 +239,8 @@ class TopK {
   void average_state() { try_average_state().throw_if_error(); }
 
  private:
-  // The beginning of a rank's message. The chosen elements of each gradient follow.
+  // The header of a rank's message. The chosen elements of each gradient follow it. The chosen elements of each
+  // gradient follow.
   struct Header {
     std::uint32_t is_finite = 0;  // if 0, no elements are chosen, and the rest is zero
     std::uint32_t layout = 0;     // a hash of the facts that must be equal on all ranks
@@ -300,7 +306,7 @@ class TopK {
     return status;
   }
 
-  // The number of elements that travel, of `count`.
+  // Returns how many of a gradient's `count` elements are sent.
   static std::size_t chosen_of(std::size_t count, double density) {
     return std::min(count, std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(count))));
   }
@@ -330,7 +336,7 @@ class TopK {
     });
   }
 
-  // Calls `visit` with the header of each rank's message, and the address after it.
+  // Calls `visit` for each rank's message, with the header and the address of the bytes after it.
   template <class Visit>
   static void for_each_message(OutputHandle<std::uint8_t>& messages, const Visit& visit) {
     const std::uint8_t* from = messages.data();
@@ -371,7 +377,7 @@ class TopK {
     return finite;
   }
 
-  // Computes the gradients from the ranks' messages and from the gradients that were reduced whole.
+  // Computes the new gradients from the ranks' messages, and from the gradients that were reduced uncompressed.
   void take(OutputHandle<std::uint8_t>& messages, double density) {
     for_each([&](auto& gradient) {
       if (gradient.is_whole()) {

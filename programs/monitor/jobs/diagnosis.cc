@@ -13,9 +13,9 @@ namespace {
 // A rank is starved if its threads have waited for a core for more than this share of the watched time.
 constexpr double kStarvedShare = 0.25;
 
-// Within a network a message takes less than a millisecond there and back. There may be networks in which all hosts are
-// kSlowRoundTrip apart. In such a network a job is only reported while its ranks spend at least kWaitingShare of their
-// time in buckets.
+// Within a network, a message and its answer together take less than a millisecond. In some networks a round trip
+// between any two hosts may take kSlowRoundTrip. In such a network the monitor reports a job only while its ranks spend
+// at least kWaitingShare of their time in buckets.
 constexpr absl::Duration kSlowRoundTrip = absl::Milliseconds(10);
 constexpr double kFarther = 3;          // times as far as the nearest host
 constexpr double kWaitingShare = 0.25;  // of each rank's time is in buckets
@@ -26,7 +26,7 @@ absl::Duration WaitedForCores(const RankSnapshot& rank) {
   return rank.process_now.waiting - rank.process_before.waiting;
 }
 
-// The mean over the ranks except `rank`; zero if there is no other rank.
+// Returns the mean of `value` over all ranks except rank number `except`, or zero if there is no other rank.
 template <typename Value>
 absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except, const Value& value) {
   absl::Duration sum;
@@ -36,14 +36,15 @@ absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except,
   return ranks.size() < 2 ? absl::ZeroDuration() : sum / static_cast<int64_t>(ranks.size() - 1);
 }
 
-// On a host with too few cores all ranks wait for cores. This makes none of them late.
+// On a host with too few cores all ranks wait for cores equally. This does not make a single rank late, so only the
+// wait beyond the other ranks' mean counts.
 bool IsStarved(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched) {
   const absl::Duration others = MeanOfOthers(ranks, index, [&](size_t i) { return WaitedForCores(ranks[i]); });
   return WaitedForCores(ranks[index]) - others > kStarvedShare * watched;
 }
 
 // Returns the time at which the rank began to wait, and the bucket for which it waits. Bucket 0 stands for the
-// coordinator's answer. nullopt: the rank does not wait.
+// coordinator's answer. Returns nullopt if the rank does not wait.
 struct Wait {
   uint64_t bucket = 0;
   FlightTime since;
@@ -51,13 +52,13 @@ struct Wait {
 std::optional<Wait> WaitOf(const RankSnapshot& rank) {
   const RankSample& sample = rank.sample;
   if (sample.current != 0) return Wait{.bucket = sample.current, .since = sample.current_since};
-  // If tensors are in flight and the engine carries nothing out, it waits for the coordinator's answer.
+  // If tensors are in flight and the engine carries out no bucket, the engine waits for the coordinator's answer.
   if (sample.counts.tensors_in_flight == 0 || !sample.last.has_value()) return std::nullopt;
   return Wait{.bucket = 0, .since = sample.last->time};
 }
 
-// Whether the rank has not yet reached the bucket for which the others wait (0: the coordinator's answer). The last
-// report of a host that does not answer proves nothing, so its rank counts as missing.
+// Returns whether the rank has not yet reached the bucket for which the other ranks wait (0 stands for the
+// coordinator's answer). If a host does not answer, its last report is out of date, so its ranks count as missing.
 bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64_t bucket) {
   if (!rank.is_heard) return true;
   if (bucket == 0) return !wait.has_value();

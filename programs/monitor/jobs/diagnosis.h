@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the rank that holds a job up. The sources are the job's ranks (RankSample), and the kernel's facts about their
-// processes. Pure functions.
+// Finds the rank that holds a job up. The functions use data of the job's ranks (RankSample), and data of the kernel
+// about their processes. They are pure functions.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 
@@ -20,10 +20,11 @@ namespace ronda {
 const char* Describe(Holdup holdup);
 const char* Name(StragglerVerdict::Kind kind);
 
-// The reason why ranks[index] is late, if it is late. The processes were watched for the time `watched`.
+// Returns the reason why ranks[index] is late, provided that it is late. The processes were watched for the time
+// `watched`.
 Holdup WhyLate(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched);
 
-// The connection to the ranks of another host.
+// Describes the network connection to the ranks of another host.
 struct HostLink {
   std::string host;
   std::vector<RankId> ranks;
@@ -31,12 +32,12 @@ struct HostLink {
 };
 
 // Returns the host to which messages take longer than between hosts of one network, and much longer than to other
-// hosts. Returns none unless all ranks spend their time in buckets. If messages to each of several other hosts take
-// long, returns this host.
+// hosts. Returns nullopt unless all ranks spend their time in buckets. If messages to each of several other hosts take
+// long, returns the host on which this program runs.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
-// Returns nullopt if no rank waits for another at this moment, or if no rank has waited longer than `threshold`. The
-// processes were watched for the time `watched`, which ended at `now`.
+// FindStandstill() returns nullopt if no rank waits for another at this moment, or if no rank has waited longer than
+// `threshold`. The processes were watched for the time `watched`, which ended at `now`.
 struct Moment {
   FlightTime now;
   absl::Duration watched;

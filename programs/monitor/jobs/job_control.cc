@@ -22,7 +22,8 @@
 namespace ronda {
 namespace {
 
-// The ways in which a word can name a job. If several do, the first counts.
+// Each function returns whether `word` names the job: as its name, as one of its processes, or as the beginning of its
+// id. The first function that finds a job decides.
 constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
     [](absl::string_view word, const KnownJob& job) { return !word.empty() && job.origin.name == word; },
     [](absl::string_view word, const KnownJob& job) {
@@ -32,7 +33,7 @@ constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
     },
     [](absl::string_view word, const KnownJob& job) { return absl::StartsWith(job.job, word); }};
 
-// Returns the jobs that the first successful way of kWaysToName finds.
+// Returns the jobs for which a function of kWaysToName returns true. Uses the first function that finds any job.
 std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
   for (const auto way : kWaysToName) {
     const auto is_meant = [&](const KnownJob& job) { return way(word, job); };

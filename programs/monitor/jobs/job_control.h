@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The user's commands to a job, except for its ranks' timelines (rank_control.h).
+// Carries out the user's commands to a job, except commands about its ranks' timelines (rank_control.h).
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_CONTROL_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_CONTROL_H_
 
@@ -25,19 +25,19 @@ struct KnownJob {
   std::vector<pid_t> ranks;
 };
 
-// The jobs of these ranks, by name.
+// Returns the jobs of these ranks, in the order of their names.
 std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Returns the first digits of an id that rondarun has made, which distinguish it from others.
+// Returns the first digits of a job's id that rondarun has made. They are enough to tell jobs apart.
 std::string ShortId(const std::string& job);
 
-// "resnet50 (3fa9c1d2)", or the short id alone.
+// Returns the job's name and short id, such as "resnet50 (3fa9c1d2)", or the short id alone if the job has no name.
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
-// Returns the job that has the name `word`. If there is none, returns the job whose rondarun, or one of whose ranks, is
-// the process with the number `word`. If there is none either, returns the job whose id begins with `word`. An empty
-// word means the only job.
-// Errors: NOT_FOUND; INVALID_ARGUMENT that names the jobs if several match.
+// Returns the job that has the name `word`. If no job has this name, returns the job whose rondarun, or one of whose
+// ranks, is the process with the number `word`. If there is no such process either, returns the job whose id begins
+// with `word`. An empty word means the only job.
+// Errors: NOT_FOUND if there is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
 // Selects the ranks of jobs that ChooseJob may choose for `word`; an empty word means all jobs.
@@ -46,9 +46,9 @@ RankFilter OfJobsNamed(std::string word);
 // Returns the secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Asks the rondarun that has started the ranks to end the job, by SIGTERM. Returns its process.
-// Errors: FAILED_PRECONDITION if that process is not their launcher, or the launcher runs on another host; the
-// system's.
+// Sends SIGTERM to the rondarun that has started the ranks, so that it ends the job. Returns the pid of this rondarun.
+// Errors: FAILED_PRECONDITION if the rondarun is not the ranks' launcher, or if the launcher runs on another host; the
+// errors of the operating system.
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 }  // namespace ronda

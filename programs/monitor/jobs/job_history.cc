@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// The rank that has seen most of the epoch's steps. A rank that died may lack the last ones.
+// Returns the rank that has seen the most of the epoch's steps. A rank that died may not have seen the last steps.
 const RankSnapshot& RankWithMostSteps(const JobSnapshot& epoch) {
   const auto steps = [](const RankSnapshot& rank) { return std::tuple(rank.sample.counts.steps, rank.totals.steps); };
   return *std::max_element(epoch.ranks.begin(), epoch.ranks.end(),
@@ -47,8 +47,8 @@ void JobHistory::AddNumbers(int64_t number, int ranks) {
   sums_.most_ranks = std::max(sums_.most_ranks, ranks);
 }
 
-// The watch may begin within the epoch. The number of the earlier steps is known, and they are taken to be as long as
-// the others.
+// The observation may begin in the middle of the epoch. The number of the earlier steps is known. The function assumes
+// that they took as long as the other steps.
 void JobHistory::AddSteps(const JobSnapshot& epoch) {
   const RankSnapshot& rank = RankWithMostSteps(epoch);
   const uint64_t steps = rank.sample.counts.steps;

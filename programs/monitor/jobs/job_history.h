@@ -12,19 +12,19 @@
 
 namespace ronda {
 
-// All epochs of one job: sums over them, and the full snapshot of one epoch. This is the newest epoch that has made
-// steps. The size of a JobHistory does not grow with the number of epochs.
+// The history of all epochs of one job. It keeps sums over the epochs, and the full snapshot of the newest epoch that
+// has made steps. The size of a JobHistory does not grow with the number of epochs.
 //
-// Each epoch numbers the ranks again, so nothing about a single rank is added up.
+// A rank may have another number in each epoch, so the history adds up no figures of single ranks.
 //
 // Thread-compatible.
 class JobHistory {
  public:
-  // Adds an epoch in its last state. Each epoch is added once, in any order.
+  // Adds the last snapshot of an epoch. Call this function once for each epoch, in any order.
   void Add(const JobSnapshot& epoch);
 
-  // Returns the lines of SummaryOf() for the kept epoch. Above it is a table of the sums, if the job had several
-  // epochs, or its only epoch is not epoch 0.
+  // Returns the lines of SummaryOf() for the kept epoch. If the job had several epochs, or its only epoch is not epoch
+  // 0, a table of the sums comes first.
   std::vector<std::string> Summary() const;
 
  private:

@@ -21,7 +21,7 @@
 namespace ronda {
 namespace {
 
-// The time on the clock of flight recorders, which stops while the host is suspended.
+// Converts a time since boot to the clock of flight recorders, which stops while the host is suspended.
 FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   timespec now = {};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -30,7 +30,7 @@ FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   return FlightNow() - (absl::DurationFromTimespec(now) - started);
 }
 
-// The rondarun above the process; 0: none.
+// Returns the rondarun that is an ancestor of the process, or 0 if there is none.
 pid_t LauncherOf(pid_t process) {
   for (std::optional<ProcessStat> stat = ReadProcessStat(process); stat && stat->parent > 1;
        stat = ReadProcessStat(stat->parent)) {
@@ -39,8 +39,8 @@ pid_t LauncherOf(pid_t process) {
   return 0;
 }
 
-// The options in the command line of that rondarun, which is no agent. It has read its files relative to its own
-// folder.
+// Returns the options in the command line of the rondarun `launcher`, which must not be an agent. Relative paths of
+// files are relative to the working folder of `launcher`.
 absl::StatusOr<LaunchOptions> OptionsIn(std::vector<std::string> words, pid_t launcher) {
   words.erase(words.begin());
   ArgumentSources sources = ArgumentSources::OfThisProcess();

@@ -14,14 +14,16 @@
 
 namespace ronda {
 
-// The words of a process' command line ("cmdline"), or its variables ("environ"). None if they cannot be read.
+// Returns the words of a process' command line ("cmdline"), or its variables ("environ"). Returns an empty list if the
+// file cannot be read.
 std::vector<std::string> WordsOf(pid_t pid, const char* file_name);
 
-// Whether a process with these words is a rondarun, or the agent of a rondarun on another host.
+// These functions return whether a process with this command line is a rondarun, or the agent of a rondarun on another
+// host.
 bool IsRondarun(const std::vector<std::string>& words);
 bool IsAgent(const std::vector<std::string>& words);
 
-// The origin of a job, as far as /proc shows it on this host.
+// The origin of a job, as far as /proc of this host shows it.
 struct JobOrigin {
   std::string name;     // the user's name for it (rondarun --name); empty: none
   std::string command;  // of its ranks, as a shell would read it, without characters that control a terminal
@@ -29,8 +31,8 @@ struct JobOrigin {
   FlightTime started;   // the start of the launcher or, without one, of the rank
 };
 
-// The origin of the job of the process `rank`. The name comes from rondarun's or its agent's command line. So nothing
-// needs to ask rondarun, and the ranks' shared memory does not contain the name.
+// Returns the origin of the job of the process `rank`. The job's name comes from the command line of rondarun or of its
+// agent. So nobody needs to ask rondarun for the name, and the ranks' shared memory does not contain it.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

@@ -12,10 +12,11 @@
 namespace ronda {
 namespace {
 
-// The span of rates, and the period for looking at processes: /proc costs much more than the ranks' words.
+// Rates are computed over this span. It is also the period for reading data of processes, because reading /proc takes
+// much longer than reading the ranks' shared memory.
 constexpr absl::Duration kSecond = absl::Seconds(1);
 
-// The time in buckets up to now, including the rank's current bucket.
+// Returns the rank's time in buckets up to now, including its current bucket.
 absl::Duration WaitedBy(const RankSample& sample, FlightTime now) {
   const absl::Duration ended = absl::Nanoseconds(static_cast<int64_t>(sample.counts.bucket_nanoseconds));
   if (sample.current == 0) return ended;
@@ -26,8 +27,8 @@ double Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// The mean time of the steps in `entries`, from the first bucket of one step to the first bucket of a later step. Zero
-// if there are no two such buckets. The first entry may be any bucket of its step.
+// Returns the mean time of the steps in `entries`, from the first bucket of one step to the first bucket of a later
+// step. Returns zero if `entries` do not contain two such buckets. The first entry may be any bucket of its step.
 absl::Duration StepTimeIn(const std::vector<BucketEntry>& entries) {
   const BucketEntry *first = nullptr, *last = nullptr;
   for (size_t i = 1; i < entries.size(); ++i) {
@@ -69,7 +70,8 @@ std::vector<JobSampler::RankKey> JobSampler::KeysOf(const OtherHosts& others) {
   return keys;
 }
 
-// If several ranks have the same number, the first is kept: this host's rank, or else the rank of the first address.
+// If several ranks have the same number, the sampler keeps this host's rank. If this host has no such rank, it keeps
+// the rank of the first address.
 void JobSampler::Gather(const OtherHosts& others) {
   known_ = KeysOf(others);
   std::map<RankId, Rank> gathered;
@@ -121,7 +123,8 @@ void JobSampler::Hear(FlightTime now, const OtherHosts& others) {
 void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   now_ = now;
   Hear(now, others);
-  // Look at processes before the words are read. Then the words of an ended process are its final words.
+  // The sampler looks at processes before it reads the data of the ranks (RankWords). So if a process has ended, its
+  // data is final.
   if (IsTimeToLookAtProcesses(now)) LookAtProcesses(now);
   samples_.clear();
   for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);
@@ -154,8 +157,8 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
   });
 }
 
-// True once per second, also if a timer is a little early. True also if a rank has left the job: others may have died,
-// and the remaining ranks will soon make another epoch.
+// Returns true once per second, also if a timer is a little early. Also returns true if a rank has left the job,
+// because other ranks may have died, and the remaining ranks will soon make another epoch.
 bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
   if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
@@ -212,7 +215,7 @@ RankTotals JobSampler::TotalsOf(const Rank& rank, const RankSample& sample) {
 }
 
 absl::Duration JobSampler::NextPeriod() const {
-  // A quarter of the ring, because a job may become faster.
+  // The period is the time for a quarter of the ring of entries, because a job may become faster.
   constexpr double kBuckets = RankWords::kEntries / 4.0;
   absl::Duration period = kLongestPeriod;
   for (const Rank& rank : ranks_) {
@@ -274,7 +277,8 @@ JobSnapshot JobSampler::Snapshot() const {
   }
   snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
   snapshot.last_step = FindLastStep(snapshot.ranks, [this](size_t index) { return ranks_[index].reader->Events(); });
-  // If data comes late, ranks are late as a consequence.
+  // If the network is slow, ranks are late as a consequence. So a rank that is late without another reason is not
+  // reported.
   if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;
 }

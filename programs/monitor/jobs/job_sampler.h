@@ -25,8 +25,8 @@
 
 namespace ronda {
 
-// Watches the ranks of one job on this host while its user calls Sample. It includes the ranks of other hosts as far as
-// their monitors report them.
+// Watches the ranks of one job on this host whenever its user calls Sample. Also includes the ranks of other hosts, if
+// the monitors of these hosts report them.
 //
 //   JobSampler sampler(std::move(ranks));
 //   for (;; absl::SleepFor(JobSampler::kPeriod)) {
@@ -35,40 +35,43 @@ namespace ronda {
 //   }
 //
 // A rank keeps its entries into the last 256 buckets. If a job carries out more buckets between two samples, the
-// sampler misses some. The snapshot has the number of missed buckets.
+// sampler misses some buckets. The snapshot has the number of missed buckets.
 //
 // Thread-compatible. Has no thread.
 class JobSampler {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
   static constexpr absl::Duration kLongestPeriod = absl::Milliseconds(500);
-  // A shorter wait is no standstill.
+  // A wait that is shorter than this time is no standstill.
   static constexpr absl::Duration kStandstillThreshold = absl::Milliseconds(500);
 
-  // `ranks` are of one job, by rank. The first Sample looks at them for the first time.
+  // `ranks` are the ranks of one job, in the order of their numbers. The constructor does not read them: the first call
+  // of Sample does.
   explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
 
-  // Reads the ranks. The first call includes earlier buckets, as far as the ranks keep their entries. `others` are the
-  // known facts about other hosts, each at the same place in memory in every call. If a new rank appears in `others`,
-  // all numbers start again from zero.
+  // Reads the ranks. The first call includes earlier buckets, as far as the ranks keep their entries. `others` has the
+  // known data of other hosts. The entry of a host must be at the same address in every call. If a new rank appears in
+  // `others`, all numbers start again from zero.
   using OtherHosts = std::map<std::string, OtherHost>;  // by address
   void Sample(FlightTime now, const OtherHosts& others = {});
 
-  // Returns the longest time until the next call of Sample, for a caller that wants low cost. If the ranks keep their
-  // pace, they overwrite no entry until then. The time is from kPeriod to kLongestPeriod.
+  // Returns the longest time until the next call of Sample, for a caller that calls it as rarely as possible. If the
+  // ranks keep their speed, they overwrite no entry before that call. The time is from kPeriod to kLongestPeriod.
   absl::Duration NextPeriod() const;
 
-  // As of the last call of Sample.
+  // Returns the state of the job at the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // The number of ranks that have not ended, as of the last second. If ranks have left the job, as of the last Sample.
+  // Returns the number of ranks that have not ended. The number is up to a second old. If ranks have left the job, it
+  // is from the last call of Sample.
   size_t living() const;
 
-  // Whether `rank` is one of the ranks, and has not ended by now. A process may become the same rank again.
+  // Returns whether `rank` is one of the ranks, and has not ended by now. (A process may leave the job and become the
+  // same rank again.)
   bool Watches(const RankIdentity& rank) const;
 
  private:
-  // The data from which rates are made.
+  // The data of a rank at one time, from which rates are computed.
   struct Point {
     FlightTime time;
     Statistics counts;
@@ -93,7 +96,7 @@ class JobSampler {
     ProcessTimes process_now;
   };
 
-  // A process that is a rank of another host.
+  // Identifies a process that is a rank on another host.
   using RankKey = std::tuple<const OtherHost*, RankId, pid_t, uint64_t>;
   static std::vector<RankKey> KeysOf(const OtherHosts& others);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The known facts about a job at one moment. Plain data: reports, metrics and pages are functions of a JobSnapshot.
+// Has the known data of a job at one moment. Reports, metrics and pages are functions of a JobSnapshot, which is plain
+// data.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 
@@ -29,7 +30,8 @@ inline constexpr std::array<absl::Duration, 11> kLatenessBounds = {
 
 // The lateness of a rank's entries into buckets, each compared with the first rank's entry into the same bucket.
 struct LatenessHistogram {
-  // counts[i]: above bound i - 1, and not above bound i. The last one: above all bounds.
+  // counts[i] is the number of entries whose lateness is above bound i - 1, and not above bound i. The last count is
+  // the number of entries above all bounds.
   std::array<uint64_t, kLatenessBounds.size() + 1> counts{};
   uint64_t count = 0;
   absl::Duration sum;
@@ -37,14 +39,14 @@ struct LatenessHistogram {
   void Add(absl::Duration lateness);
 };
 
-// The cost of one rank's entries into the buckets, since the watch began.
+// The lateness of one rank's entries into buckets, and the waits that it has caused, since the observation began.
 struct RankLateness {
   LatenessHistogram histogram;
   uint64_t last = 0;           // buckets that it entered last of all ranks
   absl::Duration blamed_wait;  // the first ranks' waits in those buckets
 };
 
-// Rates over about a second.
+// The rates of a rank over about a second.
 struct RankRates {
   double steps_per_second = 0;
   double bytes_per_second = 0;  // of the tensors, in their own dtype
@@ -54,8 +56,8 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
-// Totals between the first and the last look at which a step had ended. Without two such looks, `steps` is 0, step_time
-// comes from the buckets that the rank keeps, and the rest is zero.
+// Totals between the first and the last sample in which a step had ended. If there are no two such samples, `steps` is
+// 0, step_time comes from the buckets that the rank keeps, and the other fields are zero.
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
   absl::Duration step_time;  // mean; zero: not known
@@ -74,7 +76,7 @@ struct RankSnapshot {
   RankLateness lateness;
   RankRates rates;
   RankTotals totals;
-  // The process at both ends of JobSnapshot::process_span.
+  // The times of the process at the beginning and at the end of JobSnapshot::process_span.
   ProcessTimes process_before;
   ProcessTimes process_now;
 
@@ -91,7 +93,7 @@ enum class Holdup : uint8_t {
   kNotSubmitted,  // its program has not submitted the tensor
 };
 
-// Ranks that do not go on: the ranks that wait, and the ranks for which they wait.
+// Describes ranks that do not go on: the ranks that wait, and the ranks for which they wait.
 struct Standstill {
   struct Blamed {
     RankId rank = 0;
@@ -121,8 +123,8 @@ struct StragglerVerdict {
   Holdup why = Holdup::kNotSubmitted;
 };
 
-// The ranks of a host are far away: messages to that host and back take long, and all ranks spend their time in
-// buckets.
+// Describes a host to which the network is slow. Messages to that host and back take long, and all ranks spend their
+// time in buckets.
 struct SlowNetwork {
   std::string host;
   std::vector<RankId> ranks;
@@ -130,7 +132,8 @@ struct SlowNetwork {
   double waited_share = 0;    // the least of all ranks, as in RankRates
 };
 
-// One rank's part in one bucket. The rank waits until the last rank has entered the bucket. Then data moves.
+// The times at which one rank took part in one bucket. The rank waits until the last rank has entered the bucket. Then
+// data moves.
 struct BucketPart {
   RankId rank = 0;
   FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
@@ -165,8 +168,8 @@ struct JobSnapshot {
   std::optional<StepRecord> last_step;
 };
 
-// The report of another host's monitor about a job's ranks there. Times are converted to this host's clock. The time
-// that a message takes limits their accuracy.
+// The report of another host's monitor about a job's ranks there. The times in the report are converted to this host's
+// clock. They are only as accurate as the time that a message takes.
 struct OtherHost {
   static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 

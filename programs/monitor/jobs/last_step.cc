@@ -10,7 +10,8 @@
 namespace ronda {
 namespace {
 
-// One rank may still be in the newest step when another has ended it.
+// The number of steps to try, from the newest step on, because one rank may still be in the newest step when another
+// rank has ended it.
 constexpr uint64_t kStepsToTry = 3;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -21,7 +22,7 @@ struct BucketRange {
   uint64_t last = 0;
 };
 
-// nullopt if `sample` does not have the whole step.
+// Returns the buckets of a step, or nullopt if `sample` does not have the whole step.
 std::optional<BucketRange> BucketsOf(const RankSample& sample, uint64_t step) {
   std::optional<BucketRange> found;
   bool has_earlier = false;
@@ -43,7 +44,8 @@ bool HasLeftAll(const RankSample& sample, const BucketRange& range) {
   });
 }
 
-// When the rank left its last bucket before the step or, if that is not known, entered its first bucket of the step.
+// Returns the time at which the rank left its last bucket before the step. If this time is not known, returns the time
+// at which the rank entered the first bucket of the step.
 FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   uint64_t begin = 0;
   for (const BucketEntry& entry : sample.entries) {
@@ -53,7 +55,7 @@ FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   return begin == 0 ? absl::InfiniteDuration() : FromNanoseconds(begin);
 }
 
-// A bucket's name is that of the event with which the rank began it.
+// A bucket gets the name of the event with which the rank began the bucket.
 void NameBuckets(RankId rank, absl::Span<const FlightEvent> events, std::vector<StepBucket>* buckets) {
   for (StepBucket& bucket : *buckets) {
     const auto part = std::find_if(bucket.parts.begin(), bucket.parts.end(),

@@ -17,14 +17,15 @@
 
 namespace ronda {
 
-// Measures how late a job's ranks enter their common buckets. Samples of the ranks' last entries overlap; each bucket
-// is measured once, as soon as no rank can still enter it.
+// Measures how late a job's ranks enter their common buckets. Consecutive samples may contain the same entries, but the
+// meter measures each bucket only once, as soon as no rank can still enter it.
 //
-// On one host, a rank's lateness is its entry minus the first rank's entry. With several hosts the clocks differ. But
-// ranks leave a bucket at about the same time. So the lateness is the longest time that a rank has spent in the bucket,
-// minus the rank's own time. In this case a bucket is measured once all ranks have left it.
+// On one host, a rank's lateness is its entry minus the first rank's entry. The clocks of several hosts differ, but
+// ranks leave a bucket at about the same time. So on several hosts, a rank's lateness is the longest time that any rank
+// has spent in the bucket, minus the rank's own time in it. The meter then measures a bucket when all ranks have left
+// it.
 //
-// A pure state machine. Thread-compatible.
+// The class is a pure state machine. Thread-compatible.
 class LatenessMeter {
  public:
   enum class Clocks { kOne, kOfEachHost };
@@ -46,7 +47,7 @@ class LatenessMeter {
     uint64_t late = 0;  // nanoseconds
   };
   uint64_t LastToMeasure(const RankSample& sample) const;
-  // Sets `late` in all entries. Returns the time at which the first rank entered.
+  // Sets `late` in all entries. Returns the time at which the first rank entered the bucket.
   uint64_t Compare(std::vector<Entered>* entries) const;
   void Measure(std::vector<Entered> entries);
 

@@ -12,17 +12,17 @@
 
 namespace ronda {
 
-// The kernel's facts about a process. These are its state (see ProcessStat), and the sums of its threads' times.
+// Data of the kernel about a process: the process' state (see ProcessStat), and the sums of its threads' times.
 struct ProcessTimes {
   char state = 0;
   absl::Duration running;  // on a core
   absl::Duration waiting;  // ready to run, without a core
 };
 
-// Returns the first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is no such file.
+// Returns the first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is not the text of such a file.
 std::optional<ProcessTimes> ParseSchedstat(absl::string_view text);
 
-// nullopt if there is no such process. If /proc has no schedstat files, the times are zero.
+// Returns nullopt if there is no such process. If /proc has no schedstat files, the times are zero.
 std::optional<ProcessTimes> ReadProcessTimes(pid_t pid);
 
 }  // namespace ronda

@@ -23,14 +23,14 @@ namespace ronda {
 // Sends a rank a request (RankRequestWords). Only a process of the rank's user can open the file that contains these
 // words. Only one process at a time may send a request.
 //
-// Thread-compatible. Owns its own mapping of the words.
+// Thread-compatible. Maps the rank's words into memory itself, so it does not depend on the RankReader.
 class RankControl {
  public:
   // Errors: UNAVAILABLE if another process has a request to this rank at this moment. NOT_FOUND if the rank has ended.
-  // The operating system's errors.
+  // Otherwise the errors of the operating system.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
-  // Errors: as ronda::Ask.
+  // Errors: the errors of ronda::Ask.
   absl::Status Ask(const TimelineRequest& request);
 
   // Returns the answer to the last request; nullopt if there is no answer yet.
@@ -49,12 +49,13 @@ class RankControl {
 // A rank's answer to a request.
 struct RankAnswer {
   RankId rank = 0;
-  // The file that it writes now. nullopt: it has not looked at the request yet, and will do so with its next tensor.
+  // The file that the rank writes now. nullopt: the rank has not seen the request yet, and will see it with its next
+  // tensor.
   std::optional<absl::StatusOr<std::string>> file;
 };
 
 // Sends the request to all of `ranks`. Waits for their answers, but not longer than `timeout`.
-// Errors: the errors of RankControl, with the rank.
+// Errors: the errors of RankControl, with the number of the rank.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
                                                  const TimelineRequest& request, absl::Duration timeout);
 

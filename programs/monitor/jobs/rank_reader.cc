@@ -32,7 +32,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// The most attempts to read values that the rank is writing. If a rank was stopped while it wrote, the reader gives up.
+// The largest number of attempts to read values while the rank writes them. If the rank was stopped while it wrote
+// them, the reader gives up.
 constexpr int kLooks = 100;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -48,14 +49,14 @@ bool IsText(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c != 0x7f; });
 }
 
-// A program may give its tensors any name, and the name may be printed to a terminal.
+// A program may give a tensor a name with control characters, which must not reach a terminal.
 void MakePrintable(std::string* name) {
   for (char& c : *name) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
   }
 }
 
-// Returns nullopt if `from` contains another bucket, or is being written.
+// Returns nullopt if `from` contains another bucket, or if the rank is writing the entry.
 std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t bucket) {
   if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
   const BucketEntry entry = {.bucket = bucket,
@@ -66,7 +67,8 @@ std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t buck
   return entry;
 }
 
-// If the rank has gone on between the two reads, bucket and time do not belong together.
+// Reads the rank's current bucket and its time. If the rank enters another bucket between the two reads, the bucket and
+// the time do not belong together, so the function reads both again.
 void ReadCurrent(const RankWords& words, RankSample* sample) {
   for (int look = 0; look < kLooks; ++look) {
     sample->current = words.current.load(std::memory_order_acquire);
@@ -76,15 +78,15 @@ void ReadCurrent(const RankWords& words, RankSample* sample) {
   sample->current = 0;
 }
 
-// The start of a process. In a container, the pid that a process sees itself may differ from `pid`.
+// Returns the time at which a process has started.
 std::optional<uint64_t> StartOf(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   if (!stat) return std::nullopt;
   return stat->start_time;
 }
 
-// Whether `own` is the pid that the process `pid` has in its own namespace: a container has other numbers. True if the
-// other number cannot be read.
+// Returns whether `own` is the pid that the process `pid` has in its own namespace. A process in a container has
+// another pid there. Also returns true if the process' own pid cannot be read.
 bool CallsItself(pid_t pid, pid_t own) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -96,7 +98,8 @@ bool CallsItself(pid_t pid, pid_t own) {
   return true;
 }
 
-// The description of the layout is at the same place in each layout. Other layouts may be shorter.
+// The fields that describe the layout have the same position in each layout. A layout of another version may be shorter
+// than RankWords.
 constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
 
 // REQUIRES: `words` has `bytes` bytes.
@@ -156,8 +159,9 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
   if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
-  // A child that a rank has forked has the rank's descriptors. A process that reads them, as this one does now, has one
-  // for a moment. Processes that start at the same time have the same start time.
+  // The process `pid` may not be the rank. It may be a child that the rank has forked, or a process that reads the
+  // file, as this process does now. The start time is not enough to tell, because processes that start together have
+  // the same start time.
   if (StartOf(pid) != words.start_time || !CallsItself(pid, words.pid)) {
     return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }
@@ -191,7 +195,8 @@ RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
   MapRecorder();
 }
 
-// After the rank's end, its descriptor may belong to another rank.
+// After the rank's end, its path may lead to the file of another rank, so the function checks whether the rank is alive
+// after it has opened the file.
 absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!IsAlive()) return absl::NotFoundError("the rank has ended");
@@ -199,7 +204,7 @@ absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   return file;
 }
 
-// A mapping begins at the start of a page.
+// A mapping must begin at the start of a page, so it also has the bytes from there to the flight recorder.
 void RankReader::MapRecorder() {
   const uint64_t offset = words().recorder_offset;
   if (words().recorder_descriptor < 0 || offset == RankWords::kNoRecorder || offset % alignof(FlightRecorder) != 0)
@@ -230,7 +235,8 @@ RankSample RankReader::Read() const {
     const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
     if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // Meanwhile the rank may have overwritten entries. The last entry may not have its new number yet.
+  // While this function read the entries, the rank may have overwritten some of them. The rank may also be writing the
+  // newest entry, which then still has its old number.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   if (recorder_ != nullptr) sample.last = recorder_->Last();
@@ -263,7 +269,8 @@ FoundRanks FindRanks() {
     return std::tie(identity.job, identity.topology.rank, identity.process.pid);
   };
   std::sort(found.ranks.begin(), found.ranks.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  // A process that looks at its own words has their file open twice. Another thread of the process may do so now.
+  // A process may have the file of its own RankWords open twice, because another thread of the process may be reading
+  // this file now.
   const auto is_same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
   found.ranks.erase(std::unique(found.ranks.begin(), found.ranks.end(), is_same), found.ranks.end());
   return found;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the ranks that run on this host from another process. This also works while the ranks are stopped. A rank's
-// words (RankWords) are the facts about itself that the rank keeps in a memfd.
+// Reads the ranks that run on this host from another process. Reading also works while the ranks are stopped. A rank's
+// words (RankWords) are data about itself, which the rank keeps in a memfd.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 
@@ -49,10 +49,11 @@ struct RankSample {
 };
 
 // Checks that `words`, the first `bytes` bytes of a rank's file, are a rank's words in the layout that this code knows.
-// Errors: FAILED_PRECONDITION that names the versions; INVALID_ARGUMENT.
+// Errors: FAILED_PRECONDITION, with both versions, if the layout has another version; INVALID_ARGUMENT if the bytes are
+// not a rank's words.
 absl::Status CheckRankWords(const RankWords& words, size_t bytes);
 
-// Pages of a file of another process.
+// Mapped pages of a file that another process has made.
 struct Unmapper {
   size_t bytes = 0;
   void operator()(void* base) const;
@@ -65,23 +66,24 @@ using MappedPages = std::unique_ptr<void, Unmapper>;
 class RankReader {
  public:
   // `descriptor` is a descriptor of the process `pid`.
-  // Errors: NOT_FOUND if it is no rank's file, or the file of a rank whose child `pid` is. The errors of
-  // CheckRankWords. The operating system's errors.
+  // Errors: NOT_FOUND if the descriptor is not of a rank's file, or if `pid` is a child of that rank; the errors of
+  // CheckRankWords; the errors of the operating system.
   static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
 
-  // Reads a rank that has ended. `bytes` are the words that the rank has left in a SummaryFile.
+  // Reads a rank that has ended. `bytes` are the RankWords that the rank has left in a SummaryFile.
   // Errors: the errors of CheckRankWords; the operating system's errors.
   static absl::StatusOr<std::unique_ptr<RankReader>> OfFinalWords(absl::string_view bytes);
 
   const RankIdentity& identity() const { return identity_; }
-  // Also false after shutdown(), because the same process may become a rank again, with other words.
+  // Returns false if the process has ended. Also returns false after shutdown(), because the same process may become a
+  // rank again, with other RankWords.
   bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
   bool HasShutDown() const { return words().ended != 0; }  // costs almost nothing
   RankSample Read() const;
-  // Returns the events of the rank's flight recorder, oldest first; none if it cannot be read.
+  // Returns the events of the rank's flight recorder, oldest first. Returns no events if the recorder cannot be read.
   std::vector<FlightEvent> Events() const;
 
-  // Opens the file of the words, to write to it.
+  // Opens the file of the rank's words to write to it.
   // Errors: NOT_FOUND if the rank has ended; the operating system's errors.
   absl::StatusOr<UniqueFd> OpenToWrite() const;
 
@@ -100,14 +102,15 @@ class RankReader {
   const FlightRecorder* recorder_ = nullptr;  // nullptr: it cannot be read
 };
 
-// The ranks of this user on this host. A rank that cannot be read is left out, and `problems` has the reason.
+// The ranks of this user on this host. FindRanks() leaves out a rank that it cannot read, and puts the reason into
+// `problems`.
 struct FoundRanks {
   std::vector<std::unique_ptr<RankReader>> ranks;  // by job and rank
   std::vector<std::string> problems;
 };
 FoundRanks FindRanks();
 
-// Returns the ranks for which `is_one` is true. OfJob, for instance, makes such a filter.
+// Returns the ranks for which the filter `is_one` returns true. OfJob, for instance, makes such a filter.
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);

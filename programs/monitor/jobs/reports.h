@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The texts about a job that people read. Pure functions.
+// Makes the texts about a job that people read. All functions are pure.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_REPORTS_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_REPORTS_H_
 
@@ -13,22 +13,22 @@
 
 namespace ronda {
 
-// Identifies the job in two lines. They have its name, id, ranks, pace and age, the rondarun that has started it, and
-// its command.
+// Returns two lines that identify the job, with its name, id, ranks, speed and age, the rondarun that has started it,
+// and its command.
 std::string HeadOf(const JobSnapshot& job);
 
-// Returns a table with one line per job: its name, ranks, rondarun, age, pace and command.
+// Returns a table with one line per job: its name, ranks, rondarun, age, speed and command.
 std::string JobsTable(const std::vector<JobSnapshot>& jobs);
 
 // Returns a table with one line per rank: its process, its rates, its lateness and its schedule.
 std::string RanksTable(const JobSnapshot& job);
 
-// Returns the job's own lines (HeadOf), and if possible the reason why the job does not go on, or not faster. Below
-// them is the RanksTable. The ranks that cost the others most are at the top.
+// Returns the job's own lines (HeadOf), and if possible the reason why the job stands still or is slow. The RanksTable
+// follows. It begins with the ranks for which the others have waited longest.
 std::string TopText(const JobSnapshot& job);
 
-// Returns one line, without its end: the rank that holds the others up, the cost, and the reason. Empty if no rank
-// does. REQUIRES: `verdict` is about one of the ranks of `job`.
+// Returns one line, without a newline, with the rank that holds the others up, the cost, and the reason. Returns an
+// empty text if no rank holds the others up. REQUIRES: `verdict` is about one of the ranks of `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
 
 // Returns the costs of a job that has ended, as a table with one line per number. `of` is the job's part that the title

@@ -16,7 +16,7 @@
 
 namespace ronda {
 
-// A bucket that all ranks have entered.
+// The measurement of a bucket that all ranks have entered.
 struct MeasuredBucket {
   uint64_t step = 0;
   FlightTime first;       // when the first rank entered it
@@ -24,15 +24,15 @@ struct MeasuredBucket {
   absl::Duration waited;  // of the first rank for the last one
 };
 
-// Distinguishes a rank that is late in most steps from a rank that was late once, and from ranks whose times merely
-// vary.
+// Distinguishes a rank that is late in most steps from a rank that was late once, and from ranks whose times only vary
+// at random.
 //
-// The last rank of a step is the rank for which the others have waited longest. Windows are 100 steps long, and the
-// last one ends with the newest step. A rank is the straggler of a window if it was the last rank in at least half of
-// the steps, and if the others waited long for it. Their waits for this rank, minus the average of their waits for each
+// The last rank of a step is the rank for which the others have waited longest. A window has 100 steps, and the last
+// window ends with the newest step. A rank is the straggler of a window if it was the last rank in at least half of the
+// steps, and if the others waited long for this rank. The waits for this rank, minus the average of the waits for each
 // other rank, must exceed 5 % of the window's time.
 //
-// A pure state machine. Thread-compatible.
+// The class is a pure state machine. Thread-compatible.
 class StragglerWatch {
  public:
   static constexpr size_t kWindowSteps = 100;
@@ -42,12 +42,12 @@ class StragglerWatch {
 
   explicit StragglerWatch(size_t ranks) : ranks_(ranks) {}
 
-  // Takes the buckets in their order.
+  // Adds a bucket. Add the buckets in the order in which the ranks enter them.
   void Add(const MeasuredBucket& bucket);
-  // Some buckets were missed here, so the length of the running step is not known.
+  // Tells the watch that some buckets are missing before the next one, so the length of the current step is not known.
   void Skip() { running_.reset(); }
 
-  // Judges the steps that have ended. Does not set the reason (`why`).
+  // Returns the verdict about the steps that have ended. Does not set the reason (`why`).
   StragglerVerdict Judge() const;
 
  private:
@@ -86,7 +86,7 @@ class StragglerAlarm {
  public:
   static constexpr absl::Duration kForgetting = absl::Minutes(1);
 
-  // Whether the verdict is to be reported at the time `now`.
+  // Returns whether the caller must report the verdict at the time `now`.
   bool IsNews(const StragglerVerdict& verdict, FlightTime now);
 
  private:

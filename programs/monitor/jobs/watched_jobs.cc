@@ -84,8 +84,8 @@ void WatchedJobs::Watch(std::vector<std::unique_ptr<RankReader>> readers, Flight
   job->since = now;
   job->expected = static_cast<size_t>(readers.front()->identity().topology.local_size);
   job->sampler = std::make_unique<JobSampler>(std::move(readers));
-  // If ranks begin, other ranks of the job will begin soon. The ranks of its next epoch will begin when this epoch has
-  // ended.
+  // If new ranks have begun, other ranks of the job will begin soon. The ranks of the job's next epoch will begin when
+  // this epoch has ended. So WatchedJobs searches often again.
   searches_ = 0;
   rest_ = absl::ZeroDuration();
 }

@@ -22,16 +22,16 @@ namespace ronda {
 
 // The watched jobs of this user on this host. A job can be watched before its ranks exist.
 //
-// A new rank in a job changes the comparison of the ranks, so all numbers of the job start again from zero. Ended ranks
-// stay in the table with their final words, until a new rank comes or ForgetEnded is called.
+// If a new rank appears in a job, all numbers of the job start again from zero, because they compare its ranks. Ranks
+// that have ended stay in the snapshots with their last data, until a new rank comes or ForgetEnded is called.
 //
 // Thread-compatible. Has no thread.
 class WatchedJobs {
  public:
   // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
   // runs, and while a job that has begun lacks ranks. At other times it searches seldom, or not at all. After the first
-  // unsuccessful searches, searching takes at most 0.2 % of the time. A host may have very many processes, and a
-  // program may never become a rank.
+  // unsuccessful searches, searching takes at most 0.2 % of the time. This limit is necessary because a host may have
+  // very many processes, and a program may never become a rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
   static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);
@@ -41,7 +41,7 @@ class WatchedJobs {
 
   struct Options {
     RankFilter is_watched;  // selects the ranks of these jobs
-    // kUntilComplete: once all ranks of a job are there, no other job is looked for until it has ended.
+    // kUntilComplete: when all ranks of a job are found, WatchedJobs looks for no other job until this job has ended.
     enum class Search { kUntilComplete, kAlways } search = Search::kUntilComplete;
     std::function<FoundRanks()> find = [] { return FindRanks(); };
     std::function<FlightTime()> stopwatch = FlightNow;  // measures the time of `find`
@@ -49,15 +49,15 @@ class WatchedJobs {
   explicit WatchedJobs(Options options) : options_(std::move(options)) {}
 
   // Reads the ranks, and looks for new ones when it is time. Call it every JobSampler::kPeriod, or after NextPeriod(),
-  // which depends on the pace of the jobs.
+  // which depends on the speed of the jobs.
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 
-  // Sets the report of another host's monitor, from the next Sample on. Does nothing if no rank of the job is on this
-  // host.
+  // Sets the report of another host's monitor, which the next call of Sample uses. Does nothing if no rank of the job
+  // is on this host.
   void Tell(OtherHost other);
 
-  // As of the last call of Sample, by name.
+  // Returns the snapshots of the last call of Sample, in the order of the jobs' names.
   std::vector<JobSnapshot> Snapshots() const;
 
   size_t size() const { return jobs_.size(); }
@@ -65,11 +65,12 @@ class WatchedJobs {
   // Removes the jobs whose ranks on this host have all ended.
   void ForgetEnded();
 
-  // Like ForgetEnded, but removes a job's epoch only if a later epoch of the job has begun. Returns their last
-  // snapshots.
+  // Like ForgetEnded, but removes a job's epoch only if a later epoch of the job has begun. Returns the last snapshots
+  // of the removed epochs.
   std::vector<JobSnapshot> TakeEndedEpochs();
 
-  // Returns the reasons, new since the last call, why found ranks cannot be read. Each reason is returned once.
+  // Returns the reasons why found ranks cannot be read. Returns only reasons that are new since the last call of this
+  // function.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
  private:

@@ -41,7 +41,7 @@ bool IsPort(absl::string_view text) {
   });
 }
 
-// A character of b64token in RFC 6750.
+// Returns whether `c` is a character of b64token in RFC 6750.
 bool IsTokenCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
          absl::string_view("-._~+/=").find(c) != absl::string_view::npos;
@@ -52,7 +52,7 @@ bool IsToken(absl::string_view text) {
          std::all_of(text.begin(), text.end(), IsTokenCharacter);
 }
 
-// The text after `scheme` and spaces; nullopt if the text begins with another scheme.
+// Returns the text after `scheme` and spaces, or nullopt if the text begins with another scheme.
 std::optional<absl::string_view> AfterScheme(absl::string_view scheme, absl::string_view text) {
   if (!absl::StartsWithIgnoreCase(text, scheme)) return std::nullopt;
   const absl::string_view rest = text.substr(scheme.size());
@@ -137,7 +137,7 @@ Access::Verdict Access::Judge(const HeaderValues& hosts, const HeaderValues& aut
 }
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  // Without O_NONBLOCK, a pipe would block the reader.
+  // O_NONBLOCK is necessary because the path may be a named pipe, for which open() would wait.
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) {
     if (errno == ELOOP) return absl::FailedPreconditionError(absl::StrCat(path, " is a symbolic link: name the file"));
@@ -166,7 +166,7 @@ absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment) {
   return folder;
 }
 
-// The file is first written under another name. So a process that finds the file finds it complete.
+// The function first writes the file under another name. So no other process ever finds an incomplete file.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kTokenFile);
   if (access(path.c_str(), F_OK) == 0) return path;

@@ -20,9 +20,10 @@
 namespace ronda {
 namespace {
 
-// The most ranks of one host.
+// The largest number of ranks that a report may have.
 constexpr int kMostRanks = 4096;
-// Times on a host's clock are since its start. Sums of longer times would overflow.
+// The longest time that a report may have. A host's clock begins with the start of the host, so real times are shorter.
+// Sums of longer times would overflow.
 constexpr int64_t kLongestTime = std::numeric_limits<int64_t>::max() / 8;
 
 constexpr size_t kCounts = sizeof(Statistics) / sizeof(uint64_t);
@@ -79,7 +80,7 @@ absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("a damaged report of a monitor: ", what));
 }
 
-// Whether a terminal can print the name safely.
+// Returns whether the name has only characters that are safe on a terminal.
 bool IsName(absl::string_view text, size_t longest) {
   return text.size() <= longest && std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
@@ -108,7 +109,8 @@ absl::StatusOr<std::vector<BucketEntry>> EntriesOf(const v1::SampledRank& messag
     }
     if (entry.time() > kLongestTime || entry.spent() > kLongestTime) return Damaged("a time that cannot be");
     RONDA_ASSIGN_OR_RETURN(const FlightTime time, clock.Time(static_cast<int64_t>(entry.time())));
-    // Never zero, because zero means that the rank is in the bucket.
+    // The time is at least 1, so that `left` below is never zero by accident: zero means that the rank is still in the
+    // bucket.
     const auto entered = static_cast<uint64_t>(std::max<int64_t>(1, Nanoseconds(time)));
     entries.push_back({.bucket = entry.bucket(),
                        .time = entered,
@@ -133,7 +135,7 @@ absl::StatusOr<FlightEvent> EventOf(const v1::SampledRank::Event& message, const
 
 absl::StatusOr<RankSample> SampleOf(const v1::SampledRank& message, const Clock& clock) {
   RankSample sample = {.buckets = message.buckets(), .first_kept = message.first_kept(), .current = message.current()};
-  // Another version may have other counts at the end.
+  // A monitor of another version may send more or fewer counts; the first counts have the same meaning.
   CountArray counts = {};
   for (int i = 0; i < std::min(message.counts_size(), static_cast<int>(kCounts)); ++i) {
     counts[static_cast<size_t>(i)] = message.counts(i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The report of one host's monitor to another's about a job's ranks (HostReport in proto/ronda/v1/monitor.proto).
+// Encodes and decodes the report in which one host's monitor describes a job's ranks to another host's monitor
+// (HostReport in proto/ronda/v1/monitor.proto).
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_HOST_REPORT_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_HOST_REPORT_H_
 
@@ -13,12 +14,12 @@
 
 namespace ronda {
 
-// Encodes the ranks of `job` on this host. `now` is on this host's clock.
+// Encodes the ranks of `job` that are on this host. `now` is the time on this host's clock.
 std::string EncodeHostReport(const JobSnapshot& job, FlightTime now);
 
 // Decodes a report, and converts its times to this host's clock. `asked` and `answered` are the times of the question
-// and of its answer on this host's clock. The report is taken to be written in the middle between these times. Does not
-// set `address` and `round_trip`.
+// and of its answer on this host's clock. The function assumes that the report was written in the middle between these
+// times. Does not set `address` and `round_trip`.
 // Errors: INVALID_ARGUMENT if the bytes are no report, or contain values that no rank can have.
 struct Exchange {
   FlightTime asked;

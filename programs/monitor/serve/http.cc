@@ -15,16 +15,18 @@ namespace {
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kNothingAllowed[] = "default-src 'none'; frame-ancestors 'none'";
 
-// The stream from which the library reads and to which it writes, with a limit on the bytes read.
+// A stream for the HTTP library, which reads requests from it and writes replies to it. The number of bytes that it
+// reads is limited.
 class LibraryStream final : public httplib::Stream {
  public:
   explicit LibraryStream(ByteStream* stream) : stream_(stream) {}
 
-  // The library's own streams wait in these two functions. Here the next Read or Write waits, with the same time limit.
+  // The library's own streams wait in these two functions. This stream waits in the next Read or Write, with the same
+  // time limit.
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
 
-  // The library reads byte by byte.
+  // The library reads byte by byte, so this function reads larger pieces into a buffer.
   ssize_t read(char* to, size_t at_most) override {
     if (at_ == buffer_.size()) {
       if (total_ == HttpSite::kMostRequestBytes) return -1;
@@ -126,7 +128,7 @@ class HttpSite::Library final : private httplib::Server {
     response->set_content(page->body, page->type);
   }
 
-  // This makes a browser ask its user for a password.
+  // Adds headers that make a browser ask its user for a password.
   static void Challenge(httplib::Response* response) {
     response->set_header("WWW-Authenticate", "Basic realm=\"ronda-monitor\", charset=\"UTF-8\"");
     response->set_header("WWW-Authenticate", "Bearer realm=\"ronda-monitor\"");

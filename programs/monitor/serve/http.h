@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The monitor's HTTP, which replies to the bytes of one connection. Only http.cc uses the library that reads requests
-// and writes replies (cpp-httplib).
+// Reads an HTTP request from a connection to the monitor, and writes the reply. Only http.cc uses the library that
+// reads requests and writes replies (cpp-httplib).
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
 
@@ -18,8 +18,8 @@
 
 namespace ronda {
 
-// The bytes of one connection. The functions return the same as read() and write(): the number of bytes, 0 at the end,
-// -1 for an error, which ends the connection.
+// A connection, as a stream of bytes. The functions return the same as read() and write(): the number of bytes, 0 at
+// the end, -1 for an error, which ends the connection.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -33,13 +33,14 @@ struct Page {
   std::string policy;  // its Content-Security-Policy; empty: nothing may be loaded or run
 };
 
-// Answers GET requests for pages. Thread-safe if `pages` is.
+// Answers GET requests for pages. Thread-safe if the function `pages` is thread-safe.
 class HttpSite {
  public:
-  // Longer requests are not read.
+  // The largest size of a request. The site does not read longer requests.
   static constexpr size_t kMostRequestBytes = 8192;
 
-  // The page at a path; nullopt: there is none. Called only for requests that `access` accepts.
+  // Returns the page at a path, or nullopt if there is none. HttpSite calls this function only for requests that
+  // `access` accepts.
   using Pages = std::function<std::optional<Page>(absl::string_view path)>;
 
   HttpSite(Access access, Pages pages);
@@ -47,7 +48,7 @@ class HttpSite {
   HttpSite(const HttpSite&) = delete;
   HttpSite& operator=(const HttpSite&) = delete;
 
-  // Reads one request, and writes the reply. After this the connection must be closed.
+  // Reads one request, and writes the reply. The caller must then close the connection.
   void Answer(ByteStream* stream) const;
 
  private:

@@ -22,9 +22,9 @@ namespace ronda {
 
 // Answers connections to one TCP port for a site, on its own threads.
 //
-// No client can keep it busy for long. The server answers a fixed number of connections at once, and the other
-// connections wait. It ends a connection after a fixed time, however slowly the client reads or writes. A connection
-// that sends nothing does not make others wait.
+// No client can keep the server busy for long. The server answers a fixed number of connections at once, and the other
+// connections wait. The server ends a connection after a fixed time, however slowly the client reads or writes. A
+// connection that sends nothing does not make others wait.
 class HttpServer {
  public:
   struct Options {
@@ -37,7 +37,7 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const Endpoint& endpoint, const HttpSite* site,
                                                            const Options& options);
 
-  // Returns when the current connections have ended.
+  // Stops the server, and returns when the current connections have ended.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -52,7 +52,7 @@ class HttpServer {
   void Answer(UniqueFd connection) const;
   // Waits for room in the queue.
   void Push(UniqueFd connection);
-  // Waits for a connection. Returns none if the server ends.
+  // Waits for a connection in the queue. Returns an invalid descriptor if the server ends.
   UniqueFd Pop();
 
   const int port_;

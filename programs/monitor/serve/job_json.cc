@@ -106,7 +106,7 @@ Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
 std::string JobsJson(absl::Span<const JobSnapshot> jobs, absl::Time clock_zero) {
   Json all = Json::array();
   for (const JobSnapshot& job : jobs) all.push_back(JsonOf(job, clock_zero));
-  // Tensors' names may contain any bytes.
+  // Names of tensors may contain bytes that are not UTF-8, so invalid bytes are replaced.
   return Json{{"jobs", all}}.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -18,8 +18,8 @@
 namespace ronda {
 namespace {
 
-// A number, with the text after the metric's name ("_sum" or nothing) and with labels in addition to the job's and the
-// rank's.
+// A number of a metric. It has the text that follows the metric's name ("_sum", for example, or nothing), and labels in
+// addition to the labels for the job and the rank.
 struct Value {
   std::string suffix;
   std::string labels;  // "", or such as ",le=\"1\""
@@ -27,13 +27,13 @@ struct Value {
 };
 using Values = std::vector<Value>;
 
-// How the values of several ranks are combined.
+// The ways to combine the values of several ranks.
 enum class Merge { kSum, kLeast, kLeaveOut };
 
-// The most characters of a command in a label, because every answer contains it.
+// The largest number of characters of a command in a label. It is small because every answer contains the command.
 constexpr size_t kMostOfCommand = 200;
 
-// One row of the table.
+// One row of the table of metrics.
 struct Metric {
   const char* name;
   const char* type;
@@ -42,7 +42,8 @@ struct Metric {
   Values (*values)(const RankSnapshot& rank, absl::Time clock_zero);
 };
 
-// Label values are printable ASCII. Other characters could break the format, and names of jobs and hosts contain none.
+// Returns a label whose value is printable ASCII. Other characters could break the format, and names of jobs and hosts
+// do not contain them.
 std::string Label(absl::string_view name, absl::string_view value) {
   std::string text = absl::StrCat(name, "=\"");
   for (const char c : value) {
@@ -56,7 +57,7 @@ std::string Label(absl::string_view name, absl::string_view value) {
   return text + "\"";
 }
 
-// The shortest text that identifies this number exactly.
+// Returns the shortest text that identifies the number exactly.
 std::string Text(double number) {
   std::array<char, 32> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -97,7 +98,7 @@ Values LatenessOf(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Only the collectives that the rank has carried out, because most jobs use few operations.
+// Returns values only for the collectives that the rank has carried out, because most jobs use few operations.
 Values Collectives(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (int op = 0; op < kOpTypeCount; ++op) {
@@ -112,7 +113,7 @@ Values Collectives(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Only the phases for which the rank's device has used time. A rank without a device has none.
+// Returns values only for the phases for which the rank's device has used time, so none for a rank without a device.
 Values DeviceSeconds(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (size_t i = 0; i < rank.sample.device_nanoseconds.size(); ++i) {
@@ -139,7 +140,7 @@ Values ControlMessages(const RankSnapshot& rank, absl::Time) {
           {.labels = ",kind=\"list_received\"", .number = static_cast<double>(counts.lists_received)}};
 }
 
-// HELP, TYPE and the series are derived from the rows.
+// MetricsText() makes the lines HELP and TYPE and all series from these rows.
 constexpr Metric kMetrics[] = {
     {"ronda_rank_info", "gauge", "1 for each rank of the job.", Merge::kLeaveOut, RankInfo},
     {"ronda_steps_total", "counter", "Steps: one ends when a tensor that it has is submitted again.", Merge::kSum,
@@ -184,7 +185,7 @@ constexpr Metric kMetrics[] = {
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.tensors_in_flight); }},
 };
 
-// The ranks of a job with their own series, and the other ranks.
+// Divides the ranks of a job into ranks that have their own series, and the others.
 struct Shown {
   std::vector<const RankSnapshot*> own;
   std::vector<const RankSnapshot*> others;
@@ -211,7 +212,7 @@ void Append(const Metric& metric, absl::string_view job, absl::string_view rank,
   }
 }
 
-// The values are in the order in which they first occur among the ranks.
+// Combines the values of the ranks. The result has the values in the order in which they first occur among the ranks.
 Values Merged(const Metric& metric, const std::vector<const RankSnapshot*>& ranks, absl::Time clock_zero) {
   Values merged;
   std::map<std::pair<std::string, std::string>, size_t> places;

@@ -27,7 +27,7 @@ class MonitorCall final : public ServedCall {
  private:
   void Serve(absl::string_view request) override {
     const absl::StatusOr<std::string> answer = service_->Answer(method_, request);
-    // All answers except this one are for clients that have proved their right to ask.
+    // All answers except the answer to Challenge are for clients that have proved their right to ask.
     if (answer.ok() && method_ != kMonitorChallenge) Authenticated();
     Answer(answer);
   }
@@ -36,7 +36,7 @@ class MonitorCall final : public ServedCall {
   const std::string method_;
 };
 
-// Sets how calls are received, and begins to serve.
+// Starts a server that passes each call on to `service`.
 template <typename Service>
 absl::StatusOr<std::unique_ptr<MessageServer>> Start(MessageServer::Options options, Service* service) {
   options.limits.max_message_bytes = kMostRequestBytes;

@@ -15,7 +15,7 @@
 namespace ronda {
 
 // Serves `service` over gRPC on this host's socket `path`, which is created or replaced. Every user that may enter the
-// socket's folder may call it. `plugin` as in MessageServer. `service` must outlive the server.
+// socket's folder may call the service. MessageServer describes `plugin`. `service` must outlive the server.
 // Errors: INVALID_ARGUMENT if the path is too long for a socket; the errors of MessageServer::Start.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& path, const std::string& plugin,
                                                              const MonitorService* service);

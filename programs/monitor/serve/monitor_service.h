@@ -20,23 +20,24 @@
 
 namespace ronda {
 
-// The facts of JobsJson as a message, for programs.
+// Returns the data of JobsJson as a message for programs.
 v1::GetJobsResponse JobsMessage(const std::vector<JobSnapshot>& jobs, absl::Time clock_zero);
 
-// Answers the calls of MonitorService (proto/ronda/v1/monitor.proto). It does not check the caller.
+// Answers the calls of MonitorService (proto/ronda/v1/monitor.proto). The class does not check who the caller is.
 //
-// Thread-safe if the functions are.
+// Thread-safe if the functions in `jobs` are thread-safe.
 class MonitorService {
  public:
   struct Jobs {
     std::function<std::vector<JobSnapshot>()> snapshots;
-    // For the job with that name.
+    // Asks the ranks of the job `job`.
     std::function<absl::StatusOr<std::vector<RankAnswer>>(const std::string& job, const TimelineRequest& request)> ask;
     std::function<absl::StatusOr<pid_t>(const std::string& job)> end;
   };
   explicit MonitorService(Jobs jobs) : jobs_(std::move(jobs)) {}
 
-  // `method` as gRPC names it: "/ronda.v1.MonitorService/GetJobs". `request` and the answer are encoded.
+  // Answers a call. `method` is the name of the method in gRPC, such as "/ronda.v1.MonitorService/GetJobs". `request`
+  // and the answer are encoded messages.
   // Errors: UNIMPLEMENTED, INVALID_ARGUMENT (a damaged request), and the errors of ChooseJob and of the functions.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request) const;
 

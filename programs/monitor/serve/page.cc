@@ -15,14 +15,14 @@
 namespace ronda {
 namespace {
 
-// The text between <tag> and </tag>; the page has one of each.
+// Returns the text between <tag> and </tag>. The page has each of them once.
 absl::string_view Between(absl::string_view tag, absl::string_view html) {
   const std::string begin = absl::StrCat("<", tag, ">"), end = absl::StrCat("</", tag, ">");
   const size_t from = html.find(begin) + begin.size();
   return html.substr(from, html.find(end) - from);
 }
 
-// The form in which a policy identifies a script or a style by its text.
+// Returns the source by which a Content-Security-Policy identifies a script or a style: the hash of its text.
 std::string SourceOf(absl::string_view text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());

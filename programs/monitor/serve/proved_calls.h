@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// MonitorService on a network, for callers that prove that they know the job's secret; and the monitor as such a
-// caller.
+// Provides MonitorService on a network, for callers that prove that they know the job's secret. A monitor is also such
+// a caller of other monitors.
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 
@@ -24,16 +24,16 @@
 
 namespace ronda {
 
-// The method that gives a nonce for a proof.
+// The method that returns a nonce for a proof.
 inline constexpr char kMonitorChallenge[] = "/ronda.v1.MonitorService/Challenge";
 
-// Passes on the calls of a MonitorService that only read. Each call needs its own proof. A nonce can be used only once,
-// so another party that has seen a proof cannot use it.
+// Passes those calls on to a MonitorService that only read data. Each call needs its own proof. A nonce can be used
+// only once, so another party that has seen a proof cannot use this proof.
 //
-// Thread-safe if the service is.
+// Thread-safe if the service is thread-safe.
 class ProvedCalls {
  public:
-  // `service` must outlive it. REQUIRES: `secret` is not empty.
+  // `service` must outlive this object. REQUIRES: `secret` is not empty.
   ProvedCalls(const MonitorService* service, std::string secret) : service_(service), secret_(std::move(secret)) {}
 
   // Like MonitorService::Answer. Also answers Challenge.
@@ -42,7 +42,7 @@ class ProvedCalls {
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:
-  // Bounds the memory that callers without the secret can use.
+  // The largest number of open nonces. It limits the memory that callers without the secret can use.
   static constexpr size_t kNonces = 1024;
 
   absl::StatusOr<std::string> Challenge();
@@ -53,13 +53,13 @@ class ProvedCalls {
   NonceLedger nonces_ ABSL_GUARDED_BY(mu_){kNonces};
 };
 
-// Sends a request to a method, both in the form of gRPC, and returns the answer.
+// Sends an encoded request to the method with this name in gRPC, and returns the encoded answer.
 using MonitorCaller =
     absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
 
-// Asks another host's monitor for its ranks of the job whose name begins with `job`. That monitor proves its answer.
-// Errors: the errors of `call` and DecodeHostReport; PERMISSION_DENIED if the answer comes from a monitor without the
-// secret.
+// Asks another host's monitor for its ranks of the job whose name begins with `job`. The other monitor proves with its
+// answer that it knows the secret. Errors: the errors of `call` and DecodeHostReport; PERMISSION_DENIED if the answer
+// comes from a monitor without the secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
 // Asks another host's monitor repeatedly, on its own thread, until it is destroyed.
@@ -78,7 +78,8 @@ class OtherMonitor {
   OtherMonitor(const OtherMonitor&) = delete;
   OtherMonitor& operator=(const OtherMonitor&) = delete;
 
-  // The last answer. An error if none has come yet, or if the other monitor has refused the question.
+  // Returns the last answer. Returns an error if no answer has come yet, or if the other monitor has refused the
+  // question.
   absl::StatusOr<OtherHost> heard() const {
     MutexLock lock(&mu_);
     return heard_;

@@ -140,7 +140,7 @@ absl::StatusOr<Endpoint> EndpointOn(const std::string& interface, int port) {
   return endpoint;
 }
 
-// The names that clients use in Host headers.
+// Returns the names that clients may use in Host headers.
 std::vector<std::string> NamesOf(const Endpoint& endpoint) {
   if (endpoint.loopback) return {"localhost", "127.0.0.1"};
   const bool is_ipv6 = endpoint.family == AddressFamily::kIPv6;
@@ -153,7 +153,7 @@ absl::StatusOr<std::string> TokenFileOf(const Settings& settings) {
   return EnsureTokenFile(folder);
 }
 
-// A socket of this monitor in the user's folder. It is removed at the monitor's end.
+// The monitor's socket in the user's folder. The destructor removes the socket.
 class SocketFile {
  public:
   explicit SocketFile(const std::string& folder) : path_(absl::StrCat(folder, "/monitor-", getpid(), ".sock")) {}
@@ -167,7 +167,7 @@ class SocketFile {
   const std::string path_;
 };
 
-// The jobs, sampled by one thread and shown by others. Thread-safe.
+// The jobs that the monitor watches. One thread samples them, and other threads show them. Thread-safe.
 class Monitor {
  public:
   // An empty `job` means all jobs.
@@ -232,7 +232,7 @@ class Monitor {
   const Page page_;
 };
 
-// The service for clients of gRPC. `monitor` must outlive it.
+// Returns the service for clients of gRPC. `monitor` must outlive the service.
 MonitorService MakeService(const Monitor* monitor) {
   return MonitorService(
       {.snapshots = [monitor] { return monitor->Snapshots(); },
@@ -241,13 +241,13 @@ MonitorService MakeService(const Monitor* monitor) {
        .end = [](const std::string& job) { return EndJob(FindRanks(OfJob(job))); }});
 }
 
-// A server of `service` if the settings ask for one; otherwise null.
+// Returns a server of `service` if the settings ask for one, and null otherwise.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket, const MonitorService* service) {
   if (socket == nullptr) return nullptr;
   return ServeOnSocket(socket->path(), ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or(""), service);
 }
 
-// The secret by which the monitors of the job's hosts recognise each other.
+// Returns the secret by which the monitors of the job's hosts recognise each other.
 absl::StatusOr<std::string> SecretFor(const Settings& settings) {
   std::string secret = ProcessEnvironment()("RONDA_JOB_SECRET").value_or("");
   if (secret.empty()) secret = SecretOf(FindRanks(OfJobsNamed(settings.job)));
@@ -293,7 +293,7 @@ absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorServ
   return between;
 }
 
-// Samples the jobs until the job or a signal ends this.
+// Samples the jobs until the job has ended, or until the monitor gets a signal.
 absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   absl::Duration next = FlightNow();
   while (settings.lifetime == Settings::Lifetime::kUntilSignal || monitor->HasJobs()) {
@@ -306,7 +306,8 @@ absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   return absl::OkStatus();
 }
 
-// The id of the job that the user's word names, for all of its epochs; the word itself if the job may begin later.
+// Returns the id of the job that the user's word names, without an epoch. Returns the word itself if the job may begin
+// later.
 absl::StatusOr<std::string> IdOfJob(const Settings& settings) {
   if (settings.job.empty()) return settings.job;
   const absl::StatusOr<std::string> job = ChooseJob(settings.job, KnownJobs(FindRanks().ranks));
@@ -362,7 +363,7 @@ int Main(const std::vector<std::string>& words) {
     return printf("%s%s%s", kUsage, kHelp, MakeOptions(&unused).Describe().c_str()) < 0 ? 1 : 0;
   }
   if (settings->action == Settings::Action::kVersion) return printf("ronda-monitor %s\n", kVersion) < 0 ? 1 : 0;
-  // This comes before the first thread, so that all threads block the signals.
+  // The program blocks the signals before it starts the first thread, so that all threads block them.
   sigset_t ending;
   sigemptyset(&ending);
   sigaddset(&ending, SIGTERM);

@@ -12,7 +12,8 @@
 namespace ronda {
 namespace {
 
-// If the launcher is stopped for a while (Ctrl+Z), it must not lose its members on other hosts.
+// The agents' shortest timeout for a silent launcher. It is long, because a launcher that is stopped for a while
+// (Ctrl+Z) must not lose its members on other hosts.
 constexpr absl::Duration kMinTimeout = absl::Seconds(60);
 
 absl::Duration PeriodOf(absl::Duration timeout) {
@@ -47,7 +48,7 @@ void AgentHost::Send(int member, absl::string_view text) {
 
 void AgentHost::Signal(int member, int signo) {
   if (agent_ == nullptr) return;
-  // If the agent has not come up before its members are to be killed, it will not come up any more.
+  // If the agent has not answered by the time when its members must be killed, it will probably never answer.
   if (signo == SIGKILL && !agent_->is_greeted()) return agent_->Abandon("its agent does not answer");
   agent_->SignalMember(member, signo);
 }

@@ -24,15 +24,15 @@ namespace ronda {
 class HostListener : public MemberListener {
  public:
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
-  // From now on, members of the host can be met at this point.
+  // From now on, other members can connect to rank 0 at this point if rank 0 is on the host.
   virtual void OnMeetingPoint(const std::string& host, const JobMembership::MeetingPoint& point) = 0;
-  // The connection to the host has ended. The ends of its members are reported after this call.
+  // The connection to the host has ended. The listener is told about the ends of the host's members after this call.
   virtual void OnHostLost(const std::string& host, absl::string_view why) = 0;
 };
 
-// A host with an agent that looks after its members. The first member's start starts the agent; if the agent was lost,
-// the next start of a member starts it again. Agent and launcher send each other signs of life, so both notice when the
-// host is cut off.
+// A host with an agent that looks after its members. AgentHost starts the agent together with the host's first member.
+// If the agent is lost, it starts another agent with the next member. Agent and launcher send each other heartbeats, so
+// both notice when the host is cut off.
 //
 // Thread-compatible; belongs to an ElasticJob.
 class AgentHost final : public MemberHost, private AgentListener {
@@ -55,9 +55,10 @@ class AgentHost final : public MemberHost, private AgentListener {
   void Send(int member, absl::string_view text) override;
   void Signal(int member, int signo) override;
 
-  // Must be called at `deadline`. It may also be called earlier.
+  // Sends a heartbeat if it is due, and checks whether the agent has been silent for too long. Must be called at
+  // `deadline`, and may also be called earlier.
   void OnTime();
-  // Whether there is a connection to the host.
+  // Returns whether there is a connection to the host.
   bool is_connected() const { return agent_ != nullptr; }
   absl::Time deadline() const { return agent_ == nullptr ? absl::InfiniteFuture() : next_sign_; }
 

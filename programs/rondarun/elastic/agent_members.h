@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An agent's side of an elastic job.
+// The part of an elastic job that an agent carries out.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_AGENT_MEMBERS_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_AGENT_MEMBERS_H_
 
@@ -39,13 +39,13 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
 
   AgentMembers(Options options, MemberSupervision supervision);
 
-  // A message of the launcher.
+  // Carries out a message of the launcher.
   void Receive(const AgentMessage& message);
 
-  // Sends a member's last messages to the launcher, before the member's end is reported.
+  // Sends a member's last messages to the launcher. Must be called before the agent reports the member's end.
   void PassFinalMessages(RankId member) { processes_.OnEnd(member); }
 
-  // Whether the launcher has been silent for too long.
+  // Returns whether the launcher has been silent for too long.
   bool is_forsaken() const { return is_forsaken_; }
 
   void Begin() override;
@@ -74,9 +74,9 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
   bool is_forsaken_ = false;
 };
 
-// Makes this process the job's agent on the host, as long as the result lives. An earlier agent may have lost its
-// launcher without knowing this yet. So this function ends the earlier agent together with its members, and no slot has
-// two members.
+// Makes this process the job's agent on the host, as long as the result lives. An earlier agent may still run, because
+// it has not noticed yet that its launcher is gone. This function ends the earlier agent and its members, so that no
+// slot has two members.
 //
 // Errors: DEADLINE_EXCEEDED if the other agent does not end; the operating system's errors.
 absl::StatusOr<UniqueFd> BecomeAgent(const std::string& job_id, const std::string& host);

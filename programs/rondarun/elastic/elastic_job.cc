@@ -16,7 +16,7 @@ namespace {
 
 std::string Name(int member) { return absl::StrCat("member ", member); }
 
-// "member 3", "members 1, 3".
+// Returns a text such as "member 3" or "members 1, 3".
 std::string NameMembers(const std::vector<int>& members) {
   return absl::StrCat(members.size() == 1 ? "member " : "members ", absl::StrJoin(members, ", "));
 }
@@ -100,7 +100,7 @@ void ElasticJob::CarryOut(const JobMembership::Actions& actions) {
   AnnounceEpoch(actions);
   for (const JobMembership::Action& action : actions) {
     std::visit([this](const auto& what) { Do(what); }, action);
-    // A failed action may cause further actions, which may end the job.
+    // If an action fails, it may cause further actions. If these have ended the job, the remaining actions are dropped.
     if (is_over() && !std::holds_alternative<JobMembership::EndJob>(actions.back())) return;
   }
 }
@@ -169,7 +169,7 @@ void ElasticJob::Do(const JobMembership::EndJob& end) {
 }
 
 void ElasticJob::TellEnd(absl::string_view why) {
-  // A member that does not receive the notice still gets a signal.
+  // A failed Send() does no harm, because a member that does not receive the notice still gets a signal.
   const std::string text = Encode(EndNotice{.reason = std::string(why)});
   for (const auto& [id, member] : members_) member.host->Send(id, text);
 }
@@ -225,7 +225,8 @@ void ElasticJob::OnHosts(const std::vector<JobMembership::Host>& hosts) {
   if (!is_over()) CarryOut(membership_.OnHosts(hosts, now()));
 }
 
-// A lost node does not come back. A node with the same name is a new one, with its own address.
+// A lost node does not come back. If a node with the same name comes, it is a new node with its own address, so the old
+// agent is removed.
 void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   std::erase_if(agents_, [&](const auto& agent) {
     const bool is_listed = std::any_of(hosts.begin(), hosts.end(),
@@ -235,7 +236,7 @@ void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   OnHosts(hosts);
 }
 
-// Later the membership itself waits for members.
+// This applies only before the first epoch. After that, JobMembership itself waits for members.
 void ElasticJob::OnTooFewNodes(const std::string& what) {
   if (!is_over() && membership_.epoch() < 0) GiveUp(1, what);
 }

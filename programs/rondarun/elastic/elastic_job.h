@@ -27,9 +27,9 @@
 
 namespace ronda {
 
-// The members of an elastic job. Carries out the decisions of JobMembership, and reports events to JobMembership. Each
-// member is a process with a socket. Either all members are children of this process, or they are children of agents,
-// one agent per host.
+// Manages the members of an elastic job. Carries out the decisions of JobMembership, and reports events to
+// JobMembership. Each member is a process with a socket. Either all members are children of this process, or they are
+// children of agents, one agent per host.
 //
 // Thread-compatible; belongs to a Supervisor.
 class ElasticJob final : public SupervisedMembers, private HostListener {

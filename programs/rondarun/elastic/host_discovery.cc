@@ -16,10 +16,10 @@
 namespace ronda {
 namespace {
 
-// Far more than any list of hosts needs.
+// The largest output of the program, which is far more than any list of hosts needs.
 constexpr size_t kMaxOutput = size_t{4} << 20;
 
-// One run of the program.
+// One run of the user's program.
 class DiscoveryPart final : public JobPart {
  public:
   using Done = std::function<void(absl::StatusOr<std::string> output)>;
@@ -49,7 +49,7 @@ class DiscoveryPart final : public JobPart {
     if (!last_error_.empty()) absl::StrAppend(&what, " (", last_error_, ")");
     done_(absl::UnavailableError(what));
   }
-  // A user's signal to the job does not reach this program, except for SIGKILL.
+  // Passes only SIGKILL on to this program. Other signals of the user are for the ranks.
   void Pass(int signo) override {
     if (signo == SIGKILL) process().SignalGroup(signo);
   }

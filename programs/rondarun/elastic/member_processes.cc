@@ -19,7 +19,8 @@
 namespace ronda {
 namespace {
 
-// The messages of an ended member, except for join requests: a dead process gets no place.
+// Returns the last messages of a member that has ended. Leaves out requests to join, because a dead process cannot
+// join.
 std::vector<std::string> FinalMessages(const UniqueFd& socket) {
   std::vector<std::string> words;
   while (socket.valid()) {
@@ -63,7 +64,7 @@ void MemberProcesses::Send(int id, absl::string_view text) {
   const Member& member = found->second;
   const absl::Status sent = member.socket.valid() ? SendMembershipMessage(member.socket.get(), text)
                                                   : absl::UnavailableError("it has closed its socket");
-  // The end of a process is reported separately.
+  // If the process has ended, this is no misbehaviour, and the end of the process is reported separately.
   if (!sent.ok() && !HasEnded(*member.part)) {
     listener_->OnMisbehaviour(id, absl::StrCat("cannot be told: ", sent.message()));
   }
@@ -72,7 +73,8 @@ void MemberProcesses::Send(int id, absl::string_view text) {
 void MemberProcesses::Signal(int id, int signo) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.part->running()) return;
-  // Other signals are for the program itself, not for the processes that it has started.
+  // SIGKILL goes to the whole process group. Other signals are for the program itself, not for the processes that it
+  // has started.
   JobPart* const part = found->second.part;
   signo == SIGKILL ? part->Signal(signo) : part->process().SignalAlone(signo);
 }
@@ -84,7 +86,8 @@ void MemberProcesses::AddTo(PollSet* poll) {
 }
 
 void MemberProcesses::OnChildSignal() {
-  // The listener may start members or send them signals, but only OnEnd removes them.
+  // In this loop the listener may start members or send them signals. It cannot remove members, because only OnEnd does
+  // that.
   for (const auto& [id, member] : members_) {
     const ChildProcess& process = member.part->process();
     while (const std::optional<int> signo = process.NextMotion()) {
@@ -108,7 +111,7 @@ void MemberProcesses::Receive(int id) {
   if (found == members_.end() || !found->second.socket.valid()) return;
   const absl::StatusOr<std::string> text = ReceiveMembershipMessage(found->second.socket.get());
   if (absl::IsUnavailable(text.status())) {
-    // The member may have no more messages, or it may have ended.
+    // The socket has been closed, because the member has no more messages, or has ended.
     found->second.socket.Reset();
   } else if (!text.ok()) {
     listener_->OnMisbehaviour(id, absl::StrCat("has sent nonsense: ", text.status().message()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The interface through which an elastic job sees a host of members, and its implementation for this host. The members
-// on this host are processes of this launcher or agent.
+// Defines the interface through which an elastic job controls the members on a host, and implements it for this host.
+// The members on this host are processes of this launcher or agent.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
 
@@ -26,8 +26,8 @@ class MemberHost {
  public:
   virtual ~MemberHost() = default;
 
-  // Starts a process as this member.
-  // Errors: as JobPart::Start. An agent reports them later.
+  // Starts a process as this member. Errors: the errors of JobPart::Start. If the host has an agent, the agent reports
+  // these errors later.
   virtual absl::Status Start(const JobMembership::StartMember& start) = 0;
 
   // Sends an encoded LauncherMessage. Does nothing if the member has ended.
@@ -38,12 +38,12 @@ class MemberHost {
 // Makes a member's process inherit the socket to its launcher, and tells it the socket's number.
 void GiveMembership(int membership_fd, ChildProcess::Options* process);
 
-// The processes of members on this host, and this process' ends of their sockets.
+// Owns the processes of members on this host, and the launcher's or agent's ends of their sockets.
 //
 // Thread-compatible; belongs to the SupervisedMembers of a Supervisor.
 class MemberProcesses final : public MemberHost {
  public:
-  // Makes a member's process, which is to inherit `membership_fd` with the same number.
+  // Makes a member's process, which must inherit the descriptor `membership_fd` under the same number.
   using MakeMember =
       std::function<std::unique_ptr<JobPart>(const JobMembership::StartMember& start, int membership_fd)>;
 
@@ -55,13 +55,14 @@ class MemberProcesses final : public MemberHost {
   void Send(int member, absl::string_view text) override;
   void Signal(int member, int signo) override;
 
-  // Waits for the messages of the members.
+  // Adds the members' sockets to `poll`, so that it waits for their messages.
   void AddTo(PollSet* poll);
 
-  // A child of this process has stopped, goes on, or has ended.
+  // Must be called when a child of this process has stopped, goes on, or has ended.
   void OnChildSignal();
 
-  // The member's process has ended. The listener gets the member's last messages, except for requests to join.
+  // Must be called when the member's process has ended. The listener gets the member's last messages, except for
+  // requests to join.
   void OnEnd(int member);
 
  private:

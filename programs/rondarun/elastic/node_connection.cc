@@ -29,7 +29,7 @@
 namespace ronda {
 namespace {
 
-// Makes TCP notice that a host is switched off, even if neither side sends.
+// Sets options of TCP, so that it notices when a host is switched off, even if neither side sends data.
 void SetUp(int socket) {
   const auto set = [socket](int level, int option, int value) {
     setsockopt(socket, level, option, &value, sizeof(value));
@@ -87,7 +87,7 @@ absl::StatusOr<std::string> Receive(int fd, size_t count, absl::Time deadline) {
   return bytes;
 }
 
-// Such a short message fits into the buffer of a new connection.
+// Sends a message of the handshake. The message is so short that it fits into the buffer of a new connection.
 absl::Status Send(int fd, absl::string_view message) {
   const ssize_t sent = send(fd, message.data(), message.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(message.size())) return absl::OkStatus();
@@ -108,13 +108,13 @@ absl::Status StatusOf(const NodeWelcome& welcome) {
   return absl::InternalError("unknown verdict");
 }
 
-// One direction of a relay.
+// One direction of a relay between two descriptors.
 struct Stream {
   int from;
   int to;
   std::string pending = {};
 
-  // Reads the available bytes. Returns false at the end; `error` has the reason, or 0 for a normal end.
+  // Reads the available bytes. Returns false if `from` has ended. Then *error has the reason, or 0 for a normal end.
   bool Read(int* error) {
     std::array<char, 65536> buffer;
     const ssize_t count = read(from, buffer.data(), buffer.size());
@@ -128,7 +128,7 @@ struct Stream {
     if (count > 0) pending.erase(0, static_cast<size_t>(count));
     return count > 0 || *error == EAGAIN || *error == EINTR;
   }
-  // The event that lets this direction go on: bytes to read, or room to write.
+  // Returns the event for which this direction waits: there are bytes to read, or there is room to write.
   pollfd request() const {
     const bool reads = pending.empty();
     return {.fd = reads ? from : to, .events = static_cast<int16_t>(reads ? POLLIN : POLLOUT), .revents = 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The connection between a node and its job's leader: TCP. Both ends prove that they know the secret
+// Makes the TCP connection between a node and the leader of its job. Both ends prove that they know the secret
 // (node_handshake.h). After these proofs the connection carries an agent's messages (agent.h).
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
@@ -26,21 +26,22 @@ struct NodeCall {
 // descriptor.
 absl::StatusOr<NodeCall> AcceptNode(int listener);
 
-// A node that is part of the job.
+// The result of joining a job as a node.
 struct JoinedNode {
   UniqueFd socket;   // blocks
   std::string name;  // in the job
 };
 
 // Connects to the leader, and introduces this node to it. Returns at `deadline` at the latest.
-// Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now; a
-// later attempt may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the leader, or another
-// program at its address, refuses this node.
+// Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now.
+// After these errors a later attempt may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the
+// leader, or another program at its address, refuses this node.
 absl::StatusOr<JoinedNode> JoinLeader(const Endpoint& endpoint, const std::string& secret, const NodeHello& hello,
                                       absl::Time deadline);
 
 // `rondarun --relay FD`: passes bytes between a node's socket and its own stdin and stdout, until one side ends. So the
-// launcher sees a node as a process, like an agent behind ssh. Returns the exit code: 0 if its input has ended.
+// launcher can treat a node as a process, like an agent behind ssh. Returns the exit code, which is 0 if the input has
+// ended.
 int RunNodeRelay(absl::string_view fd);
 
 }  // namespace ronda

@@ -18,7 +18,7 @@ namespace {
 
 constexpr absl::string_view kHello = "ronda.v1.Node.Hello";
 constexpr absl::string_view kWelcome = "ronda.v1.Node.Welcome";
-// The key of the proofs if the job has no secret.
+// If the job has no secret, the proofs are computed with this key instead.
 constexpr absl::string_view kNoSecret = "no secret";
 
 absl::string_view KeyOf(const std::string& secret) { return secret.empty() ? kNoSecret : absl::string_view(secret); }
@@ -39,7 +39,7 @@ bool IsVerdict(char letter) {
   return false;
 }
 
-// Reads the hello of a caller that has proved itself. The caller may be of another version.
+// Reads the hello of a caller that has proved that it knows the secret. The caller may run another version of Ronda.
 absl::StatusOr<NodeHello> ParseHello(absl::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   if (lines.front() != kVersion) {

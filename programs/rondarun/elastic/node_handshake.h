@@ -11,8 +11,8 @@
 //     |----------------------------------->|
 //
 // Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so it cannot be reflected
-// to its sender. The challenge has a fixed length. Every other message comes after its length, which has two bytes. If
-// the length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
+// to its sender. The challenge has a fixed length. Each other message is preceded by its length, in two bytes. If the
+// length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 
@@ -35,11 +35,11 @@ inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes
 inline constexpr size_t kNodeLengthBytes = 2;
 inline constexpr size_t kMaxNodeMessageBytes = 1024;
 
-// Returns the length of a message, from the bytes before it; nullopt if the message is too long.
-// REQUIRES: `bytes` has kNodeLengthBytes.
+// Returns the length of the message that follows `bytes`; nullopt if the message is too long.
+// REQUIRES: `bytes` holds kNodeLengthBytes bytes.
 std::optional<size_t> NodeMessageLength(absl::string_view bytes);
 
-// A node's description of itself.
+// What a node tells the leader about itself.
 struct NodeHello {
   std::string version;  // of Ronda
   std::string name;     // of its host
@@ -56,8 +56,8 @@ struct NodeWelcome {
   std::string text;  // kAccepted: the node's name in the job; otherwise the reason
 };
 
-// The leader's end. Without a secret, the handshake only protects jobs on one host from callers that connect by
-// mistake.
+// The leader's side of the handshake. Without a secret, the handshake only protects jobs on one host from callers that
+// connect by mistake.
 //
 // Thread-compatible.
 class NodeCallee {
@@ -67,12 +67,13 @@ class NodeCallee {
 
   std::string challenge() const;
 
-  // Takes a hello, without its length.
-  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if the caller has
-  // proved this, but is of another version or sends invalid values. The error's text is also for the caller.
+  // Checks a hello, from which the length has been removed.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if the caller
+  // knows the secret, but runs another version of Ronda or sends invalid values. The leader may send the error's text
+  // to the caller.
   absl::StatusOr<NodeHello> Check(absl::string_view hello);
 
-  // Returns a welcome, with its length. The welcome contains a proof only if the hello did.
+  // Returns a welcome, preceded by its length. The welcome contains a proof only if the hello contained a proof.
   std::string Answer(const NodeWelcome& welcome) const;
 
  private:
@@ -83,18 +84,18 @@ class NodeCallee {
   std::string caller_nonce_;
 };
 
-// The node's end. Thread-compatible.
+// The node's side of the handshake. Thread-compatible.
 class NodeCaller {
  public:
   // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<NodeCaller> Create(std::string secret);
 
-  // Returns the hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if `challenge` is not a
-  // leader's.
+  // Returns the hello that answers `challenge`, preceded by its length. Errors: INVALID_ARGUMENT if no leader has made
+  // `challenge`.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
-  // Takes a welcome, without its length.
-  // Errors: PERMISSION_DENIED if either end has not proved that it knows the secret.
+  // Checks a welcome, from which the length has been removed.
+  // Errors: PERMISSION_DENIED if the node or the leader has not proved that it knows the secret.
   absl::StatusOr<NodeWelcome> Check(absl::string_view welcome) const;
 
  private:

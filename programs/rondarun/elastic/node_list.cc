@@ -21,13 +21,13 @@ namespace {
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 constexpr size_t kMaxGreetings = 64;
 
-// If descriptors are short, callers wait for this time in the kernel's queue.
+// If this process has no free descriptor, it waits for this time before it accepts the next caller.
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 
-// The most texts about refused callers, if they differ. More would only fill the user's screen.
+// Prints at most this number of different texts about refused callers, so that they do not fill the user's screen.
 constexpr size_t kMaxRefusalsSaid = 20;
 
-// The time for nodes to receive the end of the job.
+// The nodes have this time to receive the message that the job has ended.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
 
 std::string Count(int count, absl::string_view what) { return absl::StrCat(count, " ", what, count == 1 ? "" : "s"); }
@@ -46,7 +46,7 @@ void NodeList::AddTo(PollSet* poll) {
     poll->Add(greeting.call.socket.get(), POLLIN, [this, id = id] { Read(id); });
   }
   for (const Node& node : nodes_) {
-    // The caller of HandOver reads its messages. This list only watches for its end.
+    // The caller of HandOver reads from this node's socket, so the list does not.
     if (node.state == Node::State::kHandedOver) continue;
     poll->Add(node.call.socket.get(), POLLRDHUP, [this, name = node.host.name] {
       Say(absl::StrCat("node ", name, " has gone"));
@@ -93,7 +93,7 @@ std::optional<std::string> NodeList::AddressOf(const std::string& host) const {
   return std::nullopt;
 }
 
-// The ends of the node's members arrive after this call, so the job is notified a little later.
+// The job learns later that the node is gone, because the exits of the node's members are reported after this call.
 void NodeList::OnLost(const std::string& host) {
   const size_t erased = std::erase_if(nodes_, [&](const Node& node) { return node.host.name == host; });
   if (erased == 0) return;
@@ -118,7 +118,7 @@ void NodeList::Accept() {
 void NodeList::Greet(NodeCall call) {
   auto callee = NodeCallee::Create(options_.secret);
   if (!callee.ok()) return;
-  // An honest node introduces itself within a moment, so the oldest caller can be dropped.
+  // A real node sends its hello within a moment, so the oldest caller is no node and can be dropped.
   if (greetings_.size() == kMaxGreetings) greetings_.erase(greetings_.begin());
   const std::string challenge = callee->challenge();
   if (send(call.socket.get(), challenge.data(), challenge.size(), MSG_NOSIGNAL) !=
@@ -184,7 +184,7 @@ void NodeList::Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, ab
 }
 
 void NodeList::Admit(Greeting greeting, const NodeHello& hello) {
-  // If a node with this name has gone and comes back, it is a new node.
+  // A node that was lost and comes back is a new node, so the job must first learn of its loss.
   if (!is_told_) Tell();
   const JobMembership::Host host = {.name = UniqueName(hello.name), .slots = hello.slots};
   if (!Answer(greeting, {.verdict = NodeWelcome::Verdict::kAccepted, .text = host.name})) return;
@@ -220,7 +220,7 @@ void NodeList::LookAtSlots() {
   }
 }
 
-// Reports a text only once, because any process that reaches the listener can cause it.
+// Reports each text only once, because any process that connects can cause a report.
 void NodeList::SayOnce(const std::string& text) {
   if (said_.size() < kMaxRefusalsSaid && said_.insert(text).second) Say(text);
 }
@@ -237,9 +237,10 @@ void NodeList::SendNumbers() {
   });
 }
 
-// If a socket is closed while it has unread bytes, the sent bytes are lost. So all bytes of each node are read first.
+// Before a socket is closed, all bytes from its node are read. Otherwise the kernel may drop the bytes sent to the
+// node.
 void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
-  // Rank 0 may be about to listen on the same port.
+  // Closes the listener first, because rank 0 may soon listen on the same port.
   listener_.Reset();
   greetings_.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) {

@@ -25,14 +25,15 @@
 
 namespace ronda {
 
-// The hosts of an elastic job whose nodes come by themselves. Each node is a rondarun that connects to the leader's
-// rondarun, and proves that it knows the job's secret. Then it looks after the members on its host, as an agent. The
-// leader's own host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new node.
+// The list of the hosts of an elastic job whose nodes connect by themselves. Each node is a rondarun that connects to
+// the leader's rondarun, and proves that it knows the job's secret. Then it looks after the members on its host, as an
+// agent. The leader's own host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new
+// node.
 //
-// A caller that sends nothing, or invalid bytes, delays no other caller. It has 10 s to introduce itself, and 64
-// callers may do so at a time. The list reads no more bytes than a hello may have.
+// A caller that sends nothing, or invalid bytes, delays no other caller. A caller has 10 s to send its hello, and at
+// most 64 callers can be waited for at a time. The list reads no more bytes than a hello may have.
 //
-// Thread-compatible. It outlives the ElasticJob that attends to it.
+// Thread-compatible. The list must outlive the ElasticJob that uses it.
 class NodeList {
  public:
   struct Options {
@@ -45,28 +46,28 @@ class NodeList {
   };
 
   struct Listener {
-    // These are all hosts of the job from now on.
+    // Called with all hosts of the job when they have changed.
     std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
-    // The job has had too few slots for the timeout.
+    // Called when the job has had too few slots for the whole `timeout`.
     std::function<void(const std::string& what)> on_shortage;
     std::function<void(absl::string_view text)> say;  // to the user
     const Clock* clock = Clock::Real();
   };
 
-  // `listener` is a socket of ListenAt.
+  // `listener` is a socket that ListenAt has returned.
   NodeList(Options options, UniqueFd listener) : options_(std::move(options)), listener_(std::move(listener)) {}
 
-  // Nodes may come from now on.
+  // Accepts nodes from now on.
   void Begin(Listener listener);
 
   void AddTo(PollSet* poll);
 
-  // Must be called at `deadline`. It may also be called earlier.
+  // The owner must call OnTime at deadline(), and may call it earlier.
   void OnTime();
   absl::Time deadline() const;
 
-  // Returns the socket of a node, which the caller reads from now on; -1 if there is no such node. The list still owns
-  // the socket.
+  // Returns the socket of the node `host`; -1 if there is no such node. From now on the caller reads from the socket.
+  // The list still owns the socket.
   int HandOver(const std::string& host);
   // Returns the address from which the node has come; nullopt if there is no such node.
   std::optional<std::string> AddressOf(const std::string& host) const;
@@ -74,12 +75,12 @@ class NodeList {
   // The caller that has taken the node's socket reports that the node is gone.
   void OnLost(const std::string& host);
 
-  // The job has ended. Tells the nodes how it has ended, and waits a moment until they have received the message. From
-  // now on only this object may use their sockets.
+  // The job has ended. Tells the nodes how the job has ended, and waits a moment until they have received the message.
+  // From now on only this list may use the nodes' sockets.
   void Conclude(int exit_code, absl::string_view why);
 
-  // Gives each node its number, from 1 on in the order in which they came, and dismisses it as Conclude does. After
-  // this the list no longer listens for nodes.
+  // Sends each node its number, and closes the connection as Conclude does. The node that came first gets number 1.
+  // After this the list no longer listens for nodes.
   void SendNumbers();
 
   int count() const { return 1 + static_cast<int>(nodes_.size()); }
@@ -101,7 +102,7 @@ class NodeList {
   void Greet(NodeCall call);
   void Read(int64_t id);
   void Judge(int64_t id);
-  // Sends the verdict. False if the caller is gone.
+  // Sends the verdict. Returns false if the caller is gone.
   static bool Answer(const Greeting& greeting, const NodeWelcome& welcome);
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);

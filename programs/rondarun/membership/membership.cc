@@ -13,17 +13,17 @@
 namespace ronda {
 namespace {
 
-// The job ends after so many epochs in a row have failed at the same step.
+// If this number of epochs in a row fail at the same step, the job ends.
 constexpr int kMaxFailuresAtStep = 3;
 
-// The job ends after so many epochs in a row whose members have not met. The limit is higher than kMaxFailuresAtStep,
-// because members that are killed from outside may die at any moment, and their program is not the cause.
+// If the members of this number of epochs in a row fail to connect to each other, the job ends. The limit is higher
+// than kMaxFailuresAtStep, because such a failure need not come from the program: somebody else may kill members.
 constexpr int kMaxFailuresToMeet = 10;
 
-// The time for a member to end after its EndNotice.
+// A member must end within this time after it has received an EndNotice.
 constexpr absl::Duration kDismissalTimeout = absl::Seconds(5);
 
-// The job's exit code if no member's exit code says more.
+// The job's exit code, if the job fails and no member's exit code gives the cause.
 constexpr int kLaunchersExitCode = 1;
 
 std::string Members(int count) { return absl::StrCat(count, count == 1 ? " member" : " members"); }
@@ -45,7 +45,7 @@ JobMembership::Actions JobMembership::Begin(absl::Time now) {
 JobMembership::Actions JobMembership::OnMessage(int member, const MemberMessage& message, absl::Time now) {
   const auto found = members_.find(member);
   if (is_over_ || found == members_.end()) return {};
-  // Messages from a member that is to end come too late.
+  // A member that was told to end, or was killed, takes no more part in the job, so its messages are ignored.
   if (IsExitAwaited(found->second) || found->second.state == State::kDismissed) return {};
   if (const auto* join = std::get_if<JoinRequest>(&message)) OnJoin(member, &found->second, *join, now);
   if (const auto* met = std::get_if<EpochMet>(&message)) OnMet(member, &found->second, *met);
@@ -65,7 +65,8 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  // A member that left because the launcher had asked it to may be replaced if its host is listed again.
+  // If the launcher asked a member to leave, its slot becomes free, so a new member can use it when the host is listed
+  // again.
   ended.has_left&& ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
@@ -99,7 +100,7 @@ JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::T
   const std::optional<size_t> known = slots_.Find(host);
   if (is_over_ || !known.has_value()) return {};
   slots_.OnLoss(*known, now);
-  // The job relies no longer on the host's members, although their exits are reported only later.
+  // The members of the lost host no longer count, although their exits are reported later.
   for (auto& [id, member] : members_) {
     if (member.slot.host == *known && member.state != State::kKilled) member.state = State::kLost;
   }
@@ -144,7 +145,7 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
     slots_.OnStart(member->slot.host);
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else if (join_deadline_ == absl::InfiniteFuture()) {
-    // Members that still meet may be waiting for a member that has died.
+    // Members that are still connecting to each other may be waiting for a member that has died.
     join_timeout_ =
         options_.join_timeout + (IsAnyIn(State::kMeeting) ? options_.meeting_timeout : absl::ZeroDuration());
     join_deadline_ = now + join_timeout_;
@@ -175,7 +176,7 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
     member->state = State::kLeaving;
     member->deadline = absl::InfiniteFuture();
   }
-  // If the last member asks to leave, no member remains for the job. So the user wants the whole job to end.
+  // If the last member asks to leave, no member remains for the job. So the user probably wants the whole job to end.
   const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
   if (!is_anybody_left && member->asked_in < 0) BeginToFinish(now);
 }
@@ -226,8 +227,8 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
   return std::exchange(actions_, {});
 }
 
-// The launcher sets a deadline for the members of an epoch because other members, which have the job's state, wait. If
-// these other members have died, the late members may be the last that have the state.
+// The launcher sets a deadline for the members of an epoch, because other members wait that have the job's state. If
+// these members have died, the late members may be the last that have the state, so the deadline is removed.
 void JobMembership::CallOffJoining() {
   const auto has_state = [](const auto& one) { return one.second.state == State::kWaiting && one.second.epoch >= 0; };
   if (epoch_ >= 0 && std::none_of(members_.begin(), members_.end(), has_state)) {
@@ -279,8 +280,8 @@ void JobMembership::EmptyUnlistedHosts(absl::Time now) {
   }
 }
 
-// Only the members hold the state of the job. So members elsewhere must have it before members of an unlisted host
-// leave. A member that was asked to leave does so, even if its host is listed again.
+// Only the members hold the state of the job. So members on other hosts must have the state before the members of an
+// unlisted host leave. A member that was asked to leave does so, even if its host is listed again.
 bool JobMembership::DoEnoughStay() const {
   const auto stays = [this](const auto& one) {
     return one.second.state == State::kRunning && IsListed(one.second) && one.second.asked_in < 0;
@@ -301,7 +302,7 @@ void JobMembership::AskToLeaveItsHost(int id, Member* member, absl::string_view 
   actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
 }
 
-// The members of the running epoch are to leave it so that the waiting members get a place.
+// Tells the members of the running epoch to end it, so that the next epoch can include the waiting members.
 void JobMembership::AdmitJoiningMembers() {
   if (join_deadline_ != absl::InfiniteFuture() || WaitingMembers().empty()) return;
   for (auto& [id, member] : members_) {
@@ -331,7 +332,7 @@ void JobMembership::Meet(absl::Time now) {
   Place(waiting, now);
 }
 
-// The last epoch may have failed at the same step as the epochs before it.
+// Updates the number of epochs in a row that have failed at the same step.
 void JobMembership::CountFailure(const std::vector<int>& waiting) {
   std::string reason;
   int64_t newest = -1;
@@ -376,7 +377,7 @@ void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
   }
 }
 
-// Groups the members by host. The hosts are in the order of their oldest members; `members` are given by age.
+// Groups the members by host. The host with the oldest member comes first. `members` are sorted by age.
 std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   for (const int id : members) {
@@ -391,7 +392,7 @@ std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) 
   return ordered;
 }
 
-// `members` are in the order of their ranks; the members of a host follow one another.
+// Returns the places of `members`, which are sorted by rank. The members of each host are neighbours.
 std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   std::vector<int> sizes;  // the members on each of these hosts
@@ -447,7 +448,7 @@ void JobMembership::EndIfHopeless(absl::Time now) {
                                             " for the others, and the job needs ", options_.min_members, " (--min-np)");
   const std::string cause = failure_.has_value() ? absl::StrCat("; ", failure_->what) : "";
   if (is_finishing_) {
-    // Starting members that have not joined are about to end.
+    // Members that are starting and have not joined will end soon.
     if (waiting > 0 && CountUseful() == waiting) {
       End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
           absl::StrCat("others have ended well, but ", shortage, cause));
@@ -505,7 +506,8 @@ int JobMembership::CountListed() const {
   }));
 }
 
-// A member that was asked to leave is not to come back, unless the job is too small without it.
+// Decides which slots may get new members. A slot whose member has left for good gets a new member only if the job is
+// too small.
 SlotTable::Choice JobMembership::ChoiceOfSlots() const {
   return CountUseful() < options_.min_members ? SlotTable::Choice::kFreeOrLeft : SlotTable::Choice::kFree;
 }

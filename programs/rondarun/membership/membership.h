@@ -2,14 +2,15 @@
 
 // Decides which processes are the members of an elastic job. The launcher owns this state machine.
 //
-// A member is a process. Its number never changes: members are counted from 0 in the order of their starts. Some
-// members are in the running epoch, where each has a rank. Others are starting, or have joined and wait for the next
-// epoch. An epoch ends for a member when it joins again. The next epoch begins with all members that wait, as soon as
-// no member is left in the previous one. A member that has not joined 5 s after the first one is killed.
+// A member is a process, with a number that never changes. Members are numbered from 0 in the order of their starts.
+// Some members are in the running epoch, where each has a rank. Other members are starting, or have joined and wait for
+// the next epoch. An epoch ends for a member when it joins again. The next epoch begins with all members that wait, as
+// soon as no member is left in the previous epoch. A member is killed if it has not joined within 5 s after the first
+// member joined.
 //
-// A member has a slot, which is a place on a host for one process. If a member dies, the job starts another one, in a
-// slot that has cooled down. A member that has asked to leave is not replaced, unless the job is too small without it.
-// Once a member has ended with exit code 0, the job is finishing. A job that is finishing starts and admits no more
+// A member has a slot, which is a place on a host for one process. If a member dies, the job starts another member, in
+// a slot whose cooldown is over. A member that has asked to leave is not replaced, unless the job is too small without
+// it. Once a member has ended with exit code 0, the job is finishing. A job that is finishing starts and admits no more
 // members.
 //
 // Hosts may come and go. A host cools down if it is lost, or if three members in a row have ended there before they
@@ -33,7 +34,7 @@
 
 namespace ronda {
 
-// A pure state machine, which starts and kills no process, and reads no clock. The owner reports events to it, and
+// A pure state machine: it starts no process, kills no process, and reads no clock. The owner reports events to it, and
 // carries out the returned actions in their order.
 //
 // Thread-compatible, and copyable.
@@ -64,7 +65,7 @@ class JobMembership {
 
   // Actions.
 
-  // The owner is to start a process as this member, in this slot of this host.
+  // Tells the owner to start a process as this member, in this slot of this host.
   struct StartMember {
     int member = 0;
     std::string host;
@@ -75,17 +76,18 @@ class JobMembership {
     int member = 0;
     LauncherMessage message;
   };
-  // Kill the member by SIGKILL. Its exit is reported to OnExit like any other.
+  // Tells the owner to kill the member by SIGKILL. The owner reports the member's exit to OnExit, as it reports every
+  // exit.
   struct KillMember {
     int member = 0;
     std::string why;  // continues "member 3 "
   };
-  // Ask the member to leave, by SIGTERM.
+  // Tells the owner to ask the member to leave, by SIGTERM.
   struct AskToLeave {
     int member = 0;
     std::string why;  // continues "member 3 "
   };
-  // The job is over, successful or not. The owner ends all processes that are left. This is the last action.
+  // The job is over, successful or not. The owner ends all processes that are left. No other action follows EndJob.
   struct EndJob {
     int exit_code = 0;
     std::string why;  // a sentence; empty if all is well
@@ -105,18 +107,19 @@ class JobMembership {
   // REQUIRES: 1 <= min_members <= initial_members <= max_members.
   explicit JobMembership(const Options& options);
 
-  // Events. Events of members that have ended are ignored. After EndJob all events are ignored.
+  // These functions report events. Events of members that have ended are ignored. After EndJob all events are ignored.
 
-  // Is called once, before all other events.
+  // The owner calls Begin once, before it reports any event.
   Actions Begin(absl::Time now);
   Actions OnMessage(int member, const MemberMessage& message, absl::Time now);
-  // The member has sent an invalid message, or its socket is broken although it lives. `why` completes a sentence that
-  // begins "member 3 ".
+  // The member has sent an invalid message, or its socket is broken although the member lives. `why` completes a
+  // sentence that begins "member 3 ".
   Actions OnMisbehaviour(int member, absl::string_view why, absl::Time now);
   Actions OnExit(int member, const Exit& exit, absl::Time now);
   Actions OnStop(int member, absl::Time now);
   Actions OnContinue(int member, absl::Time now);
-  // The hosts of the job have changed. `hosts` are all of them, each once. Known hosts keep the history of their slots.
+  // The hosts of the job have changed. `hosts` lists all hosts of the job, each once. Known hosts keep the history of
+  // their slots.
   Actions OnHosts(const std::vector<Host>& hosts, absl::Time now);
   // A host was lost, or could not be reached at all. The exits of its members are reported after this call.
   Actions OnHostLost(absl::string_view host, absl::Time now);
@@ -129,14 +132,14 @@ class JobMembership {
   // Returns the time at which to call OnTime; the infinite future if time changes nothing.
   absl::Time deadline() const;
 
-  // The newest epoch; -1 before the first.
+  // Returns the number of the newest epoch; -1 before the first epoch.
   int64_t epoch() const { return epoch_; }
   bool is_over() const { return is_over_; }
 
-  // The whole state that decides future actions, with times relative to `now`. For messages of tests.
+  // Describes the whole state that decides future actions, with times relative to `now`. Tests print this text.
   std::string Describe(absl::Time now) const;
-  // A hash of the whole state. It is equal for jobs that differ only in the numbers of members, slots and hosts.
-  // `of_process` returns a hash of what else is known of a member.
+  // A hash of the whole state. Two jobs have the same hash if only the numbering of their members, slots and hosts
+  // differs. `of_process` returns a hash of the other facts about a member.
   uint64_t Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int member)> of_process) const;
 
  private:
@@ -167,7 +170,7 @@ class JobMembership {
     absl::Time stop_deadline = absl::InfiniteFuture();              // while it is stopped
   };
 
-  // A death, as the job's last message describes it.
+  // A member's death, which the job's last message describes.
   struct Failure {
     int exit_code = 0;
     std::string what;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The hosts of an elastic job and their slots: which of them are listed, which have a member, which cool down.
+// The hosts of an elastic job and their slots. The table knows which of them are listed, have a member, or cool down.
 #ifndef RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_SLOT_TABLE_H_
 #define RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_SLOT_TABLE_H_
 
@@ -17,14 +17,14 @@
 
 namespace ronda {
 
-// 0 if `time` has passed, -1 for never.
+// Returns the milliseconds from `now` to `time`; 0 if `time` has passed, and -1 if it never comes.
 inline int64_t MillisecondsUntil(absl::Time time, absl::Time now) {
   if (time == absl::InfiniteFuture()) return -1;
   return time <= now ? 0 : absl::ToInt64Milliseconds(time - now);
 }
 
-// A slot is a place on a host for one member. The table never forgets a host: if it is listed again, it is the same
-// host.
+// A slot is a place on a host for one member. The table never forgets a host, so a host that is listed again keeps its
+// history.
 //
 // Thread-compatible, and copyable.
 class SlotTable {
@@ -35,13 +35,13 @@ class SlotTable {
     int slots = 0;
   };
 
-  // Where the members of an epoch meet, if they are on several hosts.
+  // The address and port where the members of an epoch connect to each other, if they are on several hosts.
   struct MeetingPoint {
     std::string address;
     int port = 0;
   };
 
-  // A cooldown doubles with each failure in a row, up to the longest.
+  // Each failure in a row doubles the cooldown, up to a longest cooldown.
   struct Cooldowns {
     absl::Duration min_slot = absl::Milliseconds(100);
     absl::Duration max_slot = absl::Seconds(1);
@@ -54,13 +54,13 @@ class SlotTable {
     int slot = 0;     // of the host, from 0
   };
 
-  // The slots that may get a member: free ones, or also those whose member has left for good.
+  // The slots that may get a member: only free slots, or also slots whose member has left for good.
   enum class Choice { kFree, kFreeOrLeft };
 
   explicit SlotTable(const Cooldowns& cooldowns) : cooldowns_(cooldowns) {}
 
-  // Sets all hosts, each once. A host that was not listed before starts without failures, and without a cooldown of the
-  // host.
+  // Sets the list of all hosts, which names each host once. A host that was not listed before starts without failures,
+  // and without a cooldown of the host.
   void List(const std::vector<Host>& hosts);
   bool IsListed(const SlotId& id) const { return id.slot < hosts_[id.host].listed; }
 
@@ -70,26 +70,27 @@ class SlotTable {
   const MeetingPoint& meeting_point(size_t host) const { return hosts_[host].meeting_point; }
   void set_meeting_point(size_t host, MeetingPoint point) { hosts_[host].meeting_point = std::move(point); }
 
-  // Set the use of a slot.
+  // These functions set how a slot is used.
   void Occupy(const SlotId& id) { At(id).use = Use::kOccupied; }
   void Free(const SlotId& id) { At(id).use = Use::kFree; }
   void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // its member does not want to be replaced
 
-  // Record failures, and a start, which ends a row of failures.
+  // These functions record failures, and a successful start, which resets the count of failures in a row.
   void OnDeath(const SlotId& id, absl::Time now);
   void OnFailureToStart(size_t host, absl::Time now);
   void OnLoss(size_t host, absl::Time now);
   void OnStart(size_t host) { hosts_[host].failures = 0; }
-  // Whether members in a row have failed to start on every listed host; false if no host is listed.
+  // Returns whether, on every listed host, several members in a row have failed to start; false if no host is listed.
   bool DoAllFail() const;
 
-  // The first slot that may get a member now. Free slots come before slots whose member has left.
+  // Returns the first slot that may get a member now. Free slots come before slots whose member has left.
   std::optional<SlotId> FindUsable(Choice choice, absl::Time now) const;
   // Returns the time from which FindUsable() finds a slot if no event comes before; the infinite future if it never
   // does.
   absl::Time UsableFrom(Choice choice) const;
 
-  // For JobMembership's fingerprint. `slots` are the fingerprints of the host's slots with their members, in any order.
+  // These functions are for JobMembership's fingerprint. `slots` are the fingerprints of the host's slots and their
+  // members, in any order.
   uint64_t SlotFingerprint(const SlotId& id, absl::Time now) const;
   uint64_t HostFingerprint(size_t host, std::vector<uint64_t> slots, absl::Time now) const;
   size_t host_count() const { return hosts_.size(); }
@@ -122,7 +123,7 @@ class SlotTable {
   static void CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now);
   Slot& At(const SlotId& id) { return hosts_[id.host].slots[static_cast<size_t>(id.slot)]; }
 
-  // Calls visit(id, time from which it is usable) for each listed slot with this use.
+  // For each listed slot with the given use, calls visit(id, the time from which the slot is usable).
   template <typename Visit>
   void ForEachListed(Use use, const Visit& visit) const {
     for (size_t host = 0; host < hosts_.size(); ++host) {

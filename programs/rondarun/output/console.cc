@@ -19,7 +19,7 @@ constexpr absl::string_view kEraseLine = "\r\x1b[K";
 constexpr absl::string_view kWrapOff = "\x1b[?7l";
 constexpr absl::string_view kWrapOn = "\x1b[?7h";
 
-// Programs erase a line and then redraw it. Here that would also erase the prefix.
+// Programs erase a line before they redraw it. On the launcher's terminal this would also erase the prefix of the line.
 absl::string_view StripErasing(absl::string_view text) {
   while (absl::ConsumePrefix(&text, "\x1b[K") || absl::ConsumePrefix(&text, "\x1b[0K") ||
          absl::ConsumePrefix(&text, "\x1b[2K")) {
@@ -27,7 +27,8 @@ absl::string_view StripErasing(absl::string_view text) {
   return text;
 }
 
-// Whether the line is a message of Ronda's log at the level of information or debugging (runtime/base/logging.h).
+// Returns whether `line` is a message of Ronda's log with the level for information or for debugging
+// (runtime/base/logging.h).
 bool IsInformation(RankId rank, absl::string_view line) {
   const std::string own = absl::StrCat("ronda[", rank, "] ");
   return absl::StartsWith(line, absl::StrCat(own, "I ")) || absl::StartsWith(line, absl::StrCat(own, "D "));
@@ -76,7 +77,7 @@ void LineSplitter::Append(absl::string_view text, Emit emit) {
 void LineSplitter::Redraw() {
   redrawn_ = true;
   if (text_.empty()) return;
-  // A progress bar erases itself by printing blanks.
+  // Some progress bars erase their text by printing blanks over it.
   if (text_.find_first_not_of(' ') == std::string::npos) text_.clear();
   previous_ = std::move(text_);
   text_.clear();

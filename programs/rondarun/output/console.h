@@ -22,16 +22,16 @@ namespace ronda {
 
 // Cuts a stream of bytes into lines.
 //
-// Progress bars redraw a line in place ("\r 10 %\r 20 %"). Such a line is one line: its last state is emitted, and
-// progress() is its state so far. "\r\n" ends a line like "\n". A line longer than kMaxLine is cut into pieces, so that
-// memory is bounded for every stream.
+// Progress bars redraw a line in place ("\r 10 %\r 20 %"). The splitter emits such a line once, in its last state.
+// Until then progress() returns its current state. "\r\n" ends a line like "\n". A line longer than kMaxLine is cut
+// into pieces, so that memory is bounded for every stream.
 //
 // Thread-compatible.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLine = size_t{64} << 10;
 
-  // Receives a line without its end. It is valid only during the call.
+  // Receives a line without its newline. `line` is valid only during the call.
   using Emit = absl::FunctionRef<void(absl::string_view line)>;
 
   // Takes the next bytes of the stream and emits the lines that they complete.
@@ -59,11 +59,12 @@ class LineSplitter {
   bool redrawn_ = false;  // this line has seen a '\r'
 };
 
-// Turns the ranks' output into the launcher's: whole lines, each marked "[rank]<stdout>: ".
+// Prints the ranks' output as the launcher's output, in whole lines. Each line begins with a mark such as
+// "[rank]<stdout>: ".
 //
 // A rank may redraw a line in place on a terminal (a progress bar). The console redraws this line at the bottom, and
-// prints other lines above it. It shows only one such line at a time; the first one keeps its place until it is
-// finished. If the output is no terminal, only the last state of such a line is printed.
+// prints other lines above it. It shows only one such line at a time, and shows it until it is finished. If the output
+// is no terminal, only the last state of such a line is printed.
 //
 // Thread-compatible. Uses the queues and the calendar given to it, which must outlive it.
 class Console {
@@ -84,7 +85,7 @@ class Console {
   // Takes the next bytes that `rank` printed.
   void Feed(RankId rank, Stream stream, absl::string_view bytes);
 
-  // `rank` prints no more on `stream`: prints its last line even without a newline.
+  // Reports that `rank` prints no more on `stream`. The console prints the last line even if it lacks its newline.
   void Finish(RankId rank, Stream stream);
 
   // Prints the unfinished line of `rank` on a terminal, and leaves the cursor after it. The rank waits for an answer,
@@ -117,7 +118,8 @@ class Console {
   void UpdateProgress(RankId rank, Stream stream);
   void DrawProgress();
   void EraseProgress();
-  // Keeps other lines from being printed after a question. Lines of the same rank come after the answer.
+  // Begins a new line before other lines are printed after a rank's question. Lines of the rank itself come after the
+  // answer.
   void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
 
   const Options options_;

@@ -26,13 +26,13 @@ bool BeginsGroupTraceback(absl::string_view line) {
   return absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "+ Exception Group Traceback (most recent call");
 }
 
-// The line after "| ", which precedes all lines of a group; empty if the line has no "| ".
+// Returns the text after "| ", with which each line of an exception group begins; empty if the line has no "| ".
 absl::string_view LineOfGroup(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
   return absl::ConsumePrefix(&line, "| ") ? line : "";
 }
 
-// Ronda's threads may log in the middle of a traceback.
+// Ronda's threads may print log messages between the lines of a traceback.
 bool IsLogOfRonda(absl::string_view line) { return absl::StartsWith(line, "ronda["); }
 
 // Python prints these lines before tracebacks that do not show why the program ends.
@@ -41,7 +41,7 @@ bool IsSecondary(absl::string_view line) {
          absl::StartsWith(line, "Error in atexit.");
 }
 
-// "path.py:12: UserWarning: text", as the module `warnings` prints it.
+// Recognises a line of Python's module `warnings`, such as "path.py:12: UserWarning: text".
 bool IsWarning(absl::string_view line) {
   constexpr absl::string_view kSign = "Warning: ";
   const size_t sign = line.find(kSign);

@@ -9,11 +9,11 @@
 
 namespace ronda {
 
-// The line of a program's standard error that most probably shows why the program ended.
+// Finds the line of a program's standard error that most probably shows why the program ended.
 //
-// This is the last line that is neither blank nor a Python warning. If Python has printed an exception, the result is
-// the exception's type with the first line of its message. Later lines do not replace the exception if they are the
-// rest of its message, its notes, or the output of libraries while the interpreter ends. A program may print an
+// The result is the last line that is not blank and is no Python warning. If Python has printed an exception, the
+// result is the exception's type with the first line of its message. Later lines do not replace the exception if they
+// are the rest of its message, its notes, or the output of libraries while the interpreter ends. A program may print an
 // exception's traceback and then go on. Then the exception is kept until kMostBehind more lines have come, or until C++
 // ends the process.
 //
@@ -22,14 +22,14 @@ class LastError {
  public:
   static constexpr int kMostBehind = 256;
 
-  // Takes the next line, without its end.
+  // Takes the next line, without its newline.
   void Add(absl::string_view line);
 
-  // Empty: no such line has come.
+  // Returns the line found; empty if there is none yet.
   const std::string& text() const { return text_; }
 
  private:
-  // The place of the next line:
+  // Where the next line stands:
   //   kFrames, kGroupFrames  in the traceback of an exception, or of a group of exceptions
   //   kMessage               after an exception whose message begins on the next line
   //   kSourceOfWarning       after a warning; the line may be the source code that caused it

@@ -26,7 +26,7 @@ constexpr size_t kPiece = PIPE_BUF;
 bool IsReady(int fd) {
   pollfd request{.fd = fd, .events = POLLOUT, .revents = 0};
   const absl::StatusOr<int> ready = PollDescriptors({&request, 1}, absl::ZeroDuration());
-  // If poll() fails, the launcher is about to end. It must say why, even if it has to wait for the reader.
+  // If poll() fails, the launcher is about to end. It must print the reason, even if a slow reader makes it wait.
   return !ready.ok() || *ready == 1;
 }
 

@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// The reader of the launcher's output. Only a terminal can show a line that is redrawn in place.
+// The kind of thing that receives the launcher's output. Only a terminal can show a line that is redrawn in place.
 enum class Medium { kFile, kTerminal };
 
 // Bytes that wait for a descriptor that may be slow, such as a pipe to a pager.
@@ -37,8 +37,8 @@ class OutputQueue {
   void Append(absl::string_view bytes);
 
   // Writes as much as the descriptor takes without blocking.
-  // Errors: UNAVAILABLE if the reader is gone; the operating system's errors for all else. An error is reported once,
-  // and the pending bytes are dropped.
+  // Errors: UNAVAILABLE if the reader is gone; otherwise the operating system's error. An error is returned once, and
+  // then the pending bytes are dropped.
   absl::Status Write();
 
   int fd() const { return fd_; }
@@ -60,8 +60,8 @@ class StandardOutput {
 
   Medium medium(Stream stream) const { return media_[static_cast<size_t>(stream)]; }
 
-  // The queue for text that goes to `stream`. If both streams lead to the same terminal, they have the same queue, so
-  // that the text keeps its order.
+  // Returns the queue for text that goes to `stream`. If both streams lead to the same terminal, they have the same
+  // queue, so that the text keeps its order.
   OutputQueue* queue(Stream stream) { return stream == Stream::kStdout || one_terminal_ ? &out_ : &err_; }
 
   bool empty() const { return out_.pending().empty() && err_.pending().empty(); }
@@ -73,8 +73,8 @@ class StandardOutput {
   OutputQueue err_;
 };
 
-// The copies of the ranks' output for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr, with exactly the
-// bytes that the rank printed. Files of an earlier job are replaced.
+// Writes copies of the ranks' output for --output-filename, to DIR/rank.N/stdout and DIR/rank.N/stderr. They contain
+// exactly the bytes that the rank printed. Files of an earlier job are replaced.
 //
 // Thread-compatible.
 class OutputFiles {
@@ -86,7 +86,7 @@ class OutputFiles {
   // Creates the files of one more rank, if this object has files. Errors: as Create's.
   absl::Status Add(RankId rank);
 
-  // An object without files: Write does nothing.
+  // Makes an object without files, whose Write does nothing.
   OutputFiles() = default;
 
   // Errors: the operating system's error, with the path. After an error, nothing more is written to that file, and no

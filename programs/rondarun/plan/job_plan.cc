@@ -34,7 +34,7 @@ namespace {
 
 using Launcher = LaunchOptions::Launcher;
 
-// mpirun uses its own grace period for the ranks twice, and ends some time after the last rank.
+// mpirun waits twice for its own grace period when it ends the ranks, and ends some time after the last rank.
 constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
 
 // Open MPI's parameter for the networks between mpirun and its daemons on the hosts.
@@ -63,7 +63,7 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
   return request;
 }
 
-// `number` is the rank, or the member's number. The process with number 0 reads the input.
+// `number` is the number of the rank or member. Only the process with number 0 reads the launcher's input.
 ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOptions& options,
                                 const LaunchFacts& facts) {
   using Input = ChildProcess::Input;
@@ -105,7 +105,7 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
   return plan;
 }
 
-// Like PlanLocalJob, for members that come and go.
+// Plans an elastic job on this host, whose members come and go.
 absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchFacts& facts) {
   LaunchOptions options = WithMeetingTimeout(asked, facts);
   options.rank_count = options.elastic->max_ranks;
@@ -138,7 +138,7 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& variables) {
   return names;
 }
 
-// The host of every rank.
+// Returns the host of each rank, in the order of the ranks.
 std::vector<std::string> HostsOfRanks(const LaunchOptions& options, const std::string& hostname) {
   if (options.hosts.empty()) return std::vector<std::string>(static_cast<size_t>(options.rank_count), hostname);
   std::vector<std::string> hosts;
@@ -155,14 +155,15 @@ bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& fact
                      [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
-// The name by which all ranks reach the host of rank 0. A free port is known only for this host.
+// Returns the name or address by which all ranks reach the host of rank 0.
 std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) {
   if (AreAllThisHost(options.hosts, facts)) return "127.0.0.1";
   const std::string& first = options.hosts.front().host;
   return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
-// The number of consecutive ranks on each host. 0 if hosts differ, or if the user may have told mpirun where ranks go.
+// Returns the number of consecutive ranks on each host; 0 if hosts have different numbers, or if the user may have told
+// mpirun where to place ranks.
 int RanksPerHost(const LaunchOptions& options) {
   const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
   if (counts.size() <= 1) return options.rank_count;
@@ -185,8 +186,8 @@ MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, 
           .ranks_per_host = RanksPerHost(options)};
 }
 
-// OK if this host has one of --network-interfaces. `machine` names the purpose of the interface. `remedy` follows the
-// list of this host's interfaces.
+// Returns OK if this host has one of the `wanted` interfaces. In the error's text `machine` names the host, and
+// `remedy` follows the list of the host's interfaces.
 absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const LaunchFacts& facts,
                              absl::string_view machine, absl::string_view remedy) {
   const bool has_one = std::any_of(facts.interfaces.begin(), facts.interfaces.end(), [&](const InterfaceAddress& own) {
@@ -209,7 +210,7 @@ absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFa
                                       kOpenMpiControlNetwork, " 10.0.0.0/24\""));
 }
 
-// Whether ranks are to run on this host, as far as the options show.
+// Returns whether the options show that ranks will run on this host.
 bool HasRanksHere(const LaunchOptions& options, const LaunchFacts& facts) {
   if (options.elastic && !options.elastic->discovery_script.empty()) return false;
   const std::vector<HostSlots>& hosts = options.hosts;
@@ -223,7 +224,8 @@ absl::Status CheckInterfacesOfRanks(const LaunchOptions& options, const LaunchFa
   return CheckInterfaces(options.remote.network_interfaces, facts, "this host", " of them");
 }
 
-// Whether mpirun does not print the ranks' output, so that their start cannot be seen.
+// Returns whether the user tells mpirun to put the ranks' output elsewhere, so that the launcher cannot see the ranks
+// start.
 bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   constexpr absl::string_view kSigns[] = {"output-filename", "outfile-pattern", "errfile-pattern", "xml", "xterm"};
   return std::any_of(mpi_arguments.begin(), mpi_arguments.end(), [&](absl::string_view word) {
@@ -233,8 +235,8 @@ bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   });
 }
 
-// Whether a shell passes on all of these variables, "NAME=value". Some shells drop variables whose names they do not
-// accept, such as the functions that bash exports.
+// Returns whether a shell passes all of these variables ("NAME=value") on to its commands. Some shells drop variables
+// whose names they do not accept, such as the functions that bash exports.
 bool PassShells(const std::vector<std::string>& variables) {
   return std::all_of(variables.begin(), variables.end(), [](absl::string_view variable) {
     const absl::string_view name = variable.substr(0, variable.find('='));
@@ -277,7 +279,8 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
         "RANK, WORLD_SIZE and their companions when they join the job, and not before");
   }
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
-  // Open MPI's mpirun does not read a terminal that its own group does not have: rank 0 would wait for ever.
+  // Open MPI's mpirun does not read from a terminal unless its own process group has the terminal. Rank 0 would wait
+  // for input for ever.
   plan.parts.push_back(std::make_unique<MpirunPart>(
       ChildProcess::Options{.command = command.argv,
                             .environment = std::move(variables),
@@ -291,8 +294,8 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// The reason why mpirun cannot start ranks on other hosts from this machine, if the user leaves the choice of the
-// launcher open; empty: no reason. An mpirun that does not work is no reason: PlanMpirunJob returns its error.
+// Returns the reason why mpirun cannot start ranks on other hosts, if the user leaves the choice of the launcher open;
+// empty: there is none. If mpirun fails, the result is empty too, because PlanMpirunJob returns that error.
 std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
@@ -308,7 +311,7 @@ std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts&
                       " (rondarun --check-build says why)");
 }
 
-// If a user sets a rank's place, two ranks could have the same number.
+// Refuses variables that set a rank's place, because two ranks could then have the same number.
 absl::Status CheckExports(const LaunchOptions& options) {
   for (const auto& [name, value] : options.settings) {
     if (!IsPlaceVariable(name)) continue;
@@ -328,7 +331,7 @@ absl::StatusOr<JobPlan> PlanJobOnOtherHosts(const LaunchOptions& options, const 
   return plan;
 }
 
-// Ranks that rondarun itself starts, on this host or by agents.
+// Plans ranks that rondarun itself starts: on this host, or through agents on other hosts.
 absl::StatusOr<JobPlan> PlanOwnRanks(const LaunchOptions& options, const LaunchFacts& facts) {
   RONDA_RETURN_IF_ERROR(CheckInterfacesOfRanks(options, facts));
   if (options.elastic && options.elastic->nodes) return PlanNodesJob(options, facts);
@@ -347,7 +350,7 @@ absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFact
   return is_open ? PlanJobOnOtherHosts(options, facts) : PlanOwnRanks(options, facts);
 }
 
-// If the job's name is not known here, the monitor shows all jobs of the user.
+// Adds ronda-monitor to the plan. If the job's name is not known here, the monitor shows all jobs of the user.
 void AddMonitor(const LaunchFacts& facts, int port, JobPlan* plan) {
   std::vector<std::string> command = {facts.monitor, "--wait", "--port", absl::StrCat(port)};
   if (!plan->job_id.empty()) command.push_back(plan->job_id);
@@ -378,7 +381,8 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) 
       .reset_limit = elastic.reset_limit};
   if (elastic.cooldown.has_value()) {
     std::tie(membership.min_cooldown, membership.max_cooldown) = *elastic.cooldown;
-    // A host counts the failed starts of all its members, so its cooldown is at least as long as a slot's.
+    // A host counts the failed starts of all its members, so its cooldown must be at least as long as a slot's
+    // cooldown.
     membership.min_host_cooldown = std::max(membership.min_host_cooldown, membership.min_cooldown);
     membership.max_host_cooldown = std::max(membership.max_host_cooldown, membership.max_cooldown);
   }

@@ -43,8 +43,8 @@ struct LaunchFacts {
   int store_port = 0;                        // a different one
   int summary_file = -1;                     // a descriptor that ranks inherit (SummaryFile); -1: none
   std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves; null if the job is only shown
-  // Whether ranks that this mpirun starts can load Ronda's plugin for it. `path` is RONDA_MPI_PLUGIN, or empty. Called
-  // if the choice of the launcher depends on the result.
+  // Returns OK if ranks that this mpirun starts can load Ronda's plugin for its MPI. `path` is RONDA_MPI_PLUGIN, or
+  // empty. It is called only if the choice of the launcher depends on the result.
   std::function<absl::Status(Mpirun mpirun, const std::string& path)> find_mpi_plugin = [](Mpirun, const std::string&) {
     return absl::OkStatus();
   };
@@ -66,30 +66,30 @@ struct JobPlan {
 
 // Functions for elastic jobs.
 
-// Gives the members a short RONDA_START_TIMEOUT, unless the user gives one. Members meet when all of them are there. So
-// if they do not meet, a member has died meanwhile.
+// Gives the members a short RONDA_START_TIMEOUT, unless the user gives one. The members of an epoch begin to connect
+// when all of them have joined. So if they cannot connect, one of them has died meanwhile.
 LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
 
-// The plan without its hosts and processes. REQUIRES: options.elastic.
+// Returns a plan without the job's hosts and processes. REQUIRES: options.elastic.
 JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
-// The variables that options set for the ranks. Each rank may see all of the given devices; its own device is the
-// device whose number is the local rank.
+// Returns the variables that options set for the ranks. Each rank sees all devices that the user names. A rank uses the
+// device whose number is its local rank.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
-// Returns a process as a shell would start it, with the variables that differ from inherited ones. The secret is left
-// out.
+// Returns the line with which a shell would start the process. It contains the variables that differ from the inherited
+// variables. The secret is left out.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 
-// "job 0123: 2 ranks of ./train"
+// Returns a text such as "job 0123: 2 ranks of ./train".
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
 // Decides which program starts the ranks, and how: this launcher itself (on its own host), mpirun, or agents over ssh.
-// If mpirun is to start them, it is asked for its version. If the user leaves the choice open and mpirun or its plugin
-// is missing, agents over ssh start the ranks. A note then gives the reason.
+// To plan a start by mpirun, this function asks mpirun for its version. If the user leaves the choice open and mpirun
+// or its plugin is missing, agents over ssh start the ranks. A note then gives the reason.
 //
-// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can mend.
+// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can correct.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
 }  // namespace ronda

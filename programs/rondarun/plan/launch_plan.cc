@@ -21,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// The variables that the launcher decides for a rank, other than its place. Inherited values are dropped even if no new
-// value is set.
+// Variables that the launcher itself sets for a rank, in addition to the variables of the rank's place. A rank never
+// inherits their values from the launcher's environment.
 constexpr VariableName kOwned[] = {"RONDA_JOB_ID",      "RONDA_JOB_SECRET",    "RONDA_MASTER_ADDR",
                                    "RONDA_MASTER_PORT", "RONDA_MEMBERSHIP_FD", "RONDA_OUTPUT_IS_TERMINAL",
                                    "MASTER_ADDR",       "MASTER_PORT"};
@@ -45,7 +45,7 @@ struct DefaultVariable {
 };
 
 constexpr DefaultVariable kDefaults[] = {
-    // Python buffers some kilobytes of what it prints to a pipe. A killed rank loses them.
+    // Python buffers some kilobytes of its output to a pipe. If a rank is killed, the buffered output is lost.
     {.name = "PYTHONUNBUFFERED", .value = "1", .least_ranks = 1, .note = ""},
     {.name = "OMP_NUM_THREADS",
      .value = "1",
@@ -67,13 +67,13 @@ bool IsPassed(absl::string_view name) {
 constexpr int kLastPort = 65535;
 constexpr absl::string_view kLoopback = "127.0.0.1";
 
-// The number of hosts that have a rank with this local rank.
+// Returns the number of hosts that have a rank with this local rank.
 int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
   return static_cast<int>(
       std::count_if(local_sizes.begin(), local_sizes.end(), [&](int size) { return size > local_rank; }));
 }
 
-// The number of ranks on each host.
+// Returns the number of ranks on each host.
 absl::StatusOr<std::vector<int>> CountLocalRanks(const PlanRequest& request) {
   std::vector<int> local_sizes = FillHosts(request.hosts, request.rank_count);
   if (std::accumulate(local_sizes.begin(), local_sizes.end(), 0) == request.rank_count) return local_sizes;
@@ -134,24 +134,24 @@ void AddUnlessSet(absl::string_view name, absl::string_view value, std::vector<s
   if (!ContainsName(*environment, name)) environment->push_back(absl::StrCat(name, "=", value));
 }
 
-// The address at which the ranks meet if they do not meet in memory. The ranks, and not the launcher, know whether
-// their backend needs it.
+// Adds the address at which the ranks find each other if they do not use shared memory. Only the ranks know whether
+// their backend needs the address.
 void AddMasterAddress(absl::string_view address, int port, std::vector<std::string>* environment) {
   AddUnlessSet("RONDA_MASTER_ADDR", address, environment);
   AddUnlessSet("RONDA_MASTER_PORT", absl::StrCat(port), environment);
 }
 
-// The variables that all ranks share.
+// Returns the variables that are the same for all ranks.
 std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    // 0: the system gives this host no sockets. The ranks can still meet in memory.
+    // Port 0 means that the system refuses sockets. The ranks can still find each other in shared memory.
     if (request.rank_count > 1 && request.free_port != 0) AddMasterAddress(kLoopback, request.free_port, &environment);
     if (request.store_port != 0) AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
     AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);
-    // All nodes can compute this port.
+    // All nodes must use the same port, so each node computes it from the master's port.
     const int port = request.nodes->master_port;
     AddStoreAddress(request.nodes->master_address, port < kLastPort ? port + 1 : port - 1, &environment);
   }
@@ -172,7 +172,7 @@ std::vector<Core> CoresOf(const HostCores& host) {
   return cores;
 }
 
-// The positive duration in the variable, or `otherwise`.
+// Returns the positive duration in the variable; `otherwise` if it contains none.
 absl::Duration DurationOf(const std::vector<std::string>& variables, VariableName name, absl::Duration otherwise) {
   for (const std::string& variable : variables) {
     if (NameOf(variable) != name.view()) continue;

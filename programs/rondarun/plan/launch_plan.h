@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decides which rank runs where: with which environment, and on which cores. Pure: all its knowledge is passed in.
+// Decides on which host and cores each rank runs, and with which environment. These functions are pure: they use only
+// their arguments.
 #ifndef RONDA_PROGRAMS_RONDARUN_PLAN_LAUNCH_PLAN_H_
 #define RONDA_PROGRAMS_RONDARUN_PLAN_LAUNCH_PLAN_H_
 
@@ -25,13 +26,13 @@ absl::string_view NameOf(absl::string_view variable);
 
 bool ContainsName(const std::vector<std::string>& variables, absl::string_view name);
 
-// The variables that ranks inherit from the launcher's `environment` ("NAME=value"). `settings` replace variables with
-// the same names. Variables that tell a rank its place in a job are left out, because the launcher may be a rank of
-// another job.
+// Returns the variables that ranks inherit from the launcher's `environment` ("NAME=value"). `settings` replace
+// variables with the same names. Variables that tell a rank its place in a job are left out, because the launcher may
+// be a rank of another job.
 std::vector<std::string> InheritedVariables(const std::vector<std::string>& environment,
                                             const std::map<std::string, std::string>& settings);
 
-// The part of `variables` that ranks on other hosts get too. These are Ronda's and NCCL's variables, the paths of
+// Returns those of `variables` that ranks on other hosts get too. These are Ronda's and NCCL's variables, the paths of
 // programs and libraries, the settings, and the variables that the user names in `exports`.
 std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& variables,
                                                 const std::map<std::string, std::string>& settings,
@@ -46,15 +47,16 @@ struct DefaultVariables {
 // Returns the defaults that are not among `variables`, for a job, or a node, with `rank_count` ranks.
 DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables);
 
-// Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. Rank 0 may listen there for other
-// libraries: torch.distributed keeps its store there. Ronda's ranks meet elsewhere.
+// Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. Rank 0 may listen at this address
+// for other libraries; for example, torch.distributed has its store there. Ronda itself uses another port.
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
 
-// The time that ranks with these `variables` have to start. This is RONDA_START_TIMEOUT, or its default if the variable
-// is unset or malformed. The ranks report a malformed value.
+// Returns the time in which ranks with these `variables` must start: RONDA_START_TIMEOUT, or its default if the
+// variable is unset or malformed. The ranks themselves report a malformed value.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
-// Returns the longest time without a sign of life, from RONDA_HEARTBEAT_TIMEOUT in the same way.
+// Returns the longest time that a rank may be silent: RONDA_HEARTBEAT_TIMEOUT, or its default if the variable is unset
+// or malformed.
 absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables);
 
 // The facts from which a plan is made.
@@ -86,26 +88,26 @@ struct LaunchPlan {
   std::vector<std::string> notes;  // notes for every user
 };
 
-// Decides which rank runs where, and with which environment. Pure: all its knowledge is in `request`.
+// Decides on which host each rank runs, and with which environment. This function is pure: it uses only `request`.
 //
 // Ranks fill the hosts in order. The variables that tell a rank its place replace inherited ones, so a job that a rank
 // of another job starts is a separate job. The settings replace inherited variables too. All other variables are passed
-// on. Ranks of several nodes get no job id, because a job id would mean that all ranks share a host. These ranks meet
-// at the master's address. Ranks of one host meet in memory, unless RONDA_BACKEND asks for messages over TCP; then they
-// meet at the free port.
+// on. Ranks of several nodes get no job id, because a job id would mean that all ranks share a host. Ranks of several
+// nodes find each other at the master's address. Ranks of one host find each other in shared memory, or at the free
+// port if RONDA_BACKEND asks for messages over TCP.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or if there are nodes on several hosts and no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
 // Returns OK if this host can bind `local_size` ranks.
-// Errors: INVALID_ARGUMENT if each rank is to have its own core and there are too few.
+// Errors: INVALID_ARGUMENT if each rank must have its own core and there are too few cores.
 absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding, int local_size);
 
-// Returns the hardware threads that a rank may use, by their numbers in the system; empty: all.
+// Returns the system's numbers of the hardware threads that a rank may use; empty: all threads.
 //
 // kCore: one core per rank, in the order of the memory nodes. If an elastic job has more members than cores, the next
-// members begin again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node,
-// and the numbers of ranks per node differ by at most one.
+// members begin again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node.
+// Some memory nodes may get one rank more than others.
 //
 // REQUIRES: 0 <= local_rank < local_size.
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size);

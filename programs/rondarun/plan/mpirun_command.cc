@@ -35,7 +35,7 @@ Words BindingWords(const MpirunRequest& request) {
   if (!request.remote.binding_arguments.empty()) return request.remote.binding_arguments;
   if (request.binding == Binding::kCore) return {"-bind-to", "core", "-map-by", "slot"};
   if (request.binding == Binding::kNuma) return {"-bind-to", "numa", "-map-by", "slot"};
-  // Without -map-by, Hydra also distributes ranks over the hosts' slots in turn.
+  // Hydra fills the slots of one host after the other even without -map-by.
   if (request.mpirun == Mpirun::kHydra) return {"-bind-to", "none"};
   return {"-bind-to", "none", "-map-by", "slot"};
 }
@@ -47,7 +47,7 @@ std::string SshWords(const RemoteOptions& remote) {
   return absl::StrJoin(words, " ");
 }
 
-// Sets a parameter of Open MPI, unless the user sets it: mpirun refuses a parameter that is given twice.
+// Sets a parameter of Open MPI, unless the user sets it, because mpirun refuses a parameter that is given twice.
 void AppendParameter(absl::string_view name, absl::string_view value, const RemoteOptions& remote, Words* words) {
   const Words& own = remote.mpi_arguments;
   if (std::find(own.begin(), own.end(), name) != own.end()) return;
@@ -58,7 +58,7 @@ Words OpenMpiRemoteWords(const RemoteOptions& remote) {
   Words words;
   const std::string ssh = SshWords(remote);
   if (!remote.agent.empty()) {
-    // The agent may be on this host only, so this host starts the daemons on all other hosts.
+    // The user's agent may be installed only on this host, so this host must start the daemons on all other hosts.
     AppendParameter("plm_rsh_agent", remote.agent, remote, &words);
     AppendParameter("plm_rsh_no_tree_spawn", "1", remote, &words);
   }
@@ -108,7 +108,7 @@ absl::StatusOr<MpirunCommand> HydraCommand(const MpirunRequest& request) {
   if (!request.hosts.empty()) Append({"-hosts", FormatHosts(request.hosts)}, &argv);
   Append(BindingWords(request), &argv);
   if (!request.remote.agent.empty()) {
-    // With the launcher ssh, the agent would get options of ssh before the host.
+    // With `-launcher ssh`, Hydra would pass options of ssh to the agent in front of the host's name.
     Append({"-launcher", "rsh", "-launcher-exec", request.remote.agent}, &argv);
   } else if (!request.hosts.empty()) {
     Append({"-launcher", "ssh"}, &argv);
@@ -180,7 +180,8 @@ absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
 }
 
 absl::StatusOr<std::string> MpirunVersion() {
-  // An mpirun that lacks a library also ends with 127, like a shell that finds no mpirun. So look for it first.
+  // The exit code 127 can mean that there is no mpirun, or that mpirun lacks a library. So this function first looks
+  // for mpirun in PATH.
   RONDA_ASSIGN_OR_RETURN(const Answer path, AskShell("command -v mpirun"));
   if (path.status != 0) {
     return absl::NotFoundError(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the command line of mpirun.
+// This file makes the command line of mpirun.
 #ifndef RONDA_PROGRAMS_RONDARUN_PLAN_MPIRUN_COMMAND_H_
 #define RONDA_PROGRAMS_RONDARUN_PLAN_MPIRUN_COMMAND_H_
 
@@ -15,11 +15,11 @@
 
 namespace ronda {
 
-// The kind of an mpirun. Hydra is the mpirun of MPICH, and of MPIs derived from MPICH.
+// The kinds of mpirun. Hydra is the mpirun of MPICH and of the MPIs that are derived from MPICH.
 enum class Mpirun { kOpenMpi, kHydra };
 
-// Recognises the kind from the output of `mpirun --version`.
-// Errors: UNIMPLEMENTED that quotes the output, and names the known kinds.
+// Recognises the kind of an mpirun from the output of `mpirun --version`.
+// Errors: UNIMPLEMENTED if the kind is unknown; the text quotes the output and names the known kinds.
 absl::StatusOr<Mpirun> DetectMpirun(absl::string_view version_text);
 
 struct MpirunRequest {
@@ -33,7 +33,8 @@ struct MpirunRequest {
   std::vector<std::string> variables;              // names of the variables that all ranks get
   std::vector<std::string> command;
   int ranks_per_host = 0;  // on every host; 0: they differ, or mpirun places ranks as the user has asked
-  // Whether each rank begins with a shell, which prints a mark and sets the variables of the rank's place.
+  // kShell: mpirun starts a shell for each rank. The shell prints a mark, sets the variables of the rank's place, and
+  // runs the rank's command.
   enum class Lead { kShell, kNone } lead = Lead::kShell;
 };
 
@@ -42,10 +43,10 @@ struct MpirunCommand {
   std::vector<std::string> environment;  // "NAME=value" for mpirun itself, beside those for the ranks
 };
 
-// Makes the command. Pure. Variables are given only by name, and their values travel in mpirun's own environment. So no
-// secret is on a command line, which all users of the machine can read. Each piece of output gets a mark with its rank
-// (TaggedOutput). The shell at the start of a rank prints a mark that shows the start (WithStartMark). The user's
-// --mpi-args come last, so they replace arguments of rondarun.
+// Makes the command line of mpirun. It contains only the names of variables; mpirun passes on their values from its own
+// environment. So no secret is on a command line, which all users of the machine can read. mpirun marks each piece of
+// output with its rank (TaggedOutput). The shell at the start of a rank prints a mark that shows the start
+// (WithStartMark). The user's --mpi-args come last, so they override rondarun's arguments.
 //
 // Errors: UNIMPLEMENTED if this mpirun cannot carry out an option.
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);
@@ -55,8 +56,8 @@ absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);
 // if it failed.
 absl::StatusOr<std::string> MpirunVersion();
 
-// Returns "Open MPI 4.1.4" or "MPICH 4.0.2", from the output of `mpirun --version`. If it is neither, returns the first
-// line of the output.
+// Returns "Open MPI 4.1.4" or "MPICH 4.0.2", from the output of `mpirun --version`. For any other output, returns the
+// output's first line.
 std::string ShortMpiVersion(absl::string_view text);
 
 }  // namespace ronda

@@ -26,7 +26,8 @@ std::string WorkingDirectory() {
   return std::filesystem::current_path(error).string();
 }
 
-// The agent on the leader's host. It gets all its facts from the leader.
+// Returns the options of the agent on the leader's own host. This agent gets its command and its directory from the
+// leader.
 AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
   return {.process = {.command = LocalAgentCommand(options, facts.program),
                       .environment = facts.environment,
@@ -37,7 +38,8 @@ AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& f
           .binding = options.binding};
 }
 
-// A node is itself the agent. It knows its command and its directory.
+// Returns the options for a node on another host. The node itself is the agent, and knows its own command and
+// directory.
 AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts) {
   const int socket = facts.nodes->HandOver(host);
   return {.process = {.command = {facts.program, "--relay", absl::StrCat(socket)},
@@ -57,7 +59,8 @@ AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& op
     return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
   };
   if (is_own) described.variables = own;
-  // The other nodes have reached this host at its own address, and their connections show their addresses.
+  // The addresses of all nodes are known. The other nodes have reached this host at its own address, and the address of
+  // each other node is known from its connection.
   if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
     described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
   }
@@ -97,7 +100,7 @@ JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts) {
   JobPlan plan = BareElasticPlan(smallest, facts);
   plan.job_id = facts.job_id;
   ElasticJob::Options& elastic = *plan.elastic;
-  // All members that come before the first epoch begins are part of it.
+  // The first epoch includes all members that have joined before it begins.
   elastic.membership.initial_members = options.elastic->max_ranks;
   elastic.membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
   elastic.nodes = facts.nodes;

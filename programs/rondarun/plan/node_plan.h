@@ -12,16 +12,16 @@
 
 namespace ronda {
 
-// Returns the secret by which the nodes and their members prove that they belong to the job. It is RONDA_JOB_SECRET in
-// `environment` ("NAME=value"), or from -x. Empty: there is no secret.
+// Returns the secret by which the nodes and their members prove that they belong to the job. The secret is the value of
+// RONDA_JOB_SECRET in `environment` ("NAME=value"), or the value that option -x sets. Empty: there is no secret.
 std::string SecretOfNodes(const LaunchOptions& options, const std::vector<std::string>& environment);
 
-// The variables that a node's members get in addition to its `environment`. Each node makes its own variables. Only the
-// job's id comes from the leader, so no secret is sent.
+// Returns the variables that a node's members get in addition to the node's `environment`. Each node calls this
+// function itself. Only the job's id comes from the leader, so no secret is sent.
 std::vector<std::string> VariablesOfNode(const LaunchOptions& options, const std::vector<std::string>& environment,
                                          const std::string& job_id);
 
-// The leader's plan. The leader's own members also have an agent.
+// Returns the leader's plan. The members on the leader's own host also get an agent.
 // REQUIRES: options.elastic->nodes.
 JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts);
 

@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// One number of a place: Ronda's variable for it, and those of other launchers.
+// One number of a rank's place, with Ronda's variable for this number and the variables of other launchers.
 struct PlaceNumber {
   int Topology::*number;
   VariableName rondas;
@@ -30,7 +30,7 @@ constexpr PlaceNumber kSize = {&Topology::size, "RONDA_SIZE", "WORLD_SIZE", "HOR
 constexpr PlaceNumber kLocalRank = {&Topology::local_rank, "RONDA_LOCAL_RANK", "LOCAL_RANK", "HOROVOD_LOCAL_RANK"};
 constexpr PlaceNumber kLocalSize = {&Topology::local_size, "RONDA_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
                                     "HOROVOD_LOCAL_SIZE"};
-// torchrun has no variables for these.
+// torchrun has no variables for the cross rank and the cross size.
 constexpr PlaceNumber kCrossRank = {&Topology::cross_rank, "RONDA_CROSS_RANK", VariableName(), "HOROVOD_CROSS_RANK"};
 constexpr PlaceNumber kCrossSize = {&Topology::cross_size, "RONDA_CROSS_SIZE", VariableName(), "HOROVOD_CROSS_SIZE"};
 constexpr PlaceNumber kPlace[] = {kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize};
@@ -51,8 +51,8 @@ std::vector<std::string> RondasVariables(const Topology& topology) {
   return variables;
 }
 
-// Returns a shell command that sets all variables of the number to the text that the shell makes of `value`. If the
-// text is empty, the command sets none.
+// Returns a shell command that sets all variables of the number to `value`, after the shell has expanded it. If the
+// expanded text is empty, the command sets no variable.
 std::string SetAll(const PlaceNumber& number, absl::string_view value) {
   std::string names;
   for (const VariableName name : {number.rondas, number.torchruns, number.horovodruns}) {
@@ -85,8 +85,8 @@ std::vector<std::string> SlotVariables(int slot, int slots) {
 }
 
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host) {
-  // No program uses these names. If the environment had such a variable, the shell would export its new value to the
-  // rank.
+  // No program uses the names ronda_set, ronda_value and ronda_name. If the environment already had a variable of such
+  // a name, the shell would pass the changed value on to the rank.
   std::string script =
       "ronda_set() { ronda_value=$1; shift; test -z \"$ronda_value\" || for ronda_name; do export "
       "\"$ronda_name=$ronda_value\"; done; }; ";

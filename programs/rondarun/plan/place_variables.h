@@ -5,7 +5,7 @@
 // libraries and programs read. MASTER_ADDR and MASTER_PORT are not part of the place (AddStoreAddress in
 // launch_plan.h).
 //
-// All functions are pure.
+// All functions in this file are pure.
 #ifndef RONDA_PROGRAMS_RONDARUN_PLAN_PLACE_VARIABLES_H_
 #define RONDA_PROGRAMS_RONDARUN_PLAN_PLACE_VARIABLES_H_
 
@@ -17,19 +17,20 @@
 
 namespace ronda {
 
-// Whether `name` is one of these variables, which only the launcher sets.
+// Returns whether `name` is a variable of a rank's place, which only the launcher may set.
 bool IsPlaceVariable(absl::string_view name);
 
-// All of these variables, as "NAME=value". `host` is the position of the rank's host in the job, which is torchrun's
-// GROUP_RANK.
+// Returns all variables of a rank's place, as "NAME=value". `host` is the position of the rank's host in the job, which
+// is torchrun's GROUP_RANK.
 std::vector<std::string> PlaceVariables(const Topology& topology, int host);
 
-// The variables of a member of an elastic job. Its host has `slots` slots. The member's slot is also its local rank, so
-// it keeps the same device for life. The launcher later tells the member its rank in each epoch. No rank and no size
-// are valid for the whole job. So the variables of other launchers contain only the local rank and the local size.
+// Returns the variables of a member of an elastic job, on a host with `slots` slots. The member's slot is also its
+// local rank, so the member uses the same device as long as it lives. The launcher later tells the member its rank in
+// each epoch. A member's rank and the job's size can change. So of the variables of other launchers, only those for the
+// local rank and the local size are set.
 std::vector<std::string> SlotVariables(int slot, int slots);
 
-// The variables by which an mpirun tells its processes their place.
+// The names of the variables in which an mpirun gives each process its place.
 struct MpirunPlace {
   absl::string_view rank;
   absl::string_view size;
@@ -37,11 +38,12 @@ struct MpirunPlace {
   absl::string_view local_size;
 };
 
-// Commands for the shell with which each rank of mpirun begins. They set the place's variables from the variables of
-// `mpirun`. If each host has `ranks_per_host` ranks in a row, they also set GROUP_RANK and the cross rank; 0: not
-// known. The commands end with a blank.
+// Returns commands for the shell in which mpirun starts each rank. The commands set the variables of the rank's place
+// from the variables of `mpirun`. If each host has `ranks_per_host` consecutive ranks, they also set GROUP_RANK and the
+// cross rank; 0: the number is not known. The commands end with a blank.
 //
-// RONDA_RANK is set whenever RANK is set. If only RANK was set, Ronda would take the process for a rank of torchrun.
+// The commands set RONDA_RANK together with RANK, because Ronda takes a process that has only RANK for a rank of
+// torchrun.
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host);
 
 }  // namespace ronda

@@ -36,8 +36,8 @@ struct HostRanks {
   enum class State { kAbsent, kPresent } state = State::kAbsent;
 };
 
-// Brings the hosts of a job together. When the first host's agent has reported where rank 0 can listen, every agent
-// that has sent its hello starts its ranks.
+// Collects the hellos of the job's agents. After the first host's agent has reported where rank 0 can listen, each
+// agent that has sent its hello is told to start its ranks.
 class Rendezvous {
  public:
   Rendezvous(std::vector<HostRanks> hosts, Words common, std::optional<std::string> address)
@@ -80,7 +80,7 @@ std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
   return hosts;
 }
 
-// The variables that ranks get on every host. Notes for the user about them go to `notes`.
+// Returns the variables that ranks get on every host. Adds notes for the user about these variables to `notes`.
 Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Words* notes) {
   const std::map<std::string, std::string> settings = SettingsOf(options);
   const Words inherited = InheritedVariables(facts.environment, settings);
@@ -93,7 +93,7 @@ Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Wo
   return common;
 }
 
-// The user's name for the first host, unless the name may mean another host elsewhere.
+// Returns the user's name for the first host; nullopt if this name may mean another host when another host resolves it.
 std::optional<std::string> AddressOf(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
   if (!options.remote.network_interfaces.empty() || IsThisHost(host, facts.own_addresses)) return std::nullopt;
   return host;
@@ -126,7 +126,8 @@ AgentPart::Options AgentOptions(const std::string& host, const LaunchOptions& op
           .binding = options.binding};
 }
 
-// For an elastic job. A path must lead to a program. A name is only looked up when the program is run.
+// Checks the discovery script of an elastic job. A path must lead to an executable file. A name without a slash is
+// looked up only when the script is run.
 absl::Status CheckScript(const std::string& script) {
   if (script.find('/') == std::string::npos || access(script.c_str(), X_OK) == 0) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("--host-discovery-script ", script, ": ",

@@ -19,12 +19,12 @@ namespace ronda {
 // command line (OriginOf).
 std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
 
-// The command that runs `program`, a rondarun, as an agent on `host`. It uses ssh, which does not ask for a password,
-// or the user's own agent.
+// Returns the command that runs `program`, a rondarun, as an agent on `host`. The command uses ssh, which must not ask
+// for a password, or the user's own remote shell.
 std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program);
 
-// Plans a job whose ranks are started by agents, one per host. The ranks meet at the first host. rondarun must have the
-// same path on all hosts. On this host the agent is started without ssh.
+// Plans a job whose ranks are started by agents, one per host. The ranks find each other at the first host. rondarun
+// must have the same path on all hosts. On this host the agent is started without ssh.
 //
 // The agent on rank 0's host looks for a free port, on which rank 0 will listen. No agent starts a rank before the port
 // is known.
@@ -32,13 +32,13 @@ std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Plans an elastic job in the same way. Its agents are started when they are needed, and members meet where the
-// launcher tells them.
+// Plans an elastic job, whose members are started by agents, one per host. An agent is started when it is needed. The
+// launcher tells the members where to find each other.
 // Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script with that name.
 absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// The command that runs `command` on `host`, which is not this host. It uses ssh, which does not ask for a password, or
-// the user's own agent.
+// Returns the command that runs `command` on `host`, which must be another host. It uses ssh, which must not ask for a
+// password, or the user's own remote shell.
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
                                        const std::vector<std::string>& command);
 

@@ -27,7 +27,8 @@
 namespace ronda {
 namespace {
 
-// The child's part of AskInChild. The first byte shows whether an answer or an error follows.
+// Runs in AskInChild's child process: calls `find` and writes the result to the pipe. The first byte shows whether an
+// answer or an error follows.
 [[noreturn]] void AnswerParent(int pipe, absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   const absl::StatusOr<std::string> found = find();
   const std::string answer = found.ok() ? absl::StrCat("+", *found) : absl::StrCat("-", found.status().message());
@@ -35,7 +36,7 @@ namespace {
   _exit(0);
 }
 
-// Calls `find` in a separate process, so that the libraries that it loads stay out of this one.
+// Calls `find` in a separate process, so that the libraries that `find` loads do not stay loaded in this process.
 absl::StatusOr<std::string> AskInChild(absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe (pipe2)");
@@ -82,7 +83,8 @@ std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part
 
 }  // namespace
 
-// The plugins make their MPI's symbols global. In one process, the second plugin would call the first one's MPI.
+// Each plugin makes the symbols of its MPI global. If one process loaded two plugins, the second plugin would call the
+// MPI of the first plugin.
 absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path) {
   const MpiFlavor flavor = mpirun == Mpirun::kOpenMpi ? MpiFlavor::kOpenMpi : MpiFlavor::kMpich;
   return AskInChild([&] { return MpiSession::Library({.flavor = flavor, .plugin = path}); });

@@ -11,8 +11,8 @@
 
 namespace ronda {
 
-// The optional parts, which Ronda looks for only when it needs them. Each has its name and version, or the reason why
-// it is missing.
+// The optional parts of Ronda, which it looks for only when it needs them. Each field is the part's name and version,
+// or the reason why the part is missing.
 struct OptionalParts {
   absl::StatusOr<std::string> open_mpi;  // the library behind libronda_mpi.so
   absl::StatusOr<std::string> mpich;     // the library behind libronda_mpi_mpich.so
@@ -22,21 +22,23 @@ struct OptionalParts {
   absl::StatusOr<std::string> mpirun;
 };
 
-// Returns the MPI that the ranks' plugin uses if this mpirun starts the ranks: "Open MPI v4.1.4". `path` is
+// Returns the MPI that the ranks' plugin uses if this mpirun starts the ranks, such as "Open MPI v4.1.4". `path` is
 // RONDA_MPI_PLUGIN, or empty. Forks, like FindOptionalParts.
-// Errors: NOT_FOUND that names the place of the plugin, and its needs.
+// Errors: NOT_FOUND if the plugin cannot be loaded; the text says where it should be, and what it needs.
 absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path);
 
-// Returns the library behind the plugin for several hosts: "gRPC 1.51.1". `path` is RONDA_HOSTS_PLUGIN, or empty.
+// Returns the library that the plugin for several hosts uses, such as "gRPC 1.51.1". `path` is RONDA_HOSTS_PLUGIN, or
+// empty.
 absl::StatusOr<std::string> FindHostsPlugin(const std::string& path);
 
-// Looks for the parts as a job with this environment would. The libraries of CUDA and NCCL stay loaded.
+// Looks for the optional parts in the places where a job with this environment would look. The libraries of CUDA and
+// NCCL stay loaded.
 //
-// A single-threaded process must call it, because it forks.
+// The process must be single-threaded, because this function forks.
 OptionalParts FindOptionalParts(const EnvironmentReader& environment);
 
-// Returns the text of --check-build. It has the parts of this build of Ronda, the optional parts that were found, and
-// the reasons why other parts are missing.
+// Returns the text of --check-build. The text lists the parts of this build of Ronda, the optional parts that were
+// found, and the reasons why other parts are missing.
 std::string BuildReport(const OptionalParts& parts);
 
 }  // namespace ronda

@@ -91,7 +91,8 @@ absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
 
 void Answer(int fd) {
   const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerTimeout);
-  // A few bytes fit into the empty buffer of a new connection. A caller that has left needs no answer.
+  // This call cannot block, because the few bytes fit into the empty buffer of a new connection. If the caller has
+  // left, it needs no answer.
   if (text.ok() && send(fd, text->data(), text->size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }
 
@@ -104,7 +105,7 @@ absl::Status Connect(int fd, const addrinfo& to, absl::Time deadline) {
   return SystemError("cannot connect");
 }
 
-// The library is never closed: both libraries leave threads behind.
+// The library is never closed, because the libraries of CUDA and NCCL leave threads running.
 absl::StatusOr<void*> Load(const char* library) {
   void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return handle;
@@ -125,7 +126,7 @@ absl::Status Ask(void* library, const char* function, int (*)(Parameters...), Ar
   return error == 0 ? absl::OkStatus() : Broken(function, error);
 }
 
-// The signatures in cuda.h and nccl.h.
+// Types of the functions that cuda.h and nccl.h declare.
 constexpr int (*kTakesFlags)(unsigned) = nullptr;
 constexpr int (*kWritesNumber)(int*) = nullptr;
 constexpr int (*kWritesNumberOf)(int*, int) = nullptr;
@@ -159,7 +160,7 @@ void AddMemory(HostFacts* facts) {
   if (sysinfo(&info) == 0) (*facts)[fact::kMemory] = absl::StrCat(uint64_t{info.totalram} * info.mem_unit);
 }
 
-// "8 x NVIDIA H200"
+// Returns a text such as "8 x NVIDIA H200".
 std::string CountModels(const std::vector<std::string>& models) {
   std::map<std::string, int> counts;
   for (const std::string& model : models) ++counts[model];
@@ -176,7 +177,7 @@ void AddGpus(HostFacts* facts) {
   if (const auto nccl = LoadNccl(""); nccl.ok()) (*facts)[fact::kNccl] = (*nccl)->version;
 }
 
-// Adds the MPI, and the parts that are missing for a job on several hosts.
+// Adds the facts about the MPI, and about missing parts that a job on several hosts needs.
 void AddPlugins(HostFacts* facts) {
   const EnvironmentReader environment = ProcessEnvironment();
   const auto hosts = FindHostsPlugin(environment("RONDA_HOSTS_PLUGIN").value_or(""));
@@ -190,7 +191,7 @@ void AddPlugins(HostFacts* facts) {
   if (!mpi.ok()) (*facts)[fact::kNoMpiPlugin] = std::string(mpi.message());
 }
 
-// Begins to answer other probes, and adds the address to the facts.
+// Starts to answer other hosts' probes, and adds the address where it listens to the facts.
 absl::StatusOr<std::unique_ptr<EchoServer>> AddAddress(const std::vector<std::string>& interfaces, HostFacts* facts) {
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseAddress(InterfaceAddresses(), interfaces));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<EchoServer> server, EchoServer::Listen(endpoint.address));

@@ -54,13 +54,14 @@ struct GpuDriver {
 };
 
 // Asks libcuda.so.1.
-// Errors: NOT_FOUND if it is not installed; FAILED_PRECONDITION if it does not work, or the host has no device.
+// Errors: NOT_FOUND if the library is not installed; FAILED_PRECONDITION if it does not work, or if the host has no
+// device.
 absl::StatusOr<GpuDriver> FindGpuDriver();
 
-// The facts of this host, except for its address.
+// Returns the facts of this host, except for its address.
 HostFacts LocalFacts();
 
-// The first word on the command line that makes rondarun a probe.
+// If this is the first word on the command line, rondarun runs as a probe.
 inline constexpr char kProbeWord[] = "--probe";
 
 // The probe program, which rondarun --check starts on every host as "rondarun --probe [INTERFACE]...". It prints the

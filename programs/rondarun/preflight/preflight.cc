@@ -36,7 +36,7 @@
 namespace ronda {
 namespace {
 
-// The standard streams of a child.
+// Sets the standard streams of a child process.
 class FileActions {
  public:
   FileActions() { posix_spawn_file_actions_init(&actions_); }
@@ -61,19 +61,20 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const FileA
   return pid;
 }
 
-// A program that fails gives the reason in its last line.
+// Returns the last line of `text`, in which a program that fails gives the reason.
 std::string LastLine(absl::string_view text) {
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
   return lines.empty() ? "" : std::string(absl::StripAsciiWhitespace(lines.back()));
 }
 
-// The time for a login and a start over a slow network.
+// Allows time for a login and a start over a slow network.
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
-// Longer than a probe's attempt to connect.
+// Must be longer than the time in which a probe tries to connect.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
 
-// The variables that ranks on all hosts would get, "--probe", and the interfaces, if any.
+// Returns the command line of a probe: the variables that ranks on all hosts would get, rondarun, "--probe", and the
+// interfaces, if any.
 std::vector<std::string> ProbeWords(const std::string& program, const RemoteOptions& remote) {
   std::vector<std::string> words = {"env"};
   for (const char* name : {"RONDA_MPI_PLUGIN", "RONDA_HOSTS_PLUGIN"}) {
@@ -85,12 +86,12 @@ std::vector<std::string> ProbeWords(const std::string& program, const RemoteOpti
   return words;
 }
 
-// A host, and the probe that answers for it.
+// A host, and the probe that answers questions about it.
 struct Asked {
   ProbedHost host;
   std::unique_ptr<ProbeClient> probe;  // null if host.status is not OK
 
-  // Asks no more questions, because of `status`.
+  // Ends the probe because of the error `status`, so that it is asked no more questions.
   void GiveUp(absl::Status status) {
     host.status = std::move(status);
     probe.reset();
@@ -105,7 +106,7 @@ absl::Status ReadFacts(ProbeClient* probe, absl::Time deadline, HostFacts* facts
   }
 }
 
-// The other host read its clock at some moment between question and answer.
+// Compares the host's clock with this host's. The other host read its clock at some moment between question and answer.
 absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
   const absl::Time asked = CalendarNow();
   const absl::Time begin = SteadyNow();
@@ -121,7 +122,7 @@ absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
 
 bool CanBeReached(const Asked& asked) { return asked.probe != nullptr && asked.host.facts.contains(fact::kPort); }
 
-// The hosts that `from` is to reach.
+// Returns the hosts to which `from` must try to connect.
 std::vector<const Asked*> TargetsOf(const Asked& from, const std::vector<Asked>& all) {
   std::vector<const Asked*> targets;
   if (!CanBeReached(from)) return targets;
@@ -148,7 +149,7 @@ void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   }
 }
 
-// All hosts try at the same time: each answers the others while it asks them.
+// All hosts try at the same time, so each probe answers the other probes while it connects to them.
 void TryConnections(std::vector<Asked>* all) {
   std::vector<std::vector<const Asked*>> targets;
   for (const Asked& from : *all) targets.push_back(TargetsOf(from, *all));
@@ -198,7 +199,8 @@ ProbeClient::ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors)
 
 ProbeClient::~ProbeClient() {
   conversation_.Reset();
-  // A probe ends when its input ends, also behind ssh. The command itself may hang.
+  // A probe ends when its input ends, even if ssh is between. But the command that started the probe may hang, so it is
+  // killed.
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -255,14 +257,14 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
   TryConnections(&all);
   std::vector<ProbedHost> probed;
   for (Asked& asked : all) probed.push_back(std::move(asked.host));
-  // Elastic jobs need no MPI either: agents start their ranks.
+  // Elastic jobs do not need an MPI, because agents start their ranks.
   const bool needs_no_mpi = options.launcher == LaunchOptions::Launcher::kSsh || options.elastic.has_value();
   return MakePreflightReport(probed, needs_no_mpi ? Starters::kSsh : Starters::kMpirunOrSsh);
 }
 
 int RunPreflight(const LaunchOptions& options) {
   LaunchOptions asked = options;
-  // The interfaces that ranks would read from the environment.
+  // If no option names interfaces, ranks use the interfaces that this variable names.
   const std::optional<std::string> interfaces = ProcessEnvironment()("RONDA_NETWORK_INTERFACE");
   if (interfaces.has_value() && asked.remote.network_interfaces.empty()) {
     asked.remote.network_interfaces = absl::StrSplit(*interfaces, ',', absl::SkipEmpty());

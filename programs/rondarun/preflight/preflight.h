@@ -19,7 +19,8 @@
 
 namespace ronda {
 
-// A probe (host_probe.h) that runs as a child process, on this host or behind ssh, and the conversation with it.
+// A probe (host_probe.h) that runs as a child process, on this host or behind ssh, and the connection to its input and
+// output.
 //
 // Thread-compatible. The destructor ends the child.
 class ProbeClient {
@@ -35,14 +36,14 @@ class ProbeClient {
   // Sends a question. If the probe has ended, Ask reports no error, and ReadLine reports the end.
   void Ask(absl::string_view question);
 
-  // The next line that the probe prints, without newline.
+  // Returns the next line that the probe prints, without its newline.
   // Errors: UNAVAILABLE if the probe has ended, with its last line on standard error; DEADLINE_EXCEEDED.
   absl::StatusOr<std::string> ReadLine(absl::Time deadline);
 
  private:
   ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors);
 
-  // The error of a probe that has ended.
+  // Returns the error that says that the probe has ended.
   absl::Status Ended();
 
   const pid_t pid_;
@@ -51,9 +52,10 @@ class ProbeClient {
   std::string unread_;
 };
 
-// rondarun --check: starts `program` (the path of rondarun, which must be the same on all hosts) as a probe on all
-// hosts of `options` at the same time. Then it lets the hosts try to reach each other, and makes the report. Hosts with
-// one of the names `own` are this host; the others are reached through the agent or ssh.
+// Carries out rondarun --check. It starts `program` (the path of rondarun, which must be the same on all hosts) as a
+// probe on all hosts of `options` at the same time. Then it lets the hosts try to reach each other, and makes the
+// report. A host whose name is in `own` is this host. All other hosts are reached over ssh, or through the user's own
+// remote shell.
 PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
                            const std::vector<std::string>& own);
 

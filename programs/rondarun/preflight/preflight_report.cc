@@ -19,14 +19,14 @@
 namespace ronda {
 namespace {
 
-// With a greater difference, the times in the hosts' logs cannot be compared.
+// If two clocks differ by more than this, the times in the hosts' logs cannot be compared.
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string ClockText(const ProbedHost& host) {
   const double ms = absl::ToDoubleMilliseconds(host.clock_skew);
-  // A difference smaller than the round trip of the question is no difference.
+  // A measured difference that is smaller than the possible error counts as none.
   return absl::AbsDuration(host.clock_skew) <= host.clock_precision ? "same" : absl::StrFormat("%+.0f ms", ms);
 }
 
@@ -70,7 +70,8 @@ std::string TableOf(const std::vector<ProbedHost>& hosts) {
   return Table(rows);
 }
 
-// The value that most hosts have. If several are equally frequent, the one that comes first in the list of hosts.
+// Returns the most frequent value of a fact. If several values are equally frequent, returns the value that comes first
+// in the list of hosts.
 std::string Usual(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
   std::map<std::string, size_t> counts;
   for (const ProbedHost* host : hosts) ++counts[FactOr(host->facts, name)];
@@ -92,7 +93,7 @@ constexpr Equal kGpusEqual = {fact::kGpus, "GPUs", ""};
 constexpr Equal kCudaEqual = {fact::kCuda, "CUDA", "CUDA "};
 constexpr Equal kNcclEqual = {fact::kNccl, "NCCL", "NCCL "};
 
-// "h2 has Ronda 0.3.0, the others 0.4.0"; empty if all hosts have the same.
+// Returns a text such as "h2 has Ronda 0.3.0, the others 0.4.0"; empty if all hosts have the same value.
 std::vector<std::string> OddOnes(const std::vector<const ProbedHost*>& hosts, const Equal& equal) {
   const std::string usual = Usual(hosts, equal.name);
   std::vector<std::string> odd, even;
@@ -114,7 +115,7 @@ void Append(std::vector<std::string> from, std::vector<std::string>* to) {
   std::move(from.begin(), from.end(), std::back_inserter(*to));
 }
 
-// Problems of one host.
+// Returns the problems of one host.
 std::vector<std::string> ProblemsOf(const ProbedHost& host) {
   std::vector<std::string> problems;
   for (const ProbedHost::Unreached& unreached : host.unreached) {
@@ -123,7 +124,7 @@ std::vector<std::string> ProblemsOf(const ProbedHost& host) {
   return problems;
 }
 
-// "h2: why", for each host with such a fact.
+// Returns a text such as "h2: reason" for each host that has the fact `name`.
 std::vector<std::string> Reasons(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
   std::vector<std::string> reasons;
   for (const ProbedHost* host : hosts) {
@@ -137,15 +138,15 @@ bool AllHave(const std::vector<const ProbedHost*>& hosts, absl::string_view name
   return Reasons(hosts, name).size() == hosts.size();
 }
 
-// The MPI problems of hosts that are to run a job together. A missing plugin is no problem if all hosts lack it: then
-// ranks are started without MPI.
+// Returns the problems with MPI on hosts that will run a job together. If all hosts lack the plugin, this is no
+// problem, because ranks are then started without MPI.
 std::vector<std::string> MpiProblems(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kMpiEqual);
   if (!AllHave(hosts, fact::kNoMpiPlugin)) Append(Reasons(hosts, fact::kNoMpiPlugin), &problems);
   return problems;
 }
 
-// Other problems of such hosts.
+// Returns the other problems of hosts that will run a job together.
 std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kVersionEqual);
   for (const ProbedHost* host : hosts) {
@@ -156,7 +157,8 @@ std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& ho
   return problems;
 }
 
-// The reason why ranks are started without MPI, unless the user has asked for that.
+// Returns the reason why ranks will be started without MPI, if the user allows both; empty if they will be started with
+// MPI.
 std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
   constexpr absl::string_view kWithout = "ranks are started over ssh, and hosts exchange data over TCP";
   if (Usual(hosts, fact::kMpi).empty()) return {absl::StrCat("there is no MPI: ", kWithout)};
@@ -165,7 +167,7 @@ std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
       absl::StrCat("no host has the plugin for its MPI: ", kWithout, "; ", Reasons(hosts, fact::kNoMpiPlugin).front())};
 }
 
-// Useful facts that do not prevent a job.
+// Returns facts that the user should know, but that do not prevent a job.
 std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> notes;
   for (const ProbedHost* host : hosts) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The report of rondarun --check, and its facts. Pure, so that tests can try any mixture of hosts.
+// The report of rondarun --check, and the facts in it. All functions are pure, so that tests can try any mixture of
+// hosts.
 #ifndef RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_REPORT_H_
 #define RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_REPORT_H_
 
@@ -35,19 +36,19 @@ inline constexpr char kNoAddress[] = "no_address";           // why it has none
 inline constexpr char kPort[] = "port";                      // where the probe answers
 }  // namespace fact
 
-// The fact, or "" if it is absent.
+// Returns the fact, or "" if it is absent.
 std::string FactOr(const HostFacts& facts, absl::string_view name);
 
-// A fact as a number; 0 if it is absent or no number.
+// Returns a fact as a number; 0 if it is absent or no number.
 double NumberOf(const HostFacts& facts, absl::string_view name);
 
-// "name=value", one per line. Line breaks in values become blanks.
+// Returns the facts as lines "name=value". Line breaks in values become blanks.
 std::string FormatFacts(const HostFacts& facts);
 
-// Adds the fact in `line`. Ignores other lines, such as the lines of a login shell.
+// Adds the fact that `line` contains. Ignores lines of another form, such as the greeting of a login shell.
 void ParseFact(absl::string_view line, HostFacts* facts);
 
-// The findings about a host.
+// What was found out about a host.
 struct ProbedHost {
   // An attempt to connect from this host to another.
   struct Unreached {

@@ -14,11 +14,11 @@
 namespace ronda {
 namespace {
 
-// Far more than any environment or command line needs.
+// The greatest length of a message. No environment and no command line is that long.
 constexpr uint64_t kMaxLength = uint64_t{64} << 20;
 constexpr size_t kLengthSize = 8;
 
-// Writes the lowest byte first on every host.
+// Appends `number` with its lowest byte first, whatever the byte order of the host.
 void AppendNumber(uint64_t number, std::string* out) {
   for (size_t i = 0; i < 8; ++i) out->push_back(static_cast<char>(number >> (8 * i)));
 }
@@ -29,7 +29,7 @@ uint64_t DecodeNumber(absl::string_view bytes) {
   return number;
 }
 
-// Reads numbers and texts from the front of untrusted bytes.
+// Reads numbers and texts one after the other from bytes that may be invalid.
 class Cursor {
  public:
   explicit Cursor(absl::string_view bytes) : bytes_(bytes) {}
@@ -351,20 +351,21 @@ void AgentPart::LoseRanks(const std::string& why) {
     for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
       if (has_output) listener().OnOutputEnd(rank, stream);
     }
-    // The loss of a host is reported once, not for each of its members.
+    // The loss of a host is reported once, and not again for each of its members.
     const RankEnd::Cause told = members_ == nullptr ? cause() : RankEnd::Cause::kLauncher;
     listener().OnRankEnd({.rank = rank, .host = host_, .cause = told, .lost = why});
   }
 }
 
-// Ranks that have not started cannot be stopped.
+// Makes the ranks stop or go on. Before the agent's hello no rank has started, so nothing is sent.
 void AgentPart::SetMotion(int signo) {
   if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
 }
 
 void AgentPart::Pass(int signo) {
   if (signo == SIGKILL || !greeted_) {
-    // When its input ends, the agent kills its ranks. It is useless to wait for a host that does not answer.
+    // When its input ends, the agent kills its ranks. The process that leads to the agent is killed, because the host
+    // may not answer.
     process().SignalGroup(SIGKILL);
   } else {
     Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});

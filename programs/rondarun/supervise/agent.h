@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Agents of rondarun on other hosts: the messages over their stdin and stdout, and the launcher's side of them.
+// The messages between a launcher and its agents on other hosts, over the agents' stdin and stdout. This file also has
+// the launcher's side of these connections.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
 
@@ -43,9 +44,9 @@ struct AgentMessage {
     kMembers,
     kMember,
     kMemberSignal,
-    // To a node's agent, which is not the launcher's child. The job has ended: its exit code, and the reason.
+    // Tells a node, which is not the launcher's child, that the job has ended: the job's exit code, and the reason.
     kEnd,
-    // A node's number, to a node that is numbered by arrival.
+    // Tells a node that is numbered by arrival its number.
     kNodeNumber,
     // Messages from the agent:
     //   kHello         two free ports; Ronda's version, an address of the host (empty: none)
@@ -88,12 +89,12 @@ struct AgentMessage {
   bool operator==(const AgentMessage&) const = default;
 };
 
-// The agent's first line. Lines that a host prints before it, for example at login, are not the agent's.
+// The agent's first line. Lines that come before it were printed by the host, for example at login.
 inline constexpr absl::string_view kAgentGreeting = "\nronda-agent\n";
 
 std::string Encode(const AgentMessage& message);
 
-// Puts messages together from the bytes of a stream. Thread-compatible.
+// Decodes the messages in a stream of bytes. Thread-compatible.
 class AgentMessageReader {
  public:
   // kAgentsOutput: the messages begin after kAgentGreeting.
@@ -102,10 +103,10 @@ class AgentMessageReader {
   explicit AgentMessageReader(Stream stream) : greeted_(stream == Stream::kMessages) {}
 
   // Takes the next bytes, and emits the messages that they complete.
-  // Errors: INVALID_ARGUMENT for bytes that Encode does not make. After an error nothing more can be read.
+  // Errors: INVALID_ARGUMENT for bytes that Encode cannot have made. After an error nothing more can be read.
   absl::Status Feed(absl::string_view bytes, absl::FunctionRef<void(AgentMessage)> emit);
 
-  // The bytes before the greeting, until the greeting comes.
+  // Returns the bytes received so far, as long as the greeting has not come; afterwards nothing.
   absl::string_view preface() const { return greeted_ ? absl::string_view() : absl::string_view(bytes_); }
 
  private:
@@ -118,11 +119,11 @@ class AgentMessageReader {
 // Receives the events of an elastic job's members on an agent's host.
 class AgentListener : public MemberListener {
  public:
-  // No program listens on `port` of the agent's host now. Called before each OnMessage.
+  // Reports a `port` of the agent's host on which no program listens now. It is called before each OnMessage.
   virtual void OnFreePort(int port) = 0;
   // The process of the member could not be started; `why` completes a sentence that begins "member 3 ".
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
-  // The connection to the agent has ended. The ends of its members are reported after this call.
+  // The connection to the agent has ended. The exits of the agent's members are reported after this call.
   virtual void OnGone(absl::string_view why) = 0;
 };
 
@@ -153,8 +154,8 @@ class AgentPart final : public JobPart {
   // `on_hello` is called once, when the agent has sent its hello.
   AgentPart(Options options, std::vector<RankId> ranks, OnHello on_hello);
 
-  // Orders the agent to start the ranks. `common` are the variables of all ranks; `of_ranks` are each rank's own, in
-  // the order of the ranks. REQUIRES: the agent has sent its hello.
+  // Orders the agent to start the ranks. `common` are the variables of all ranks. `of_ranks` are the variables of each
+  // single rank, in the order of the ranks. REQUIRES: the agent has sent its hello.
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
 
   // Orders the agent to look after the members of an elastic job. `common` are the members' variables. The agent sends
@@ -166,7 +167,7 @@ class AgentPart final : public JobPart {
   };
   void StartMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
 
-  // For members. Messages to the agent are held back until it has sent its hello.
+  // These functions are for members. Their messages are held back until the agent has sent its hello.
   void StartMember(int member, int slot, int slots);
   void SendToMember(int member, absl::string_view text);
   void SignalMember(int member, int signo);
@@ -176,17 +177,17 @@ class AgentPart final : public JobPart {
   void Abandon(absl::string_view why);
 
   bool is_greeted() const { return greeted_; }
-  // Grows with every byte from the agent.
+  // Returns the number of bytes that have come from the agent.
   uint64_t bytes_heard() const { return bytes_heard_; }
 
   bool carries_job() const override { return members_ == nullptr || !ranks_.empty(); }
 
   bool mixes_streams() const override { return true; }
 
-  // The ranks that have not ended.
+  // Returns the ranks that have not ended.
   std::vector<RankId> RunningRanks() const override { return running() ? ranks_ : std::vector<RankId>(); }
 
-  // The ranks that the agent has not reported as running.
+  // Returns the ranks whose start the agent has not reported.
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -209,7 +210,7 @@ class AgentPart final : public JobPart {
   bool IsOurs(RankId rank) const;
   void LoseRanks(const std::string& why);
 
-  // The agent breaks the protocol or is of another version, so the job cannot go on.
+  // Gives up the agent, which breaks the protocol or has another version. The job fails too, unless it is elastic.
   void GiveUp(absl::string_view why);
 
   const std::string host_;

@@ -26,7 +26,7 @@ class AgentReport final : public JobListener {
  public:
   explicit AgentReport(OutputQueue* queue) : queue_(queue) {}
 
-  // The agent's first message. Other hosts reach this host at `address`; empty: it has no address.
+  // Sends the agent's first message. Other hosts reach this host at `address`; empty: this host has no address.
   struct FreePorts {
     int free = 0;
     int store = 0;

@@ -34,13 +34,14 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
 }
 
-// The call that failed, and its errno. The name is a literal, which has the same address in parent and child.
+// The system call that failed, and its errno. The child sends the name as a pointer to a literal, which has the same
+// address in the parent.
 struct StartFailure {
   const char* call = nullptr;  // nullptr: none
   int error = 0;
 };
 
-// All data that the child needs between fork and exec, where it must not allocate.
+// All data that the child needs between fork and exec. The child must not allocate memory there.
 struct ChildSetup {
   pid_t launcher;
   char* const* argv;
@@ -66,16 +67,16 @@ const char* BindToLauncher(const ChildSetup& setup) {
 
 constexpr char kExec[] = "execvpe";
 
-// Returns only if a call fails. Then returns the name of the call, with errno set. Async-signal-safe except for
-// execvpe, which is so in practice.
+// Returns only if a call fails. The result is the name of this call, and errno is set. All calls are async-signal-safe;
+// execvpe is so only in practice.
 const char* BecomeCommand(const ChildSetup& setup) {
   if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
     const int source = setup.streams[static_cast<size_t>(fd)];
     if (source != fd && dup2(source, fd) < 0) return "dup2";
   }
-  // The kernel stops a process that reads from the terminal without being in its foreground group. The launcher may
-  // have been started with this signal ignored.
+  // SIGTTIN stops a process that reads from the terminal and is not in the terminal's foreground group. The launcher's
+  // parent may have set SIGTTIN to be ignored.
   if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_DFL);
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
@@ -96,7 +97,7 @@ const char* BecomeCommand(const ChildSetup& setup) {
   _exit(127);
 }
 
-// The child's report. It is empty if the pipe ends because the command runs.
+// Reads the child's report. The result is empty if the pipe ends because the command runs.
 StartFailure ReadChildFailure(int pipe) {
   StartFailure failure;
   ssize_t count = 0;
@@ -106,19 +107,19 @@ StartFailure ReadChildFailure(int pipe) {
   return count == sizeof(failure) ? failure : StartFailure();
 }
 
-// A direct system call, because glibc 2.36 declares pidfd_open without C linkage.
+// Makes the system call directly, because glibc 2.36 declares pidfd_open without C linkage.
 int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 absl::Status StartError(const ChildProcess::Options& options, const StartFailure& failure) {
   if (failure.call == kExec) return CommandError({options.command, options.words_before}, failure.error);
-  // Profiles of containers refuse calls that older programs do not make.
+  // The security profile of a container may refuse system calls that older programs do not use.
   return absl::ErrnoToStatus(
       failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
 }
 
 // Tries the calls that the launcher needs to end a process. Returns the first call that the system refuses, with errno
-// set; or nullptr. They are tried before the start, because a launcher without them could neither end the process nor
-// learn how it has ended.
+// set; or nullptr. The calls are tried before the process starts. If the system refused them later, the launcher could
+// not end the process, or not learn how it ended.
 const char* RefusedCall() {
   siginfo_t info = {};
   if (kill(getpid(), 0) != 0) return "kill";
@@ -128,7 +129,7 @@ const char* RefusedCall() {
 
 std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
-  // exec takes char* for historical reasons, and changes nothing.
+  // exec takes char* for historical reasons, but does not change the strings.
   for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
   pointers.push_back(nullptr);
   return pointers;
@@ -144,7 +145,7 @@ absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
   return null;
 }
 
-// Replaces the mark of an outer launcher.
+// Sets the mark in the environment. It replaces the mark of another launcher that has started this launcher.
 std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
   std::erase_if(environment, [](const std::string& each) { return absl::StartsWith(each, Guard::kVariable); });
   environment.push_back(absl::StrCat(Guard::kVariable, mark));
@@ -167,7 +168,7 @@ class SystemProcess final : public ChildProcess {
         guard_(*guard) {}
 
   void SignalGroup(int signo) const override {
-    // A process that has moved to another group still belongs to the job.
+    // If no group has this number, the process has moved to another group, but still belongs to the job.
     if (kill(-pid(), signo) != 0) kill(pid(), signo);
   }
   void SignalAlone(int signo) const override { kill(pid(), signo); }
@@ -187,7 +188,8 @@ std::optional<int> SystemProcess::NextMotion() const {
 }
 
 ChildProcess::End SystemProcess::Collect() {
-  // Look first, then kill, then collect. Before the process is collected, no other process can get its group's number.
+  // First get the exit code without collecting the process, then kill its group. No other process can get the group's
+  // number before the process is collected.
   siginfo_t info = {};
   waitid(P_PIDFD, id(), &info, WEXITED | WNOWAIT);
   kill(-pid(), SIGKILL);
@@ -198,7 +200,7 @@ ChildProcess::End SystemProcess::Collect() {
   return {.exit_code = 0, .signal = info.si_status};
 }
 
-// Returns the pidfd once the command runs. After an error nothing of the process is left.
+// Returns the pidfd once the command runs. After an error the process has been removed completely.
 absl::StatusOr<UniqueFd> AwaitStart(pid_t pid, int failure_pipe, const ChildProcess::Options& options,
                                     const Guard& guard) {
   StartFailure failure = ReadChildFailure(failure_pipe);

@@ -23,14 +23,15 @@ namespace ronda {
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
 // The process leads its own process group, which holds all processes that it starts. When the process ends, the rest of
-// the group is killed. The process has only the descriptors 0, 1 and 2, and the descriptors that its options name.
+// the group is killed. The process inherits only the descriptors 0, 1 and 2, and the descriptors in
+// Options::inherited_fds.
 //
-// Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
+// Thread-compatible. The destructor does not end the process, because its owner must send the signals and collect it.
 class ChildProcess {
  public:
-  // kTerminal: the launcher's standard input. If it is a terminal, a process that reads it is stopped until the
-  // terminal is lent to the process' group (Terminal).
-  // kNoTerminal: the launcher's standard input, or no input if that is a terminal.
+  // kTerminal: the launcher's standard input. If this input is a terminal, a process that reads from it is stopped
+  // until the terminal is lent to the process' group (Terminal).
+  // kNoTerminal: the launcher's standard input, or no input if the launcher's input is a terminal.
   enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 
   // How the process ends if the launcher is killed.
@@ -64,18 +65,19 @@ class ChildProcess {
   // Returns the value of RONDA_LAUNCH for this process and the processes that it starts (Guard).
   const std::string& mark() const { return mark_; }
 
-  // Can be read from once the process has ended.
+  // Returns a descriptor that becomes readable when the process ends.
   int pidfd() const { return pidfd_.get(); }
 
-  // The process' output. Reading never blocks; -1 after CloseOutput.
+  // Returns the descriptor from which the process' output is read, without blocking; -1 after CloseOutput.
   int output(Stream stream) const { return outputs_[static_cast<size_t>(stream)].get(); }
   void CloseOutput(Stream stream) { outputs_[static_cast<size_t>(stream)].Reset(); }
 
-  // The process' standard input. Writing never blocks; -1 unless it is Input::kPipe, and after CloseInput.
+  // Returns the descriptor to which the process' input is written, without blocking; -1 unless the input is
+  // Input::kPipe, and after CloseInput.
   int input() const { return input_.get(); }
   void CloseInput() { input_.Reset(); }
 
-  // Sends `signo` to the process and everything in its group, or to the process alone.
+  // SignalGroup sends `signo` to all processes in the process' group, SignalAlone to the process only.
   // REQUIRES: the process is not collected.
   virtual void SignalGroup(int signo) const = 0;
   virtual void SignalAlone(int signo) const = 0;
@@ -84,7 +86,7 @@ class ChildProcess {
   // if there is no news.
   virtual std::optional<int> NextMotion() const = 0;
 
-  // Kills the rest of the group, and frees the process' entry in the system.
+  // Kills the rest of the group, and lets the kernel forget the process (waitid).
   // REQUIRES: the process has ended and is not collected.
   virtual End Collect() = 0;
 
@@ -112,14 +114,15 @@ class ProcessStarter {
   virtual ~ProcessStarter() = default;
 
   // Starts the command, and returns once it runs.
-  // Errors: NOT_FOUND or PERMISSION_DENIED, naming the command; the operating system's errors for all else.
+  // Errors: NOT_FOUND or PERMISSION_DENIED with the command's name; for other reasons the operating system's errors.
   virtual absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const = 0;
 };
 
 // Starts processes as children of this process.
 class SystemProcesses final : public ProcessStarter {
  public:
-  // The surroundings with which all processes are started. The pointees must outlive this object and its processes.
+  // What all processes have in common when they are started. The objects pointed to must outlive this object and its
+  // processes.
   struct Context {
     rlimit file_limit = {};  // of open descriptors
     const SignalInbox* signals = nullptr;

@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The kernel reads no more of a script's first line.
+// The kernel reads only this number of bytes of a script's first line.
 constexpr int kMaxFirstLine = 256;
 
 bool IsFile(const std::string& path) {
@@ -36,7 +36,7 @@ bool IsExecutable(const std::string& path) { return IsFile(path) && access(path.
 
 bool IsPath(const std::string& command) { return absl::StrContains(command, '/'); }
 
-// The program that exec would start; empty if none is found.
+// Returns the program that exec would start; empty if it would find no program.
 std::string FindProgram(const std::string& command) {
   if (IsPath(command)) return IsExecutable(command) ? command : "";
   const std::string folders = ProcessEnvironment()("PATH").value_or("");
@@ -61,7 +61,7 @@ bool IsPython(const std::string& path) {
   return says_so || absl::EndsWith(path, ".py");
 }
 
-// "; write: rondarun -np 2 python3 train.py --lr 3"
+// Returns a text such as "; write: rondarun -np 2 python3 train.py --lr 3".
 std::string Instead(const CommandWords& words, const std::vector<std::string>& program) {
   std::vector<std::string> command = program;
   command.insert(command.end(), words.command.begin() + 1, words.command.end());
@@ -70,7 +70,7 @@ std::string Instead(const CommandWords& words, const std::vector<std::string>& p
 
 std::string WithPython(const CommandWords& words) { return Instead(words, {"python3", words.command.front()}); }
 
-// For a script that exists.
+// Returns the error for a script that exists, but whose interpreter does not.
 absl::Status NoInterpreter(const std::string& script) {
   const std::string line = FirstLine(script);
   const std::string interpreter = absl::StartsWith(line, "#!") ? absl::StrCat(": ", line.substr(2)) : "";

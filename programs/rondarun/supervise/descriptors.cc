@@ -19,12 +19,12 @@ namespace {
 
 constexpr int kFirst = 3;
 
-// A direct system call: not every supported C library has the function.
+// Makes the system call directly, because some supported C libraries lack the function.
 bool CloseRange(unsigned first, unsigned last, unsigned flags) {
   return first > last || syscall(SYS_close_range, first, last, flags) == 0;
 }
 
-// The layout of getdents64(2); the name follows.
+// The layout of an entry that getdents64(2) returns. The entry's name follows.
 struct Entry {
   std::uint64_t inode;
   std::int64_t next;
@@ -33,7 +33,7 @@ struct Entry {
   char name[1];
 };
 
-// `text` as a number; -1 if it is none.
+// Returns `text` as a number; -1 if it is not a number.
 int NumberOf(const char* text) {
   int number = 0;
   for (const char* at = text; *at != '\0'; ++at) {
@@ -43,12 +43,12 @@ int NumberOf(const char* text) {
   return number;
 }
 
-// Calls `change` with each descriptor from 3 on. It may close them.
+// Calls `change` with each descriptor from 3 on. `change` may close the descriptor.
 template <typename Change>
 void ForEachDescriptor(const Change& change) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
-    // Without /proc it tries all possible numbers, up to a bound that keeps this short.
+    // Without /proc, every possible number is tried, up to a bound so that the loop is short.
     constexpr rlim_t kMost = 1 << 16;
     rlimit limit = {};
     getrlimit(RLIMIT_NOFILE, &limit);

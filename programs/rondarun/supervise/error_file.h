@@ -9,13 +9,13 @@
 
 namespace ronda {
 
-// A file in memory that a rank inherits. The rank writes the error that ends it there, as one line of text, and the
-// launcher reads the line when the rank has ended. Ronda's Python package does this
+// A file in memory that a rank inherits. If an error ends the rank, the rank writes the error to this file as one line
+// of text. The launcher reads the line when the rank has ended. Ronda's Python package does this
 // (client/python/ronda/_last_error.py), because it knows which exception ends the process. From the output alone the
 // launcher can only guess (LastError).
 //
-// The rank finds the file by its name among its descriptors. It needs no environment variable. Other processes would
-// inherit a variable, but not the descriptor.
+// The rank finds the file by its name, among its own descriptors. No environment variable names the file, because
+// processes that the rank starts would inherit the variable, but not the descriptor.
 //
 // Thread-compatible.
 class ErrorFile {
@@ -23,12 +23,12 @@ class ErrorFile {
   static constexpr char kName[] = "ronda-error";  // "/memfd:ronda-error (deleted)" in /proc
   static constexpr size_t kMaxBytes = 4096;       // the most that are read
 
-  // Without a free descriptor there is no file, and the job goes on.
+  // If no descriptor is free, there is no file. The job goes on without it.
   ErrorFile();
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // The first line, without characters that control a terminal. Empty if the rank has left no line.
+  // Returns the file's first line, without characters that control a terminal. Empty if the rank has written no line.
   std::string Read() const;
 
  private:

@@ -32,25 +32,25 @@
 namespace ronda {
 namespace {
 
-// A message through the pipe. Such a short write is atomic.
+// A message to the guard through the pipe. It is so short that it is written in one piece.
 struct Message {
   enum class Kind { kWatch, kWatchWithGrace, kRelease } kind;
   pid_t group;
 };
 
-// The time that helpers have to end their own processes.
+// Helpers such as mpirun have this time to end their own processes.
 constexpr int kGraceSeconds = 10;
 
-// Erases an outer launcher's mark, so that the guard is not killed as one of its processes. The kernel shows the memory
-// with which the process began.
+// If another launcher has started this launcher, erases the other launcher's mark, because it would make the other
+// launcher kill the guard. The mark is overwritten in the memory of the environment, which /proc shows.
 void EraseOwnMark() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, Guard::kVariable)) std::memset(*variable, 'X', std::strlen(*variable));
   }
 }
 
-// Keeps only `pipe` of the launcher's descriptors. A reader that waits for the end of the launcher's output must not
-// have to wait for the guard.
+// Keeps only `pipe` of the launcher's descriptors. If the guard kept the launcher's output open, a reader of this
+// output would have to wait for the guard's end.
 void LetGoOfEverythingBut(int pipe) {
   setsid();
   EraseOwnMark();
@@ -85,7 +85,7 @@ void Apply(const Message& message, Groups* groups) {
   }
 }
 
-// Returns the groups that are left when the launcher is gone.
+// Reads messages until the launcher is gone. Returns the groups that must then be killed.
 Groups WatchUntilEnd(int pipe) {
   Groups groups;
   Message message;
@@ -97,7 +97,7 @@ Groups WatchUntilEnd(int pipe) {
   }
 }
 
-// Waits for groups whose leaders the kernel has asked to end.
+// Waits until the groups have ended. The kernel has already sent SIGTERM to their leaders.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
   for (int tenths = 0; tenths < 10 * kGraceSeconds; ++tenths) {
@@ -121,7 +121,7 @@ struct Search {
   bool is_complete = true;  // false: a process had no environment at that moment, as during exec()
 };
 
-// Kernel threads have no program, and neither have processes that have ended.
+// Returns whether the process runs a program. Kernel threads and processes that have ended run no program.
 bool HasProgram(const std::filesystem::path& process) {
   std::error_code error;
   return !std::filesystem::read_symlink(process / "exe", error).empty();
@@ -152,7 +152,7 @@ Search SearchMarked(const std::vector<std::string>& marks) {
 }
 
 void Send(int pipe, const Message& message) {
-  // Without a guard no message is needed, and the job goes on.
+  // If the guard has ended, nobody needs the message, and the job goes on.
   [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
 }
 
@@ -205,7 +205,7 @@ void KillMarked(const std::vector<std::string>& marks) {
 void RemoveSharedMemoryLeftovers(const std::string& job_id) {
   if (job_id.empty()) return;
   const std::string prefix = absl::StrCat("ronda-", job_id);
-  // A missing folder has no leftovers. A file that is already gone needs no removal.
+  // If the folder is missing, nothing has to be removed. If the file is already gone, it need not be removed.
   std::error_code ignored;
   std::vector<std::filesystem::path> leftovers;
   for (const std::string& folder : ShmFolders()) {

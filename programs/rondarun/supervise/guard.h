@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Removes the rest of a job, however the job ends. The rest is its processes, orphans of its helpers, and its shared
-// memory.
+// Removes the rest of a job, however the job ends. This means the job's processes, the processes that its helpers have
+// left behind, and its shared memory.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_GUARD_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_GUARD_H_
 
@@ -20,44 +20,45 @@ namespace ronda {
 // A small process that outlives a launcher that is killed, and then ends the rest of the job. It kills the process
 // groups that it watches and all other processes that the job has started, and removes the job's shared memory.
 //
-// A process that a rank starts may make a new group or session. The guard finds it by RONDA_LAUNCH in the environment
-// that it was started with. A process that was started with an empty environment escapes.
+// A process that a rank starts may make a new group or session. The guard finds such a process by the variable
+// RONDA_LAUNCH in its environment. It cannot find a process that was started with an empty environment.
 //
 // The kernel kills the ranks themselves when their launcher dies (PR_SET_PDEATHSIG), but not the processes that the
-// ranks have started. The launcher alone holds one end of a pipe open, and the guard notices the launcher's death by
-// the end of that pipe. The guard has its own session, so that neither the terminal nor a signal to the launcher's
-// group reaches it.
+// ranks have started. Only the launcher has the write end of a pipe. When the launcher dies, the pipe ends, and the
+// guard notices this. The guard has its own session, so that neither the terminal nor a signal to the launcher's group
+// reaches it.
 //
-// A helper that ends its own processes, such as mpirun, gets some time for that before the guard kills it.
+// A helper that ends its own processes, such as mpirun, gets some time to do so before the guard kills it.
 //
-// Thread-compatible. A single-threaded process starts it.
+// Thread-compatible. The process that starts the guard must be single-threaded.
 class Guard {
  public:
   // Errors: the operating system's errors.
   static absl::StatusOr<std::unique_ptr<Guard>> Start(const std::string& job_id);
 
-  // Ends the guard, and waits for it. The guard kills the groups that were not released, and all processes that have
-  // the launcher's marks.
+  // Ends the guard, and waits for it. Before it ends, the guard kills the groups that were not released, and all
+  // processes that have the launcher's marks.
   ~Guard();
 
-  // How long a group may live on.
+  // How long a group may live after the launcher's death.
   enum class Grace { kNone, kSome };
 
   // From now on `group` dies with the launcher. Async-signal-safe: a rank calls it between fork and exec, before it can
   // start other processes.
   void Watch(pid_t group, Grace grace) const;
 
-  // The process that watches.
+  // Returns the pid of the guard's process.
   pid_t pid() const { return pid_; }
 
-  // The beginning of a mark's entry in the environment.
+  // The name of the environment variable that contains a mark, with "=".
   static constexpr absl::string_view kVariable = "RONDA_LAUNCH=";
 
-  // A new value of RONDA_LAUNCH, for a process that the launcher starts. The processes that it starts inherit the
-  // value.
+  // Returns a new value of RONDA_LAUNCH, for a process that the launcher starts. All processes that this process starts
+  // inherit the value.
   std::string NewMark() const;
 
-  // The guard does not watch `group` any more. The group has ended, and another process may get its number.
+  // Tells the guard to watch `group` no longer. The caller must call it when the group has ended, because a new process
+  // may get the same number.
   void Release(pid_t group) const;
 
  private:
@@ -74,8 +75,8 @@ class Guard {
 void KillMarked(const std::vector<std::string>& marks);
 
 // Removes the shared memory that dead ranks of the job have left in ShmFolders(): every ronda-<job id>*. Removes
-// nothing if `job_id` is empty, which means that it is unknown. REQUIRES: `job_id` is as long as the ids of all other
-// jobs, so that it is no prefix of them.
+// nothing if `job_id` is empty, because then the id is unknown. REQUIRES: all job ids have the same length, so that
+// `job_id` is not the beginning of another job's id.
 void RemoveSharedMemoryLeftovers(const std::string& job_id);
 
 }  // namespace ronda

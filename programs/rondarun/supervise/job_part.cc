@@ -19,7 +19,7 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// The most bytes of one read, so that no process keeps the others waiting.
+// One read takes at most this number of bytes, so that no process makes the others wait.
 constexpr size_t kReadSize = size_t{64} << 10;
 
 ChildProcess::Options WithErrorFile(const ErrorFile& file, ChildProcess::Options options) {
@@ -50,7 +50,7 @@ void JobPart::Drain(Stream stream) {
   const int fd = process_->output(stream);
   int available = 0;
   if (fd < 0 || ioctl(fd, FIONREAD, &available) != 0) return;
-  // Does not wait for the end of the pipe, because a process that has left the group may hold it open for ever.
+  // Does not wait for the end of the pipe, because a process that has left the group may keep the pipe open for ever.
   size_t left = static_cast<size_t>(available);
   while (left > 0) {
     const size_t count = Read(stream, left);
@@ -123,7 +123,8 @@ void CompanionPart::OnBytesEnd(Stream stream) {
   lines_[static_cast<size_t>(stream)].Finish([this](absl::string_view line) { Say(line); });
 }
 
-// The program itself puts its name in front of its errors.
+// Prints a line of the companion, with the program's name in front. The program itself puts the name in front of its
+// errors, so it is removed first.
 void CompanionPart::Say(absl::string_view line) {
   absl::ConsumePrefix(&line, absl::StrCat(name_, ": "));
   listener().Say(absl::StrCat(name_, ": ", line));
@@ -133,7 +134,8 @@ void CompanionPart::OnEnd(const ChildProcess::End&) {
   if (cause() == RankEnd::Cause::kItself) listener().Say(absl::StrCat(name_, " has ended; the job goes on without it"));
 }
 
-// The companion lives as long as the ranks, which may take long to end. So it gets only the job's last signal, SIGKILL.
+// The companion must live as long as the ranks, and they may take long to end. So of the signals that end the job, it
+// gets only SIGKILL.
 void CompanionPart::Pass(int signo) {
   if (signo == SIGKILL) process().SignalGroup(signo);
 }

@@ -31,39 +31,41 @@ class JobListener {
 
   virtual void OnRankStart(RankId rank, pid_t pid, const std::string& host) = 0;
 
-  // The next bytes that `rank` printed to `stream`, and the end of that stream.
+  // OnOutput reports the next bytes that `rank` printed to `stream`, and OnOutputEnd the end of `stream`.
   virtual void OnOutput(RankId rank, Stream stream, absl::string_view bytes) = 0;
   virtual void OnOutputEnd(RankId rank, Stream stream) = 0;
 
-  // `end.round` is not set. `end.last_error` is set only if the rank itself has left it (ErrorFile).
+  // `end.round` is not set. `end.last_error` is set only if the rank itself has written its error to an ErrorFile.
   virtual void OnRankEnd(RankEnd end) = 0;
 
-  // A line of a program that starts ranks (mpirun, ssh), not of a rank.
+  // Reports a line that a program that starts ranks (mpirun, ssh) has printed itself.
   virtual void OnHelperLine(absl::string_view helper, absl::string_view line) = 0;
 
   // The job cannot go on, and no rank is the cause. `what` describes the event, and the launcher exits with
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // `rank` reads from the terminal, or may do so. So the unfinished line that it has printed may be a question.
+  // Reports that `rank` reads from the terminal, or may do so. So the unfinished line that the rank has printed may be
+  // a question.
   virtual void OnInputAwaited(RankId) {}
 
-  // The rank's last line on stderr, if it is known here.
+  // Returns the rank's line on stderr that shows why it ended; empty if this listener does not know it.
   virtual std::string LastErrorOf(RankId) const { return ""; }
 
-  // Returns the number of bytes of the ranks' `stream` that still wait to be written. While there are many, the
+  // Returns the number of bytes of the ranks' `stream` that still wait to be written. While many bytes wait, the
   // processes' output is not read.
   virtual size_t Pending(Stream stream) const = 0;
 
-  // Show a text to the user: Say always does, and Explain only with --verbose.
+  // Say shows a text to the user. Explain shows a text only with --verbose.
   virtual void Say(absl::string_view text) = 0;
   virtual void Explain(absl::string_view text) = 0;
 };
 
-// A process that the launcher starts, and the launcher's knowledge of the ranks that this process is or represents.
+// A process that the launcher starts, and what the launcher knows about its ranks. The process is itself a rank, or has
+// started ranks.
 //
 // Subclasses interpret the output of the process. The process is a rank, mpirun (whose output contains the output of
-// all ranks), or an agent on another host. Thread-compatible; belongs to a Supervisor, which polls its descriptors.
+// all ranks), or an agent on another host. Thread-compatible. A Supervisor owns the part, and polls its descriptors.
 class JobPart {
  public:
   explicit JobPart(ChildProcess::Options options) : options_(std::move(options)) {}
@@ -80,10 +82,10 @@ class JobPart {
   // REQUIRES: the process was started.
   const ChildProcess& process() const { return *process_; }
 
-  // The queue for the process' input; nullptr if the launcher never writes there.
+  // Returns the queue for the process' input; nullptr if the launcher never writes to the process.
   OutputQueue* input() { return input_.has_value() ? &*input_ : nullptr; }
 
-  // Reads once from the process' output. Returns the number of bytes; 0 if none are available.
+  // Reads once from the process' output. Returns the number of bytes that were read; 0 if none are available.
   size_t Read(Stream stream, size_t at_most);
 
   // Handles the end of the process: reads the rest of its output, and reports the end to the listener.
@@ -96,19 +98,19 @@ class JobPart {
   // Makes the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
   virtual void SetMotion(int signo) { Pass(signo); }
 
-  // Whether the terminal may be lent to the process' group.
+  // Returns whether the terminal may be lent to the process' group.
   bool may_read_terminal() const { return options_.input == ChildProcess::Input::kTerminal; }
 
-  // Whether each of the process' two streams can carry both streams of a rank.
+  // Returns whether a rank's stdout and stderr may both arrive on the same stream of this process.
   virtual bool mixes_streams() const { return false; }
 
-  // Whether the job runs as long as this process does. Other parts are killed at the end of the job.
+  // Returns whether the job cannot end before this process has ended. All other parts are killed at the end of the job.
   virtual bool carries_job() const { return true; }
 
-  // The ranks that run, as far as is known.
+  // Returns the ranks that probably run now.
   virtual std::vector<RankId> RunningRanks() const = 0;
 
-  // The ranks that are not known to have started.
+  // Returns the ranks that may not have started yet.
   virtual std::vector<AwaitedRank> AwaitedRanks() const = 0;
 
  protected:
@@ -122,7 +124,7 @@ class JobPart {
   virtual void OnEnd(const ChildProcess::End& end) = 0;
   virtual void Pass(int signo) = 0;
 
-  // Reads the process' output that is there now, and no more.
+  // Reads the output that the process has already printed, and does not wait for more.
   void Drain(Stream stream);
   void CloseOutput(Stream stream);
 
@@ -151,7 +153,7 @@ class RankPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
-  // Makes the process inherit the file.
+  // This constructor makes the process inherit `error_file`.
   RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
 
   const RankId rank_;
@@ -159,10 +161,10 @@ class RankPart final : public JobPart {
   const ErrorFile error_file_;
 };
 
-// A program next to the job, on this host: ronda-monitor. If it fails, the job goes on.
+// A program that runs beside the job on this host, such as ronda-monitor. If the program fails, the job goes on.
 class CompanionPart final : public JobPart {
  public:
-  // `name` is the program's name; it precedes the program's lines.
+  // `name` is the program's name, which is printed in front of the program's lines.
   CompanionPart(std::string name, ChildProcess::Options options);
 
   bool carries_job() const override { return false; }

@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// The most lines of helpers that are kept. More would hide the important ones.
+// At most this number of lines of helpers is kept, because more lines would hide the important lines.
 constexpr size_t kMaxHelperLines = 60;
 
 Console::Options ConsoleOptions(const JobReport::Options& options, const StandardOutput& output) {

@@ -47,12 +47,12 @@ class JobReport final : public JobListener {
   void Say(absl::string_view text) override;
   void Explain(absl::string_view text) override;
 
-  // Whether some of the ranks' output could not be saved.
+  // Returns whether some of the ranks' output could not be saved.
   bool has_lost_output() const { return has_lost_output_; }
-  // Whether the job ended because a rank failed.
+  // Returns whether the job ended because a rank failed.
   bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
 
-  // The signal by which the user ended the job, as a text, and the exit code for it.
+  // A text about the signal with which the user ended the job, and the exit code for this case.
   struct Interruption {
     std::string what;
     int exit_code = 0;
@@ -61,7 +61,7 @@ class JobReport final : public JobListener {
   // Prints why the job ended, and returns the launcher's exit code.
   int Conclude(const std::optional<Interruption>& interruption);
 
-  // The text that Conclude has printed; empty if the job has ended well.
+  // Returns the text that Conclude has printed; empty if the job was successful.
   const std::string& conclusion() const { return conclusion_; }
 
  private:

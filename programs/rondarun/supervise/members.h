@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The interfaces between a Supervisor's loop and the members of an elastic job that it runs.
+// The interfaces between a Supervisor's loop and the members of the elastic job that the Supervisor runs.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_MEMBERS_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_MEMBERS_H_
 
@@ -21,45 +21,45 @@
 
 namespace ronda {
 
-// A supervisor's services for the members of its job.
+// Functions of a supervisor that the members of its job use.
 struct MemberSupervision {
-  // Takes ownership of the part, and starts it. Errors: as JobPart::Start.
+  // Takes ownership of the part, and starts its process. Errors: as JobPart::Start.
   std::function<absl::Status(std::unique_ptr<JobPart>)> start;
-  // A member's process was stopped by this signal. Returns whether the process was stopped because it reads the
-  // terminal. In this case the member does not hang, and the supervisor lets it go on.
+  // Called when the signal `signo` has stopped a member's process. Returns whether the process was stopped because it
+  // reads the terminal. In this case the member does not hang, and the supervisor lets it go on.
   std::function<bool(pid_t pid, int signo)> reads_terminal;
-  // The job has ended; `why` is empty if it has ended well.
+  // Called when the job has ended. `why` is empty if the job was successful.
   std::function<void(int exit_code, const std::string& why)> end;
   JobListener* listener = nullptr;
   const Clock* clock = nullptr;
 };
 
-// The members of an elastic job that this launcher, or this agent, looks after. They come and go while their supervisor
-// runs; its loop calls this interface. The listener knows a member by its number, as its RankId.
+// The members of an elastic job that this launcher, or this agent, looks after. Members come and go while their
+// supervisor runs. The supervisor's loop calls these functions. For the JobListener, a member's number is its RankId.
 class SupervisedMembers {
  public:
   virtual ~SupervisedMembers() = default;
 
-  // The supervisor's loop begins.
+  // Is called when the supervisor's loop begins.
   virtual void Begin() = 0;
 
   // Adds the descriptors on which members, and programs that report about them, send messages.
   virtual void AddTo(PollSet* poll) = 0;
 
-  // A child of this process has stopped, goes on, or has ended.
+  // Is called when a child of this process was stopped, goes on, or has ended.
   virtual void OnChildSignal() = 0;
 
   virtual void OnStart(RankId member, pid_t pid) = 0;
   virtual void OnEnd(const RankEnd& end) = 0;
 
-  // Must be called at `deadline`. It may also be called earlier.
+  // The supervisor must call OnTime at deadline(), and may call it earlier.
   virtual void OnTime() = 0;
   virtual absl::Time deadline() const = 0;
 
-  // The job is ended from outside, so no more members are started.
+  // Starts no more members, because the user or the launcher has ended the job.
   virtual void Stop(absl::string_view why) = 0;
 
-  // Whether the supervisor may end when no process runs.
+  // Returns whether the supervisor may end when no process runs.
   virtual bool is_over() const = 0;
 };
 
@@ -68,7 +68,7 @@ class MemberListener {
  public:
   virtual ~MemberListener() = default;
 
-  // `text` is a message as the member has sent it. It may be no valid MemberMessage.
+  // `text` is what the member has sent. It need not be a valid MemberMessage.
   virtual void OnMessage(int member, absl::string_view text) = 0;
   // The member lives, but no message can reach it. `why` completes a sentence that begins "member 3 ".
   virtual void OnMisbehaviour(int member, absl::string_view why) = 0;

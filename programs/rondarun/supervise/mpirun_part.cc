@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::array<absl::string_view, 3> kEnds = {"]<stdout>:", "]<stderr>:", "]<stddiag>:"};
 
-// More digits make no mark.
+// A number in a mark has at most this number of digits.
 constexpr size_t kMaxDigits = 10;
 
 struct Mark {
@@ -42,7 +42,7 @@ size_t CountDigits(absl::string_view text) {
   return count;
 }
 
-// Reads one of kEnds, after a rank's number that ends at `begin`.
+// Reads the rest of a mark, after a rank's number that ends at `begin`. The rest must be one of kEnds.
 Mark ReadEnd(absl::string_view text, size_t begin, RankId rank) {
   const absl::string_view rest = text.substr(begin);
   for (const absl::string_view end : kEnds) {
@@ -70,22 +70,22 @@ Mark ReadMark(absl::string_view text) {
 
 constexpr absl::string_view kLabel = "ronda-start ";
 
-// A pid has fewer digits.
+// Every line with a mark is shorter than this, because a pid has fewer than 12 digits.
 constexpr size_t kMaxLength = kLabel.size() + 12;
 
-// Whether more bytes can make a mark of `text`, which has no newline.
+// Returns whether `text`, which has no newline, can become a mark when more bytes arrive.
 bool MayBecomeMark(absl::string_view text) {
   return text.size() <= kMaxLength && text.substr(0, kLabel.size()) == kLabel.substr(0, text.size());
 }
 
-// `line` has no newline.
+// Reads the pid in a start mark. `line` has no newline.
 std::optional<pid_t> ReadStartMark(absl::string_view line) {
   pid_t pid = 0;
   if (!absl::StartsWith(line, kLabel) || !absl::SimpleAtoi(line.substr(kLabel.size()), &pid)) return std::nullopt;
   return pid;
 }
 
-// The word after `label`, up to a blank or one of ",.])"; empty if `label` is not in the line.
+// Returns the word after `label`, up to a blank; empty if `label` is not in the line.
 absl::string_view WordAfter(absl::string_view line, absl::string_view label) {
   const size_t at = line.find(label);
   if (at == absl::string_view::npos) return "";
@@ -99,7 +99,7 @@ std::optional<int> NumberAfter(absl::string_view line, absl::string_view label) 
   return std::nullopt;
 }
 
-// `status` has the form of waitpid().
+// Sets the exit code and the signal from `status`, which has the form that waitpid() returns.
 void SetWaitStatus(int status, RankEnd* end) {
   end->exit_code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status);
   end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -140,7 +140,7 @@ void TaggedOutput::Finish(Emit emit) {
   held_.clear();
 }
 
-// A rank's text ends with its line, because the next line of the rank has a mark again.
+// After a newline the text no longer belongs to the rank, because the rank's next line has its own mark.
 void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
   if (text.empty()) return;
   const size_t newline = source_.has_value() ? text.find('\n') : absl::string_view::npos;
@@ -155,7 +155,7 @@ void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
 
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation) {
   const std::string script = absl::StrCat("echo ronda-start $$ >&2; ", preparation, "exec \"$@\"");
-  // The last word begins the shell's error messages about the command.
+  // The shell puts the last word in front of its error messages about the command.
   std::vector<std::string> words = {"/bin/sh", "-c", script, "rondarun"};
   words.insert(words.end(), command.begin(), command.end());
   return words;
@@ -210,14 +210,14 @@ void MpirunReport::ReadProcessName(absl::string_view line) {
 }
 
 void MpirunReport::ReadTermination(absl::string_view line) {
-  // The pid is that of the host's first rank, even if another rank failed.
+  // mpirun names the pid of the host's first rank here, even if another rank failed, so the pid is not used.
   if (!found_.has_value() && NumberAfter(line, "=   PID ")) {
     found_ = RankEnd{.rank = -1, .host = std::string(WordAfter(line, " RUNNING AT "))};
   }
   if (!found_.has_value()) return;
   const std::optional<int> code = NumberAfter(line, "=   EXIT CODE: ");
   if (!found_->failed() && code) found_->exit_code = *code;
-  // If a rank was killed, the exit code is the signal's number. Only this line shows that.
+  // If a rank was killed, the exit code is the signal's number. Only this line shows that the rank was killed.
   const std::optional<int> signal = NumberAfter(line.substr(0, line.rfind(')')), "EXIT STRING: Killed (signal ");
   if (signal) {
     found_->exit_code = 0;
@@ -257,7 +257,7 @@ void SshReport::Add(absl::string_view line) {
   const bool is_end = absl::StartsWith(line, "ssh: ") || absl::StartsWith(line, "kex_exchange_identification: ") ||
                       absl::StrContains(line, ": Permission denied (") || line == kNoKey;
   if (is_end && words_.empty()) {
-    // After kNoKey, the previous line names the host.
+    // If the line is kNoKey, the line before it names the host.
     words_ = line == kNoKey ? absl::StrCat(previous_line_, previous_line_.empty() ? "" : " ", line) : std::string(line);
   }
   previous_line_ = std::string(line);
@@ -311,7 +311,7 @@ void MpirunPart::ReceiveOutput(RankId rank, Stream stream, absl::string_view byt
 
 void MpirunPart::ReceiveLine(absl::string_view line) {
   if (IsUnreached()) {
-    // mpirun prints long guesses about the reason.
+    // After such a failure mpirun prints long guesses about the reason, which are shown only with --verbose.
     listener().Explain(absl::StrCat(kName, ": ", line));
     return;
   }
@@ -320,7 +320,7 @@ void MpirunPart::ReceiveLine(absl::string_view line) {
   // Skips the horizontal lines that mpirun draws.
   if (first_line_.empty() && line.find_first_not_of("-= ") != absl::string_view::npos) first_line_ = std::string(line);
   listener().OnHelperLine(kName, line);
-  // If the job went on, Hydra would wait for that host for ever.
+  // Ends mpirun if ssh cannot reach a host, because Hydra would wait for this host for ever.
   if (IsUnreached()) process().SignalAlone(SIGTERM);
 }
 

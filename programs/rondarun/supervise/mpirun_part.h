@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// mpirun as a part of a job. Its output is separated into the ranks' output, the marks of the ranks' starts, and its
-// own lines.
+// mpirun as a part of a job. The output of mpirun is separated into the ranks' output, the marks that show the ranks'
+// starts, and mpirun's own lines.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
 
@@ -23,20 +23,20 @@ namespace ronda {
 
 // Separates mpirun's output: pieces of the ranks' output, each after a mark "[1,RANK]<stdout>:", and mpirun's own text.
 //
-// mpirun marks every piece that it gets from a rank, and every line in it. A piece need not end with a line. So a mark
-// may stand within a line, and the text after it continues that rank's output. After the end of a line, text without a
-// mark is mpirun's own. Open MPI prints such marks with --tag-output, Hydra with -prepend-pattern kHydraPattern. If a
-// rank itself prints such a mark, the text is attributed wrongly.
+// mpirun puts a mark before every piece of output that it gets from a rank, and before every line in the piece. A piece
+// may end in the middle of a line. So a mark may stand within a line, and the text after the mark is that rank's
+// output. Text without a mark at the beginning of a line is mpirun's own. Open MPI prints such marks with --tag-output,
+// Hydra with -prepend-pattern kHydraPattern. If a rank itself prints such a mark, the text is attributed wrongly.
 //
 // Thread-compatible.
 class TaggedOutput {
  public:
   static constexpr absl::string_view kHydraPattern = "[1,%r]<stdout>:";
 
-  // Receives the next bytes of a rank, or of mpirun itself (nullopt). They are valid only during the call.
+  // Receives the next bytes of a rank, or of mpirun itself (nullopt). `bytes` is valid only during the call.
   using Emit = absl::FunctionRef<void(std::optional<RankId> rank, absl::string_view bytes)>;
 
-  // A number of `rank_count` or more is no rank, so text with this number is no mark.
+  // If the number in a text is not below `rank_count`, the text is not a mark, because no rank has this number.
   explicit TaggedOutput(int rank_count) : rank_count_(rank_count) {}
 
   // Takes the next bytes that mpirun has printed.
@@ -54,11 +54,11 @@ class TaggedOutput {
 };
 
 // Returns a command that runs `command` within a shell. The shell prints a mark with its process id on stderr, and then
-// becomes the command. So the launcher sees the start of any program, even if the program prints nothing. Between these
-// two steps the shell runs `preparation`, which is empty or ends with a separator.
+// replaces itself by the command. So the launcher sees the start of any program, even if the program prints nothing.
+// Before the shell runs the command, it runs `preparation`, which is empty or ends with a separator.
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
 
-// Removes the mark from one stream of a rank. If the mark is there, it is the first line.
+// Removes the start mark from one stream of a rank. If the mark is there, it is the first line.
 //
 // Thread-compatible.
 class StartMarkReader {
@@ -71,7 +71,7 @@ class StartMarkReader {
   // The stream has ended. So if it ends with the beginning of a mark, these bytes are the rank's own text.
   void Finish(Emit emit);
 
-  // The pid in the mark, once it has been read.
+  // Returns the pid in the mark; nullopt until the mark has been read.
   std::optional<pid_t> pid() const { return pid_; }
 
  private:
@@ -89,25 +89,25 @@ class MpirunReport {
   // Takes the next line that mpirun has printed, on either stream.
   void Add(absl::string_view line);
 
-  // The first failure; nullopt if mpirun has reported none. Its rank is -1, its pid 0 and its host empty until mpirun
-  // has reported them.
+  // Returns the first failure; nullopt if mpirun has reported none. If mpirun has not reported the failed rank's
+  // number, pid or host, they are -1, 0 or empty.
   std::optional<RankEnd> failure() const;
 
  private:
-  // "mpirun noticed that process rank 1 with PID 71 on node b exited on signal 9 (Killed)."
+  // Reads "mpirun noticed that process rank 1 with PID 71 on node b exited on signal 9 (Killed)."
   void ReadNotice(absl::string_view line);
-  // "Process name: [[14672,1],1]", and in a later line "Exit code:    3"
+  // Reads "Process name: [[14672,1],1]", and in a later line "Exit code:    3".
   void ReadProcessName(absl::string_view line);
-  // "=   PID 71 RUNNING AT b", then "=   EXIT CODE: 9", and "... EXIT STRING: Killed (signal 9)"
+  // Reads "=   PID 71 RUNNING AT b", then "=   EXIT CODE: 9", and "... EXIT STRING: Killed (signal 9)".
   void ReadTermination(absl::string_view line);
-  // "[mpiexec@a] Exit codes: [a] 0,256 [b] 9"
+  // Reads "[mpiexec@a] Exit codes: [a] 0,256 [b] 9".
   void ReadExitCodes(absl::string_view line);
 
   std::optional<RankEnd> found_;     // from the first of these forms that had a fact
   std::optional<RankEnd> numbered_;  // the first rank among Hydra's exit codes that is not 0
 };
 
-// Finds, among the lines that mpirun prints, the last line of an ssh that does not reach a host.
+// Finds, among the lines that mpirun prints, the error line of an ssh process that cannot reach a host.
 //
 // Thread-compatible.
 class SshReport {
@@ -115,7 +115,7 @@ class SshReport {
   // Takes the next line that mpirun has printed, on either stream.
   void Add(absl::string_view line);
 
-  // The first such last line; empty if no such line has come.
+  // Returns the first error line of ssh; empty if no such line has come.
   const std::string& words() const { return words_; }
 
  private:
@@ -125,17 +125,17 @@ class SshReport {
 
 // mpirun, which has started all ranks of the job.
 //
-// mpirun itself ends the ranks, also on other hosts. Signals go to mpirun alone, because it needs the other processes
-// of its group for that. Thread-compatible.
+// mpirun itself ends the ranks, on this and on other hosts. Signals go only to mpirun, because mpirun needs the other
+// processes of its group to end the ranks. Thread-compatible.
 class MpirunPart final : public JobPart {
  public:
-  // `hosts`: by rank. The ranks' command is a result of WithStartMark.
+  // `hosts` is the host of each rank. The ranks' command must be a result of WithStartMark.
   MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts);
 
-  // All ranks, until mpirun ends.
+  // Returns all ranks until mpirun ends.
   std::vector<RankId> RunningRanks() const override;
 
-  // The ranks of which nothing has arrived, not even their mark (WithStartMark).
+  // Returns the ranks of which nothing has arrived, not even their start mark (WithStartMark).
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -145,13 +145,13 @@ class MpirunPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
-  // The output of mpirun on one stream, with its own lines.
+  // The parsers for one stream of mpirun: for the ranks' output, and for mpirun's own lines.
   struct Source {
     TaggedOutput output;
     LineSplitter own_lines;
   };
 
-  // The known facts of a rank.
+  // What is known about a rank.
   struct Rank {
     std::string host;
     std::array<StartMarkReader, kStreamCount> marks;
@@ -163,7 +163,8 @@ class MpirunPart final : public JobPart {
   void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
   void ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes);
   void ReceiveLine(absl::string_view line);
-  // Whether ranks have not started because ssh does not reach their host, and the text about them.
+  // IsUnreached returns whether ranks have not started because ssh cannot reach their host. DescribeUnreached returns
+  // the text about these ranks.
   bool IsUnreached() const;
   std::string DescribeUnreached() const;
 

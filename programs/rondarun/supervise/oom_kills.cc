@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// The number after "oom_kill " at the beginning of a line.
+// Returns the number after "oom_kill " at the beginning of a line of the file.
 std::optional<int64_t> ReadCounter(const std::string& path) {
   const absl::StatusOr<std::string> counters = ReadFile(path);
   if (!counters.ok()) return std::nullopt;
@@ -28,13 +28,14 @@ std::optional<int64_t> ReadCounter(const std::string& path) {
   return std::nullopt;
 }
 
-// The folder of a version of control groups, and the name of its file with the counter.
+// The folder of version 1 or 2 of control groups, and the name of the file with the counter.
 struct Version {
   std::string folder;
   std::string file;
 };
 
-// Reads a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: that hierarchy does not count memory.
+// Reads a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: the control groups of this line do not count
+// memory.
 std::optional<Version> VersionOf(absl::string_view controllers, const std::string& root) {
   if (controllers.empty()) return Version{.folder = root + "/sys/fs/cgroup", .file = "memory.events"};
   const std::vector<absl::string_view> names = absl::StrSplit(controllers, ',');
@@ -51,7 +52,8 @@ int64_t CountOfGroup(const std::string& root) {
     if (parts.size() != 3) continue;
     const std::optional<Version> version = VersionOf(parts[1], root);
     if (!version) continue;
-    // A container may show only its own group, as the whole folder, while the path is the one that the host sees.
+    // In a container the path may be valid only on the host, while the folder shows the container's own group as its
+    // root.
     for (const absl::string_view path : {parts[2], absl::string_view("/")}) {
       const auto count = ReadCounter(absl::StrCat(version->folder, path, "/", version->file));
       if (count) return *count;

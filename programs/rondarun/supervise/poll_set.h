@@ -20,12 +20,12 @@
 
 namespace ronda {
 
-// One wait for several descriptors, with an action for each. The loop makes a new set for every wait.
+// A set of descriptors to wait for, with an action for each. The supervisor's loop makes a new set for every wait.
 //
 // Thread-compatible.
 class PollSet {
  public:
-  // Makes Wait call `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT) or is at its end.
+  // Makes Wait call `on_ready` when one of `events` (POLLIN, POLLOUT) is true for `fd`, or when `fd` is at its end.
   void Add(int fd, int16_t events, std::function<void()> on_ready) {
     requests_.push_back({.fd = fd, .events = events, .revents = 0});
     actions_.push_back(std::move(on_ready));
@@ -43,24 +43,24 @@ class PollSet {
 // Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). These signals then do not
 // kill this process.
 //
-// If the parent process has set a signal to be ignored, it stays ignored, for example SIGHUP under nohup, or SIGINT
-// with a script's "&". Changes the signal mask of the process for good. Thread-compatible; for single-threaded
-// processes.
+// A signal that the parent process has set to be ignored stays ignored. Examples are SIGHUP under nohup, and SIGINT
+// when a script has started the process with "&". Changes the signal mask of the process for good. Thread-compatible;
+// for single-threaded processes.
 class SignalInbox {
  public:
   static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);
 
-  // Readable when Next has a signal to return.
+  // Returns a descriptor that is readable when Next has a signal to return.
   int fd() const { return fd_.get(); }
 
-  // Whether this inbox receives the signal.
+  // Returns whether this inbox receives the signal.
   bool Includes(int signo) const { return sigismember(&signals_, signo) == 1; }
 
-  // The next signal that has arrived, if any. Never blocks.
+  // Returns the next signal that has arrived, if any. Never blocks.
   std::optional<int> Next();
 
-  // Gives a child the signal handling with which this process was started. Is called between fork and exec:
-  // async-signal-safe.
+  // Restores in a child the signal handling with which this process was started. A child calls it between fork and
+  // exec, so it is async-signal-safe.
   void RestoreInChild() const;
 
  private:

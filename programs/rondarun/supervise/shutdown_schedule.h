@@ -10,13 +10,14 @@
 
 namespace ronda {
 
-// Decides when the ranks get which signal, once the job must end.
+// Decides which signals the ranks get, and when, once the job must end.
 //
 // After a failure the other ranks first get some time, because they detect a dead peer themselves, and the user needs
 // their messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A user's signal is
-// passed on at once, and starts the same grace period. SIGINT while the job is ending kills at once.
+// passed on at once, and then the grace period begins too. If the user sends SIGINT while the job is ending, the ranks
+// are killed at once.
 //
-// A pure state machine, which sends no signal and reads no clock. Thread-compatible.
+// This is a pure state machine, which sends no signal and reads no clock. Thread-compatible.
 class ShutdownSchedule {
  public:
   enum class Phase { kRunning, kSettling, kTerminating, kKilled };
@@ -34,17 +35,17 @@ class ShutdownSchedule {
   // The user sent `signo` to the launcher. Returns the signal to send to the ranks now.
   std::optional<int> OnUserSignal(int signo, absl::Time now);
 
-  // The job cannot go on, but the helpers that start its ranks can still end them. Returns the signal to send now.
-  // REQUIRES: phase() is kRunning.
+  // The job cannot go on, but the helpers that start the ranks can still end these ranks. Returns the signal to send
+  // now. REQUIRES: phase() is kRunning.
   int OnGiveUp(absl::Time now);
 
   // The job cannot go on, and waiting has no use. Returns the signal to send to the ranks now.
   int OnAbandon();
 
-  // The signal that is due now, if any.
+  // Returns the signal that must be sent now, if any.
   std::optional<int> Due(absl::Time now);
 
-  // When to call Due again; infinite future if time changes nothing.
+  // Returns the time at which to call Due again; the infinite future if no signal will become due.
   absl::Time deadline() const { return deadline_; }
 
   Phase phase() const { return phase_; }

@@ -22,18 +22,20 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// A program prints a question in pieces, or prints a line. An unfinished line is taken for a question after this time.
+// A program may print a line in several pieces. Only if the line stays unfinished for this time, it is taken for a
+// question.
 constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
 
-// While so much output waits to be written, the supervisor reads no part. So the parts have to wait, and memory is
-// bounded.
+// While this number of bytes waits to be written, the supervisor does not read the parts' output. So the parts have to
+// wait, and the launcher's memory stays bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
-// The most bytes of one read from a part, so that no part keeps the others waiting.
+// One read from a part takes at most this number of bytes, so that no part makes the others wait.
 constexpr size_t kReadSize = size_t{64} << 10;
 
-// After a search for processes that ended parts have left behind, the next search waits so many times as long as the
-// search took. A thousand ranks that end one after the other would otherwise cost a thousand searches of /proc.
+// After a search for processes that ended parts have left behind, the supervisor waits this many times the search's
+// duration before the next search. So if a thousand ranks end one after the other, it does not search /proc a thousand
+// times.
 constexpr int kRestAfterSearch = 4;
 
 absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
@@ -127,7 +129,7 @@ void Supervisor::EndCompanions() {
 
 absl::Status Supervisor::Step() {
   ++round_;
-  // Members come and go without limit, so ended parts are removed.
+  // In an elastic job any number of members may come and go, so parts that have ended are removed.
   if (members_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
@@ -135,7 +137,8 @@ absl::Status Supervisor::Step() {
   for (const auto& part : parts_) {
     if (part->running()) AddPart(part.get(), &poll);
   }
-  // The ends of processes are handled first, so that a member that asked to join and then died does not join.
+  // The parts are added before the members, so that the ends of processes are handled first. So a member that asked to
+  // join and then died does not join.
   if (members_ != nullptr) members_->AddTo(&poll);
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
@@ -143,7 +146,8 @@ absl::Status Supervisor::Step() {
   const absl::Time search = ended_.empty() ? absl::InfiniteFuture() : next_search_;
   RONDA_RETURN_IF_ERROR(
       poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_, search}) - now()));
-  // The replacement of a member must not meet processes that the member has left behind.
+  // Kills the processes that a member has left behind before the member is replaced, so that they cannot disturb the
+  // new member.
   if (members_ != nullptr || now() >= next_search_) KillLeftBehind();
   ActOnTime();
   WriteQueues();
@@ -153,7 +157,7 @@ absl::Status Supervisor::Step() {
 void Supervisor::KillLeftBehind() {
   if (ended_.empty()) return;
   const absl::Time begin = now();
-  // One call for all marks, because it looks at each process of the host.
+  // KillMarked looks at each process of the host, so it is called once for all marks.
   KillMarked(std::exchange(ended_, {}));
   next_search_ = now() + kRestAfterSearch * (now() - begin);
 }
@@ -171,7 +175,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   });
 }
 
-// Whether reading that stream would only collect more output here.
+// Returns whether `stream` must not be read now, because too much earlier output still waits to be written.
 bool Supervisor::MustWait(const JobPart& part, Stream stream) const {
   if (!part.mixes_streams()) return Pending(stream) >= kMaxPending;
   return std::max(Pending(Stream::kStdout), Pending(Stream::kStderr)) >= kMaxPending;
@@ -184,7 +188,7 @@ void Supervisor::AddQueues(PollSet* poll) {
     if (part->running() && part->input() != nullptr) queues.push_back(part->input());
   }
   for (const OutputQueue* queue : queues) {
-    // This only wakes the loop: it writes the queues after every wait.
+    // The empty action only wakes the loop, because the loop writes all queues after every wait.
     if (!queue->pending().empty()) poll->Add(queue->fd(), POLLOUT, [] {});
   }
 }
@@ -209,7 +213,7 @@ void Supervisor::OnRankEnd(RankEnd end) {
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) {
-    // Ctrl+C has reached the borrower of the terminal alone, and is meant for the job.
+    // Ctrl+C has reached only the rank to which the terminal is lent, but the user means the whole job.
     const bool by_itself = end.cause == RankEnd::Cause::kItself;
     if (by_itself && end.signal == SIGINT && end.pid == terminal_.borrower()) EndJob(SIGINT, SIGINT);
     return members_->OnEnd(end);
@@ -310,7 +314,7 @@ void Supervisor::CheckStart() {
     const std::vector<AwaitedRank> more = part->running() ? part->AwaitedRanks() : std::vector<AwaitedRank>();
     awaited.insert(awaited.end(), more.begin(), more.end());
   }
-  // A job that is already ending has another reason.
+  // If the job is already ending, it has another reason to end.
   if (awaited.empty() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
   surroundings_.report->OnJobFailure(DescribeLateStart(awaited, options_.start_timeout), 1);
   Say(absl::StrCat("not all ranks have started; ending the job (killed in ",
@@ -362,7 +366,7 @@ void Supervisor::SignalParts(int signo) {
 void Supervisor::WriteQueues() {
   for (const Stream stream : kStreams) WriteQueue(stream);
   for (const auto& part : parts_) {
-    // A part that no longer reads is about to end, and its end shows the reason.
+    // If a part no longer reads its input, it will end soon, and its exit shows the reason.
     if (part->running() && part->input() != nullptr) (void)part->input()->Write();
   }
 }
@@ -412,7 +416,7 @@ std::string Supervisor::NameRunning() const {
     ranks.insert(ranks.end(), more.begin(), more.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  // A helper can hang after all its ranks have ended.
+  // A helper such as mpirun can hang after all its ranks have ended.
   if (ranks.empty()) return "what is left of the job";
   return members_ == nullptr ? NameRanks(ranks) : absl::StrReplaceAll(NameRanks(ranks), {{"rank", "member"}});
 }

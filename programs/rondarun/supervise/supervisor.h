@@ -34,14 +34,17 @@ namespace ronda {
 // fails.
 //
 // It has one thread, with one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener
-// decides what the user sees. No process that it starts outlives it, however it ends (Guard).
+// decides what the user sees. No process that it starts outlives it, even if the supervisor's process is killed
+// (Guard).
 //
-// Thread-compatible; to be used once, by a single-threaded process whose descriptors 0, 1 and 2 are open.
+// Thread-compatible. It can be used only once. Its process must be single-threaded, and the descriptors 0, 1 and 2 must
+// be open.
 class Supervisor final : private JobListener {
  public:
-  // What follows a rank's failure. kEndJob: the other ranks are ended. kGoOn: the owner decides.
+  // What happens after a rank's failure. kEndJob: the supervisor ends the other ranks. kGoOn: the owner decides.
   enum class OnFailure { kEndJob, kGoOn };
-  // The hosts of the ranks. An agent's ranks are on its own host, whatever that host is called.
+  // Whether ranks may be on other hosts. An agent's ranks are always on its own host, even if the launcher calls this
+  // host by another name.
   enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
@@ -64,37 +67,38 @@ class Supervisor final : private JobListener {
   // Errors: the operating system's error, if the guard cannot be started.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
 
-  // Removes the leftovers of the job in shared memory.
+  // Removes the shared memory that the job has left behind.
   ~Supervisor() override;
 
-  // Makes Run call `on_ready` whenever `fd` is readable. Only one descriptor at a time.
+  // Makes Run call `on_ready` whenever `fd` is readable. It can watch only one descriptor at a time.
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
-  // Makes Run call `on_time` when it begins, and then repeatedly. Each call returns the time until the next call. Only
-  // one function at a time.
+  // Makes Run call `on_time` when it begins, and then repeatedly. Each call returns the time until the next call. It
+  // can repeat only one function at a time.
   void Repeat(std::function<absl::Duration()> on_time);
 
-  // Adds members that come and go to the parts of Run. The signals of the surroundings must include SIGCHLD.
+  // Makes Run also look after members that come and go. `surroundings.signals` must include SIGCHLD.
   using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
 
-  // Starts `parts`, and runs until the parts that carry the job have ended. Reports important events to the user.
+  // Starts `parts`, and runs until all parts with carries_job() have ended. Reports important events to the user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
   // Sends `signo` to all parts, to end them.
   void SignalParts(int signo);
 
-  // Carries out a signal that the launcher sent to an agent. SIGTSTP and SIGCONT make the parts stop and go on; all
-  // others make them end.
+  // Carries out a signal that the launcher sent to an agent. SIGTSTP stops the parts, SIGCONT lets them go on, and all
+  // other signals end them.
   void Obey(int signo);
 
-  // Writes the pending output. If the reader does not read, a user's signal ends the wait for it.
+  // Writes the pending output. If nobody reads the output, a signal from the user ends the wait.
   void Flush();
 
-  // The signal to the launcher that ended the job, if any. SIGPIPE: the reader of its output is gone.
+  // Returns the signal to the launcher that ended the job, if any. SIGPIPE means that the reader of the launcher's
+  // output is gone.
   std::optional<int> ended_by() const { return ended_by_; }
-  // Whether some of the ranks' output could not be written.
+  // Returns whether some of the ranks' output could not be written.
   bool has_lost_output() const { return has_lost_output_; }
 
  private:
@@ -115,7 +119,7 @@ class Supervisor final : private JobListener {
   void EndElasticJob(int exit_code, const std::string& why);
   void EndCompanions();
 
-  // One round of the loop: waits for an event, and handles it. Errors: PollSet::Wait's.
+  // Runs the loop once: waits for events, and handles them. Errors: PollSet::Wait's.
   absl::Status Step();
   void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
@@ -127,12 +131,12 @@ class Supervisor final : private JobListener {
   // Kills the processes that ended parts have left behind.
   void KillLeftBehind();
 
-  // Handles a stop of the part that may read the terminal.
+  // Handles the case that the part that may read the terminal was stopped.
   void LookAtReader();
-  // As MemberSupervision::reads_terminal, for each part.
+  // Does the same as MemberSupervision::reads_terminal, but for any part.
   bool ReadsTerminal(pid_t pid, int signo);
   void LendTerminal(const JobPart& reader);
-  // Stops the parts, and this process' group by `signo`, until the user lets them go on.
+  // Stops the parts, and stops this process' group by `signo`, until the user lets both go on.
   void Suspend(int signo);
   void SetMotion(int signo);
 
@@ -177,7 +181,7 @@ class Supervisor final : private JobListener {
   bool has_lost_output_ = false;
 };
 
-// "received SIGTERM", for the signals that can be ended_by().
+// Returns a text such as "received SIGTERM", for a signal that ended_by() has returned.
 std::string DescribeInterruption(int signo);
 
 }  // namespace ronda

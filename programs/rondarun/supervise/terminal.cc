@@ -10,8 +10,8 @@
 namespace ronda {
 namespace {
 
-// A process whose group does not have the terminal is stopped when it gives the terminal away, unless it blocks
-// SIGTTOU.
+// Gives the terminal to `group`. If this process' own group does not have the terminal, SIGTTOU would stop this
+// process, so the signal is blocked meanwhile.
 void GiveTo(pid_t group) {
   sigset_t stop, before;
   sigemptyset(&stop);

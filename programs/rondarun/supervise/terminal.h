@@ -8,14 +8,14 @@
 namespace ronda {
 
 // The terminal that is this process' standard input, if it belongs to the process' session. Only one process group at a
-// time may read it and gets the signals of its keys. The shell gives it to this process' group, and this process may
-// lend it to a child's group. A child that reads the terminal, although it was not lent to the child's group, is
-// stopped (SIGTTIN).
+// time may read from the terminal, and gets the signals of its keys. The shell gives the terminal to this process'
+// group, and this process may lend it to a child's group. A child that reads the terminal, although it was not lent to
+// the child's group, is stopped (SIGTTIN).
 //
-// Thread-compatible; for single-threaded processes.
+// Thread-compatible. The process must be single-threaded.
 class Terminal {
  public:
-  // Whether the terminal belongs to this process' group, or to the group to which it is lent.
+  // Returns whether the terminal belongs to this process' group, or to the group to which it is lent.
   bool IsOurs() const;
 
   // REQUIRES: IsOurs().
@@ -30,12 +30,12 @@ class Terminal {
   pid_t borrower_ = 0;
 };
 
-// Returns the signal that has stopped a child since the last call; 0 if none has.
+// Returns the signal that has stopped a child since the last call; 0 if no signal has.
 int StopSignalOf(pid_t child);
 
-// Stops the processes of this process' group by `signo`, although this process blocks the signal. `signo` is the signal
-// of the terminal's key (SIGTSTP), or of a read in the background (SIGTTIN). Returns when they go on. Returns at once
-// if no shell could let them go on.
+// Stops the processes of this process' group by `signo`, although this process blocks the signal. `signo` is SIGTSTP,
+// which the terminal's stop key sends, or SIGTTIN, which a read in the background causes. Returns when the processes go
+// on. Returns at once if there is no shell that could let them go on.
 void StopOwnGroup(int signo);
 
 }  // namespace ronda

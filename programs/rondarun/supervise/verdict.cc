@@ -20,7 +20,8 @@
 namespace ronda {
 namespace {
 
-// The launcher's last line cuts longer errors. The rank's own output has the full text.
+// The launcher's last line contains at most this number of characters of a rank's error. The rank's own output has the
+// full text.
 constexpr size_t kMaxQuoted = 1000;
 
 bool IsEarlier(const RankEnd& a, const RankEnd& b) {
@@ -30,7 +31,7 @@ bool IsEarlier(const RankEnd& a, const RankEnd& b) {
 
 bool FailedByItself(const RankEnd& end) { return end.failed() && end.cause == RankEnd::Cause::kItself; }
 
-// A rank that an error names in the form of Ronda's own reports.
+// A rank that an error text names in the form "rank 3 (host a, pid 71)", as Ronda's reports do.
 struct Named {
   RankId rank = 0;
   bool has_left = false;  // the error says that the rank has shut down, so later events are not the cause
@@ -66,7 +67,8 @@ const RankEnd* Find(RankId rank, const std::vector<RankEnd>& ends) {
   return found == ends.end() ? nullptr : &*found;
 }
 
-// The ranks that `end` blames. A report that names its own rank describes a disagreement, so it blames no other rank.
+// Returns the ranks that the last error of `end` names as the cause. If the error also names its own rank, it describes
+// a disagreement, so the result is empty.
 std::vector<Named> BlamedBy(const RankEnd& end) {
   std::vector<Named> named = RanksNamedIn(end.last_error);
   const auto is_own = [&](const Named& each) { return each.rank == end.rank; };
@@ -74,7 +76,7 @@ std::vector<Named> BlamedBy(const RankEnd& end) {
   return named;
 }
 
-// Whether another rank reports that the rank of `end` has shut down.
+// Returns whether another rank reports that the rank of `end` has shut down.
 bool HasLeft(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return std::any_of(ends.begin(), ends.end(), [&](const RankEnd& other) {
     const std::vector<Named> blamed = BlamedBy(other);
@@ -93,7 +95,8 @@ const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return nullptr;
 }
 
-// Continues the text about a rank that SIGKILL has killed.
+// Returns the text that follows "was killed by signal 9 (SIGKILL)", about processes that the kernel has killed for lack
+// of memory.
 std::string DescribeOomKills(const OomKills& kills) {
   constexpr absl::string_view kRemedy = ": give the host or container more memory, or run fewer ranks there";
   if (kills.of_group > 0) {
@@ -105,7 +108,7 @@ std::string DescribeOomKills(const OomKills& kills) {
                       kills.of_host == 1 ? " process" : " processes", " for lack of memory", kRemedy);
 }
 
-// " (pid 71, host a)"
+// Returns a text such as " (pid 71, host a)".
 std::string PlaceOf(const RankEnd& end) {
   const std::string pid = end.pid == 0 ? "" : absl::StrCat("pid ", end.pid, ", ");
   return end.host.empty() ? "" : absl::StrCat(" (", pid, "host ", end.host, ")");
@@ -157,7 +160,7 @@ std::string DescribeFailure(const RankEnd& failure, Naming naming) {
 
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends) {
   RankEnd described = failure;
-  // The rank reported this about others after it had shut down.
+  // If the rank has shut down, its report about other ranks came later, so the report is not the cause.
   if (HasLeft(failure, ends) && !BlamedBy(failure).empty()) described.last_error.clear();
   std::string text = DescribeFailure(described);
   for (const Named& named : BlamedBy(described)) {

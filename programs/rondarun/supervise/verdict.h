@@ -37,45 +37,47 @@ struct RankEnd {
   bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
 };
 
-// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". The text for SIGKILL names the
-// lack of memory if `end` has oom_kills. The text names it as the cause if the kernel has killed a process in the
-// rank's control group.
+// Returns "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". For SIGKILL, the text mentions
+// lack of memory if `end` has oom_kills. If the kernel has killed a process in the rank's control group, the text calls
+// lack of memory the cause.
 std::string DescribeEnd(const RankEnd& end);
 
-// "SIGTERM"; "signal 64" if it has no name.
+// Returns a signal's name, such as "SIGTERM"; "signal 64" if the signal has no name.
 std::string SignalName(int signo);
 
 // Returns the rank whose failure made the job fail, or null if no rank failed by itself.
 //
-// It is the first rank to fail. If several failures were noticed together, a death by a signal goes before an exit
-// code, and a lower rank before a higher one. The last error of a rank may be Ronda's report that another rank failed
-// ("... rank 2 (host a, pid 71) ..."). If that other rank has failed, the result is the other rank. The report may also
-// say that the other rank has shut down ("rank 2 (host a, pid 71) has shut down ..."). Then the last error of the other
-// rank blames no rank, since its shutdown came first.
+// This is the first rank to fail. If several failures were noticed together, ranks that were killed by a signal count
+// as the earlier ones. Of these, or of all if there are none, the lowest rank counts as the first. The last error of a
+// rank may be Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ..."). If that other rank has
+// failed, the result is the other rank. The report may also say that the other rank has shut down ("rank 2 (host a, pid
+// 71) has shut down ..."). In this case, the last error of the rank that has shut down is ignored, because its shutdown
+// came first.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
-// The numbers by which texts name processes: their ranks, or their numbers as members of an elastic job.
+// Whether texts name a process by its rank, or by its number as a member of an elastic job.
 enum class Naming { kRank, kMember };
 
 // Returns the text of DescribeEnd, followed by the last error: "exited with code 3; last error: \"disk on fire\"". A
-// member's last error is left out if it is a report about ranks, which may be of an earlier epoch.
+// member's last error is left out if it is a report about ranks, because these ranks may belong to an earlier epoch.
 std::string DescribeEndAndError(const RankEnd& end, Naming naming);
 
 // Returns the launcher's last line for `failure`, without newline: the rank or member, its pid and host, and the text
 // of DescribeEndAndError.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
-// DescribeFailure(failure) in a job whose ranks have these `ends`. Also names a rank that ended with exit code 0, if
-// the failed rank blames it.
+// Returns the same line for a job whose ranks ended with `ends`. If the failed rank blames a rank that ended with exit
+// code 0, the line names this rank too.
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends);
 
 // Returns the launcher's exit code for `failure`: the rank's exit code, 128 + signal, or 1 for a rank that was lost.
 int ExitCodeOf(const RankEnd& failure);
 
-// The launcher's exit code for a process that could not be started. A shell would return the same code.
+// Returns the launcher's exit code for a process that could not be started. It is the exit code that a shell would
+// return.
 int ExitCodeOf(const absl::Status& start_error);
 
-// A rank that is not known to have started, and the host where it is to run.
+// A rank that may not have started yet, and the host where it must run.
 struct AwaitedRank {
   RankId rank = 0;
   std::string host;
@@ -83,7 +85,7 @@ struct AwaitedRank {
   bool operator==(const AwaitedRank&) const = default;
 };
 
-// "ranks 2, 3 (host beta) were not started within 30s: ...", and remedies.
+// Returns a text such as "ranks 2, 3 (host beta) were not started within 30s: ...", with remedies.
 // REQUIRES: `ranks` is not empty.
 std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Duration timeout);
 

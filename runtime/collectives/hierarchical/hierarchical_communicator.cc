@@ -33,8 +33,8 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   const auto once = [&] {
     if (!std::exchange(is_late, true)) ballot.when_late();
   };
-  // The votes and flags that this rank knows so far. At first these are its own, then those of its host, then those of
-  // all hosts.
+  // The votes and flags that this rank knows so far. At first they are the rank's own, after the first step those of
+  // its host, and at last those of all hosts.
   Ballot known = {.own = ballot.own, .own_flags = ballot.own_flags, .when_late = once};
   int steps = 0;
   const auto vote = [&](Communicator& level) -> absl::Status {
@@ -47,7 +47,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(vote(*options_.across));
-  // Ranks without a communicator across hosts learn the result from their host.
+  // Ranks that have no communicator across hosts learn the result from the other ranks of their host.
   if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
   ballot.result = known.result;
   ballot.flags = known.flags;
@@ -55,7 +55,8 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
 }
 
 absl::Status HierarchicalCommunicator::Reduce(const ReduceCall& call) {
-  // A host's sum of integers would have to travel in the type of the elements, which may be too small for the sum.
+  // Scaled sums of integers use the flat communicator. With two levels, a host's sum would travel in the elements'
+  // type, which may be too small for the sum.
   const bool adds_wide = kernels::AddsWide(call.op, call.dtype, call.postscale);
   if (!IsOfAll(call.info) || call.delivery == ReduceCall::Delivery::kParts || adds_wide) {
     return options_.flat->Reduce(call);
@@ -69,8 +70,8 @@ absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
   if (!IsOfAll(call.info)) return options_.flat->Broadcast(call);
   const HostPosition root = PositionOf(options_.hosts, call.root);
   const bool is_at_home = self_.host == root.host;
-  // Across hosts the data travels between the ranks with the root's local rank, or between the first ranks if some host
-  // lacks that local rank.
+  // Across hosts, the ranks with the root's local rank exchange the data. If some host has no such rank, the first
+  // ranks of the hosts exchange it.
   const bool root_goes_across = root.local_rank < shards();
   const int courier = root_goes_across ? root.local_rank : 0;
   BroadcastCall step = call;
@@ -100,7 +101,8 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  // Only the first rank of a host has the data, and sends them to the other ranks of the host.
+  // Only the first rank of a host gathers the host's data and exchanges it with other hosts. Then it sends the result
+  // to the other ranks of its host.
   char* host_block = nullptr;
   if (self_.local_rank == 0) {
     RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
@@ -129,7 +131,7 @@ absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
   // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. On hosts of
-  // unequal size, the ranks without the level across hosts wait for the ranks that have it.
+  // unequal size, some ranks have no level across hosts, so they wait for the ranks of their host that have it.
   return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
 }
 

@@ -15,23 +15,24 @@
 
 namespace ronda {
 
-// Collectives in two levels, which are a fast level between the ranks of a host and a slow level across hosts. Across
-// hosts each byte travels once per host instead of once per rank.
+// Does collectives in two levels: a fast level between the ranks of a host, and a slow level across hosts. Across hosts
+// each byte travels once per host instead of once per rank.
 //
-// A reduction of all ranks does three steps for each chunk. The first is a reduce-scatter on the host. Then the ranks
-// that hold a shard reduce it across hosts. The last step is an allgather on the host. If the calls across hosts block,
-// a separate thread makes these calls. So chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is
-// gathered. With hosts of different sizes, a chunk has as many shards as the smallest host has ranks.
+// A reduction of all ranks takes three steps for each chunk: a reduce-scatter on the host, a reduction of each shard
+// across hosts, and an allgather on the host. If the calls across hosts block, a separate thread makes these calls. So
+// chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered. With hosts of different sizes,
+// a chunk has as many shards as the smallest host has ranks.
 //
-// The tensors are in the memory that the levels' communicators use, which is the host's memory or one device's.
-// LevelOps hides the difference.
+// The tensors must be in the memory that the levels' communicators use: the memory of the host, or the memory of a
+// device. LevelOps hides this difference.
 //
-// Some calls use the flat communicator. They are calls of only some ranks, reductions in which each rank receives a
-// part, all-to-alls, and gathers for one rank. Allgathers use it if the hosts do not list the ranks in order.
+// Calls for which two levels save nothing use the flat communicator: calls of only some ranks, reductions in which each
+// rank receives a part, all-to-alls, and gathers for one rank. Allgathers also use the flat communicator if the ranks
+// are not numbered host by host.
 //
-// A sum is made on each host in the order of the host's ranks, then in the order of the hosts. 16-bit and 8-bit wires
-// are rounded once per host and once at the end. So results are the same on all ranks and in every run, but their last
-// bits can differ from those of a flat backend.
+// First each host adds up its ranks' contributions in the order of the ranks. Then the hosts' sums are added up in the
+// order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the result once. So
+// results are the same on all ranks and in every run, but their last bits can differ from those of a flat backend.
 class HierarchicalCommunicator : public Communicator {
  public:
   struct Options {
@@ -43,18 +44,19 @@ class HierarchicalCommunicator : public Communicator {
                                            // this rank has no shard
     std::unique_ptr<Communicator> flat;    // connects all ranks, for calls that two levels do not make cheaper
     TwoLevelReduce::Levels::Driver across_driver = TwoLevelReduce::Levels::Driver::kOwnThread;
-    // The communicator that does barriers of all ranks; not owned. nullptr: the levels do them. The levels of a device
-    // cannot do barriers, because a level across hosts may be ahead of the device.
+    // The communicator that does barriers of all ranks; not owned. nullptr: the levels do barriers. The levels of a
+    // device cannot do barriers, because a level across hosts may be ahead of the device.
     Communicator* meeting = nullptr;
-    // The data under way on one level at a time; the levels cut it further. Each chunk goes to another thread and back,
-    // which costs time if ranks outnumber cores. With four ranks on two cores, chunks of 2 MiB made reductions of 4 MiB
-    // take one and a half times as long. They did not change the time of reductions of 16 MiB.
+    // The size of a chunk, which is the data that one level handles at a time. The levels cut chunks into smaller
+    // pieces. Each chunk is handed to another thread and back, which costs time if ranks outnumber cores. With four
+    // ranks on two cores, chunks of 2 MiB made reductions of 4 MiB take one and a half times as long. The time of
+    // reductions of 16 MiB did not change.
     size_t chunk_bytes = size_t{8} << 20;
   };
 
   explicit HierarchicalCommunicator(Options options);
 
-  // The communicator's own levels, for other code that works in two levels.
+  // Returns this communicator's levels, for other code that works in two levels.
   HostLevels levels() const {
     return {.hosts = options_.hosts, .local = options_.local.get(), .across = options_.across.get()};
   }
@@ -71,7 +73,7 @@ class HierarchicalCommunicator : public Communicator {
  private:
   // Holds the call's vote on both levels.
   absl::Status Vote(const CallInfo& info);
-  // The number of ranks on each host that have a communicator across.
+  // Returns the number of ranks on each host that have a communicator across hosts.
   int shards() const { return sizes_.least; }
   bool IsUneven() const { return sizes_.least != sizes_.most; }
   bool IsOfAll(const CallInfo& info) const { return info.group == nullptr || info.group->size() == size(); }

@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<DeviceLevelOps>> DeviceLevelOps::Create(Options o
   return ops;
 }
 
-// Uses one kernel launch for any number of tensors.
+// Copies the pieces with one kernel launch, however many tensors there are.
 absl::Status DeviceLevelOps::Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) {
   std::vector<UnpackSegment> segments;
   segments.reserve(pieces.size());

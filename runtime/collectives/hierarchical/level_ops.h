@@ -23,11 +23,11 @@
 
 namespace ronda {
 
-// The operations of a two-level collective that depend on where the tensors are. They provide memory for data in
-// transit, copy data, and order the work of the two levels.
+// The operations of a two-level collective that differ between tensors in the host's memory and tensors on a device.
+// They provide memory for data in transit, copy data, and order the work of the two levels.
 //
-// The communicators of a host have completed their work when a call returns. The communicators of a device have put it
-// on a stream. Each level has its own stream, so the work must be ordered between the streams:
+// A host's communicator has completed its work when a call returns. A device's communicator has only put the work on
+// its level's stream, so the work must be ordered between the two streams:
 //
 //   local.Reduce(...)                                     // into memory of the slot
 //   ops.HandOver(slot)                                    // by the thread that drives the level on the host
@@ -38,44 +38,46 @@ namespace ronda {
 // Thread-compatible, except that a second thread may call Across while the first thread works with other slots.
 class LevelOps {
  public:
-  // The number of chunks that may be under way at the same time.
+  // The number of chunks that may be under way at the same time. Each of these chunks has its own slot.
   static constexpr size_t kSlots = 2;
 
   virtual ~LevelOps() = default;
 
-  // Returns at least `bytes` of memory for the data of a slot. The level on the host must have finished with the slot's
-  // earlier data. Errors: RESOURCE_EXHAUSTED.
+  // Returns at least `bytes` of memory for the data of a slot. The level on the host must not need the slot's earlier
+  // data any more. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<char*> SlotMemory(size_t slot, size_t bytes) = 0;
 
   // Returns at least `bytes` of memory for gathered data, valid until the next call. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<char*> GatherMemory(size_t bytes) = 0;
 
-  // Elements in gathered memory that must be copied to another address.
+  // Elements in the gathered memory that must be copied to the address `to`.
   struct Piece {
     void* to = nullptr;
     size_t count = 0;   // elements
     size_t offset = 0;  // bytes
   };
-  // Copies the pieces from `gathered` to their addresses, in the order of the level on the host.
+  // Copies the pieces from `gathered` to their addresses, after all earlier work of the level on the host.
   virtual absl::Status Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) = 0;
 
-  // Orders the work so far of the level on the host before the next Across of the slot.
+  // Makes the next Across of the slot wait for all work that the level on the host has so far.
   virtual absl::Status HandOver(size_t slot) = 0;
-  // Calls `work`, which uses the level across.
+  // Calls `work`, which uses the level across hosts.
   virtual absl::Status Across(size_t slot, absl::FunctionRef<absl::Status()> work) = 0;
-  // Orders the later work of the level on the host after the last Across of the slot. REQUIRES: the last Across has
+  // Makes all later work of the level on the host wait for the last Across of the slot. REQUIRES: the last Across has
   // succeeded.
   virtual absl::Status HandBack(size_t slot) = 0;
 };
 
-// Lets one thread drive both levels: `work` goes across after all earlier work and before all later work.
+// Lets one thread drive both levels. `work`, which uses the level across hosts, is done after all earlier work and
+// before all later work.
 inline absl::Status CrossOver(LevelOps& ops, absl::FunctionRef<absl::Status()> work) {
   RONDA_RETURN_IF_ERROR(ops.HandOver(0));
   RONDA_RETURN_IF_ERROR(ops.Across(0, work));
   return ops.HandBack(0);
 }
 
-// LevelOps for tensors in the memory of the host. The host's communicators complete their work before a call returns.
+// LevelOps for tensors in the memory of the host. The functions that order work do nothing, because the host's
+// communicators complete their work before a call returns.
 class HostLevelOps : public LevelOps {
  public:
   absl::StatusOr<char*> SlotMemory(size_t slot, size_t bytes) override { return AtLeast(bytes, slots_[slot]); }
@@ -94,23 +96,23 @@ class HostLevelOps : public LevelOps {
 
 // LevelOps for tensors in the memory of a device. Events order the levels' streams, and no thread waits for the device.
 //
-// Destroyed after the communicators of both levels, when all work that uses its memory has ended.
+// Must be destroyed after the communicators of both levels, when all work that uses its memory has ended.
 class DeviceLevelOps : public LevelOps {
  public:
   struct Options {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;  // the stream of the level on the host; not owned
     StreamMarks* marks = nullptr;   // the marks of `stream`; not owned; may be nullptr
-    // The stream of the level across. kOwn: the levels work at the same time. kSame: the levels work one after the
-    // other. NCCL needs kSame if both levels are NCCL's communicators. Their operations must have one order on all
-    // devices, but a device may run the work of two streams in any order.
+    // The stream of the level across hosts. kOwn: it has its own stream, so the levels work at the same time. kSame:
+    // the levels share a stream and work one after the other. If both levels use NCCL, kSame is necessary, because
+    // NCCL's operations must have the same order on all devices. A device may run the work of two streams in any order.
     enum class AcrossStream : uint8_t { kOwn, kSame } across = AcrossStream::kOwn;
   };
 
   // Errors: the device's errors.
   static absl::StatusOr<std::unique_ptr<DeviceLevelOps>> Create(Options options);
 
-  // The stream for the communicator across.
+  // Returns the stream for the communicator across hosts.
   StreamHandle across_stream() const { return across_ == nullptr ? options_.stream : across_->handle(); }
 
   absl::StatusOr<char*> SlotMemory(size_t slot, size_t bytes) override {
@@ -136,7 +138,7 @@ class DeviceLevelOps : public LevelOps {
   DeviceLevelOps(Options options, std::unique_ptr<DeviceStream> across)
       : options_(std::move(options)), across_(std::move(across)) {}
 
-  // Replaces `memory` by at least twice as much if it is too small.
+  // If `memory` is too small, replaces it by memory of at least twice the size.
   absl::StatusOr<char*> AtLeast(size_t bytes, DeviceMemory& memory, absl::string_view purpose);
 
   const Options options_;
@@ -146,12 +148,11 @@ class DeviceLevelOps : public LevelOps {
   std::vector<DeviceMemory> outgrown_;  // kept, because freeing would wait for the device, and so for other ranks
 };
 
-// Returns the CallInfo with which a call of all ranks of the job runs on one of its levels. All ranks of the level take
-// part, without a vote.
+// Returns the CallInfo for the part of a call that one level does. All ranks of the level take part, without a vote.
 //
-// A rank may wait for a rank of another host that itself waits for the late rank on its own host. A third rank may wait
-// for the result of both. So each step gets a slightly longer deadline than the previous step. The first rank to give
-// up is then a rank that waits for the late rank itself, and its error names the late rank.
+// A rank may wait for a rank of another host that itself waits for a late rank. So each step gets a slightly longer
+// deadline than the step before. Then the first rank to give up is one that waits for the late rank directly, so its
+// error names the late rank.
 inline CallInfo LevelInfo(const CallInfo& info, int steps_before) {
   constexpr double kExtraPerStep = 0.05;
   const double factor = 1 + kExtraPerStep * steps_before;

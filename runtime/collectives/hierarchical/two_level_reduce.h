@@ -21,22 +21,24 @@
 
 namespace ronda {
 
-// A thread that reduces the contents of slots across hosts, one slot after the other, while its owner does other work.
+// A thread that reduces chunks across hosts, one after the other, while its owner does other work. Each chunk is in a
+// slot.
 //
-// One thread at a time submits and awaits. While a slot is under way no other thread may use the level across.
+// One thread at a time may call Submit and Await. While a slot is under way, no other thread may use the level across
+// hosts.
 class AcrossWorker {
  public:
   // Handles one slot, on the worker's thread. If it throws std::bad_alloc, Await returns RESOURCE_EXHAUSTED.
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
-  // Waits for the slot under way, and drops later slots. The slot under way ends at the latest when the job has failed.
+  // Waits for the slot under way, and drops later slots. This wait ends at the latest when the job has failed.
   ~AcrossWorker();
   AcrossWorker(const AcrossWorker&) = delete;
   AcrossWorker& operator=(const AcrossWorker&) = delete;
 
   // Hands over a slot, which must stay unchanged until it has been awaited or the worker is destroyed. REQUIRES: fewer
-  // than LevelOps::kSlots slots are submitted and not awaited.
+  // than LevelOps::kSlots submitted slots have not been awaited yet.
   void Submit(size_t slot);
 
   // Waits for the oldest slot that has not been awaited, and returns its result. REQUIRES: such a slot exists.
@@ -46,11 +48,11 @@ class AcrossWorker {
   static constexpr size_t kDepth = LevelOps::kSlots;
 
   void Run();
-  // Handles the slot. Catches all exceptions, which would end the process here.
+  // Handles the slot. Catches all exceptions, because an exception that leaves this thread would end the process.
   absl::Status Carry(size_t slot) const;
 
   const Work work_;
-  // Made in advance, because there is no memory to make this status when it is needed.
+  // This status is made in advance, because when it is needed there is no memory to make it.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that reduces across hosts");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that reduces across hosts");
@@ -67,7 +69,7 @@ class AcrossWorker {
 
 // Does allreduces of all ranks in two levels, chunk by chunk. Each chunk takes a reduce-scatter between the ranks of
 // the host, a reduction of each rank's shard across hosts, and an allgather on the host. Two chunks are under way at a
-// time, the older one across hosts.
+// time: the older chunk across hosts, the newer chunk on the host.
 //
 // Thread-compatible. Does not own the levels.
 class TwoLevelReduce {
@@ -77,9 +79,9 @@ class TwoLevelReduce {
     Communicator* across = nullptr;  // nullptr: this rank has no shard
     int shards = 1;                  // shards of a chunk: the first `shards` ranks of each host have one each
     LevelOps* ops = nullptr;
-    // The thread that makes the calls across if a reduction has several chunks. It is a separate thread if the calls
-    // block, and the caller if the calls return at once. With kCaller all ranks give their devices the work in the same
-    // order. Kernels that wait for other ranks' kernels need this order.
+    // The thread that makes the calls across hosts if a reduction has several chunks. kOwnThread is for calls that
+    // block, kCaller for calls that return at once. With kCaller, all ranks put their devices' work in the same order.
+    // Kernels that wait for kernels of other ranks need this order.
     enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
     size_t chunk_bytes = 1;  // the size of a chunk's elements
   };
@@ -91,7 +93,7 @@ class TwoLevelReduce {
   absl::Status Run(const ReduceCall& call);
 
  private:
-  // A chunk under way. The worker's part of it stays unchanged until the slot has been awaited.
+  // A chunk under way. The part that the worker reads stays unchanged until the slot has been awaited.
   struct Slot {
     size_t begin = 0;                    // granules
     size_t granules = 0;                 // of the chunk
@@ -102,7 +104,7 @@ class TwoLevelReduce {
     ReduceCall across;
   };
 
-  // A reduction and its division into chunks.
+  // A reduction, and how it is divided into chunks.
   struct Plan {
     const ReduceCall& call;
     WireLayout layout;
@@ -113,17 +115,17 @@ class TwoLevelReduce {
   absl::Status RunChunks(const Plan& plan, size_t chunks);
   absl::Status BeginAcross(size_t slot);
   absl::Status FinishAcross(size_t slot);
-  // Reduces the slot's shard, on the thread that drives the level across.
+  // Reduces the slot's shard across hosts. It runs on the thread that makes the calls across hosts.
   absl::Status ReduceAcross(size_t slot);
   absl::Status ReduceOnHost(const Plan& plan, size_t chunk, size_t slot);
-  // Lists the chunk's elements for the reduce-scatter, with the addresses for this rank's part.
+  // Makes the list of the chunk's elements for the reduce-scatter, with the addresses for this rank's part.
   absl::Status CutUp(const Plan& plan, size_t slot);
   void MakeCallAcross(const Plan& plan, Slot& slot) const;
   absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
-  // Lists the runs of the chunk in order. Returns their bytes.
+  // Makes the list of the chunk's runs, in order. Returns the number of their bytes.
   size_t ListRuns(const Plan& plan, const Slot& slot);
 
-  // Whether this rank reduces a part of the chunk across hosts.
+  // Returns whether this rank reduces a part of the chunk across hosts.
   bool GoesAcross(const Slot& slot) const { return levels_.across != nullptr && !slot.parts.empty(); }
 
   const Levels levels_;
@@ -132,7 +134,7 @@ class TwoLevelReduce {
   std::vector<Segment> pieces_;        // pieces of the chunk under reduction on the host
   std::vector<PartRange> shards_;      // the elements of each piece in every shard
   std::vector<LevelOps::Piece> runs_;  // runs of the chunk under gathering
-  // Exists from the first reduction of several chunks on; destroyed before the slots.
+  // Is created by the first reduction of several chunks. As the last member, it is destroyed before the slots.
   std::unique_ptr<AcrossWorker> worker_;
 };
 

@@ -19,18 +19,18 @@
 namespace ronda {
 namespace {
 
-// The number of elements that are reduced at a time. All ranks' contributions to such a block stay in the second-level
-// cache.
+// The number of elements in a block, which is reduced at once. All ranks' contributions to a block stay in the
+// second-level cache.
 constexpr size_t kBlockElements = 2048;
 constexpr size_t kBlockBytes = kBlockElements * 8;
 
 // Reduces blocks of all members' inputs into all members' outputs.
 //
-// The inputs may be the outputs, because a block is reduced into an accumulator before any output is written, and no
-// other rank uses the block's elements.
+// The inputs may also be the outputs, because a block is reduced into an accumulator before any output is written. No
+// other rank uses the elements of this block.
 class BlockReducer {
  public:
-  // `posts` point to the members' ReduceArithmetic.
+  // Each of `posts` points to a member's ReduceArithmetic.
   explicit BlockReducer(absl::Span<const void* const> posts) : sources_(posts.size()) {
     for (const void* post : posts) members_.push_back(static_cast<const ReduceArithmetic*>(post));
     if (!members_[0]->ContributesInputItself()) scratch_.resize(posts.size() * kBlockBytes);
@@ -69,8 +69,8 @@ class BlockReducer {
   alignas(64) char accumulator_[kBlockBytes];
 };
 
-// Returns an error if the members' counts differ. Negotiated calls have equal counts. A call with another count would
-// read beyond the end of a buffer.
+// Returns an error if the members' counts differ. The negotiation ensures that counts are equal. A call with another
+// count would read beyond the end of a buffer.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();
   for (size_t i = 1; i < posts.size(); ++i) {

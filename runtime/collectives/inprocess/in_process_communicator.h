@@ -17,7 +17,7 @@
 namespace ronda {
 
 // The collectives of ranks that are threads of one process. A rank reads the others' inputs and writes their outputs
-// directly. It stages only one block at a time, which stays in the first-level cache.
+// directly. Only one block at a time is copied to temporary memory, which stays in the first-level cache.
 class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
@@ -33,7 +33,8 @@ class InProcessCommunicator : public Communicator {
   void Tune(const Tuning&) override {}  // nothing is cut up
 
  private:
-  // Meets the other members of the call if this rank is one; see InProcessJob::Meet.
+  // If this rank is a member of the call, waits for the other members and works together with them
+  // (InProcessJob::Meet).
   absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work,
                     LateCall* late_call = nullptr);
   // Holds the call's vote, if it has one.
@@ -50,7 +51,7 @@ class InProcessCommunicator : public Communicator {
 //   auto world = InProcessWorld::Create({.size = 4});
 //   std::thread rank2([transport = world->Connect(2)] { ... });
 //
-// Thread-safe. A transport may outlive the world it came from.
+// Thread-safe. A transport may outlive the InProcessWorld that has made it.
 class InProcessWorld {
  public:
   using Options = InProcessJob::Options;
@@ -60,7 +61,7 @@ class InProcessWorld {
 
   int size() const { return job_->size(); }
 
-  // The transport of `rank`; the caller calls it once for each rank. REQUIRES: 0 <= rank < size().
+  // Returns the transport of `rank`. The caller must call it once for each rank. REQUIRES: 0 <= rank < size().
   Transport Connect(RankId rank);
 
  private:

@@ -14,20 +14,21 @@
 
 namespace ronda {
 
-// The collectives over messages between ranks: TCP, or an MPI.
+// Does collectives by messages between ranks, over TCP or MPI.
 //
-// A reduction is a reduce-scatter and an allgather by direct exchange. Each rank collects all contributions to its
-// shard in the wire's format, reduces them in the order of the group in fp32, rounds once, and sends the result to all.
-// This exchange moves as many bytes as a ring, and rounds no partial sum on the way. Long reductions go chunk by chunk,
-// so that packing, reducing and unpacking overlap with the messages (message_reduce.h). In short reductions each rank
-// sends its contribution to all members, together with its vote (Dissemination).
+// A reduction is a reduce-scatter and then an allgather, in which the ranks exchange messages directly. Each rank
+// collects all contributions to its shard in the wire's format, reduces them in the order of the group in fp32, rounds
+// once, and sends the result to all. This exchange moves as many bytes as a ring, and rounds no partial sum on the way.
+// Long reductions are done chunk by chunk, so that packing, reducing and unpacking overlap with the messages
+// (message_reduce.h). In short reductions each rank sends its contribution to all members, together with its vote
+// (Dissemination).
 //
-// Ronda does not use an MPI's own allreduce. MPI's order of additions differs, MPI takes no votes, and it cannot name
-// the rank that it waits for. MPI's allreduce is not faster either, as measured on one host with 2 ranks, fp32 and Open
-// MPI 4.1. Compared with this class, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to 16 KiB, and 1.8 times
-// at 256 KiB. They take 2.0, 2.4, 2.8 and 2.9 times as long at 1, 4, 16 and 64 MiB. MPI_Allreduce allows no deadline.
-// It takes 0.3 times as long at 4 KiB, where shared memory is even faster. It takes about as long from 16 KiB to 4 MiB,
-// and 1.2 and 2 times as long at 16 and 64 MiB.
+// Ronda does not use an MPI's own allreduce. MPI adds in another order, carries no votes, and cannot name the rank that
+// it waits for. Nor is MPI's allreduce faster, as the following measurements with Open MPI 4.1, 2 ranks on one host and
+// fp32 show. Compared with this class, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to 16 KiB, and 1.8
+// times at 256 KiB. MPI_Iallreduce takes 2.0, 2.4, 2.8 and 2.9 times as long at 1, 4, 16 and 64 MiB. MPI_Allreduce,
+// which allows no deadline, takes 0.3 times as long at 4 KiB, but shared memory is even faster there. MPI_Allreduce
+// takes about the same time from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64 MiB.
 class MessageCommunicator : public Communicator {
  public:
   using Options = MessageLink::Options;

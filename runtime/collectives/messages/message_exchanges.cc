@@ -15,9 +15,11 @@ namespace {
 
 constexpr int kFanOut = 8;
 
-// Up to this size, the log N messages of the tree cost less than the two messages of a broadcast by shares.
+// Up to this size, a broadcast down a tree is faster than a broadcast by shares, although log N messages follow each
+// other instead of two.
 constexpr size_t kTreeBytes = 64 << 10;
-// Up to this size, it is cheaper to pass a block on than to send it to each member.
+// Up to this size, Dissemination, in which members pass blocks on, is faster than sending each block directly to each
+// member.
 constexpr size_t kSmallBlockBytes = 1024;
 
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
@@ -29,7 +31,7 @@ void Copy(const void* from, size_t bytes, void* to) {
 
 size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
-// One broadcast by shares on one rank. Lives as long as the call.
+// Carries out one broadcast by shares on one rank.
 class SharedBroadcast {
  public:
   SharedBroadcast(const BroadcastCall& call, const Members& members, size_t chunk_bytes, MessageLink& link)
@@ -38,7 +40,7 @@ class SharedBroadcast {
   uint64_t chunks() const { return (call_.bytes + chunk_bytes_ - 1) / chunk_bytes_; }
 
   // On the root: sends one share of chunk k to each member, and the root's own share to all. On other members: begins
-  // to receive all shares, the member's own share in `own`.
+  // to receive all shares. `own` contains the transfer of the member's own share.
   absl::Status Begin(uint64_t k, TransferSet& own, TransferSet& others) {
     const bool is_root = members_.self() == call_.root;
     for (int i = 1; i < members_.size(); ++i) {
@@ -159,9 +161,10 @@ absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Member
 
 absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
   const int size = members.size();
-  // Positions in the tree are counted from the root. The lowest set bit of a position is the distance to its parent.
+  // The root has position 0 in the tree. The lowest set bit of a position is the distance to its parent's position.
   const int position = (members.self() - call.root + size) % size;
-  // Clearing a position's lowest set bits, one after the other, gives the positions between this position and the root.
+  // Each ancestor's position results from clearing the lowest set bit. So this is the number of members between this
+  // member and the root.
   const int between = std::max(0, std::popcount(static_cast<unsigned>(position)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };

@@ -14,24 +14,24 @@
 
 namespace ronda {
 
-// Brings a block of every member to every member, together with the members' votes. (J. Bruck et al., "Efficient
+// Sends a block of every member to every member, together with the members' votes. (J. Bruck et al., "Efficient
 // Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 //
 // A rank holds the blocks of consecutive members in ring order, beginning with its own. In each step the rank sends all
-// of its blocks to 7 other ranks and receives as many from each of 7 ranks. So the number of its blocks grows
-// eightfold. Up to 8 ranks exchange their blocks directly, and 4,096 ranks need four steps.
+// of its blocks to 7 other ranks, and receives the same number of blocks from each of 7 ranks. So after each step it
+// has eight times as many blocks. Up to 8 ranks exchange their blocks directly, and 4,096 ranks need four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
 //   RONDA_RETURN_IF_ERROR(exchange.Run(info, bytes_total));
 //   ... exchange.BlockOf(member) ...
 //
-// Keeps its memory from one exchange to the next. Thread-compatible.
+// This object keeps its memory from one exchange to the next. Thread-compatible.
 class Dissemination {
  public:
   explicit Dissemination(MessageLink& link) : link_(link) {}
 
-  // Returns the address to which the caller writes this rank's block of `bytes` bytes; aligned to 8 bytes. `members`
-  // must live until Run has returned. REQUIRES: this rank is a member.
+  // Returns the address, aligned to 8 bytes, to which the caller must write this rank's block of `bytes` bytes.
+  // `members` must live until Run has returned. REQUIRES: this rank is a member.
   char* Begin(const Members& members, size_t bytes);
 
   // Exchanges the blocks, and holds the call's vote if it has one. `bytes_total` is the size of the call, for error
@@ -44,7 +44,7 @@ class Dissemination {
   const char* BlockOf(int member) const { return At(PositionOf(member)) + sizeof(Vote); }
 
  private:
-  // Precedes each block: Ballot::word(), or 0 in a call without a vote.
+  // The word in front of each block: Ballot::word(), or 0 in a call without a vote.
   using Vote = uint64_t;
 
   int PositionOf(int member) const { return (member - members_->self() + members_->size()) % members_->size(); }
@@ -52,9 +52,9 @@ class Dissemination {
   char* At(int position) { return blocks_.data() + static_cast<size_t>(position) * block_bytes_; }
   RankId MemberAt(int position) const { return (*members_)[(members_->self() + position) % members_->size()]; }
 
-  // Sends the first `held` blocks on, and receives the blocks that follow them in ring order.
+  // Sends the first `held` blocks to other members, and receives the blocks that follow them in ring order.
   absl::Status Step(int held, const RunningCollective& running);
-  // The votes of all members, combined.
+  // Returns the combined votes of all members.
   Vote CollectVotes() const;
 
   MessageLink& link_;
@@ -65,7 +65,7 @@ class Dissemination {
   TransferSet receives_;
 };
 
-// The collectives that move bytes without looking at them, directly between the callers' buffers.
+// Does the collectives that only move bytes, directly between the callers' buffers.
 //
 // - broadcast: small data travels down a binomial tree. Large data is divided into one share per member. The root sends
 // each member its share, chunk by chunk, and the member sends the share on to all others. So the root sends each byte
@@ -73,7 +73,7 @@ class Dissemination {
 // - allgather: the blocks travel directly to all others, or by Dissemination if they are small.
 // - alltoall: each piece travels directly.
 //
-// Keeps its memory from one call to the next. Thread-compatible.
+// This object keeps its memory from one call to the next. Thread-compatible.
 class MessageExchanges {
  public:
   MessageExchanges(MessageLink& link, Dissemination& exchange) : link_(link), exchange_(exchange) {}

@@ -16,22 +16,24 @@
 namespace ronda {
 namespace {
 
-// Ranks in step complete their transfers within this number of polls.
+// If ranks begin a transfer at about the same time, it is complete within this number of polls.
 constexpr int kLooks = 200;
-// Polls between two checks of the clock and of the job's failure.
+// The number of polls between two checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// This is longer than a chunk takes on one host. A longer wait sleeps, each time for a small part of the time it has
-// waited. If another thread wants the core, polling costs more than sleeping. Yielding also costs more than sleeping,
-// because the thread gets the core back a scheduler tick later.
+// A wait polls for this time, which is longer than the transfer of a chunk on one host. A longer wait sleeps between
+// polls, each time for a small part of the time that it has lasted. If another thread wants the core, polling costs
+// more than sleeping. Yielding also costs more than sleeping, because the thread gets the core back a scheduler tick
+// later.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
-// How long a wait yields before it sleeps, if data wakes it.
+// How long a wait yields the core before it sleeps, if the arrival of data can wake it.
 constexpr absl::Duration kYieldFor = absl::Milliseconds(2);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
-// The end of a peer breaks its connections before the job knows of the end.
+// When a peer ends, its connections break before the job knows of the failure. A rank waits this time for the job's
+// failure.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
-// This covers ranks that did not begin to wait at the same moment.
+// The extra time per step, because ranks do not begin to wait at the same moment.
 constexpr absl::Duration kTimeoutPerStep = absl::Milliseconds(200);
 
 int CountRanksOnHost(const std::vector<Peer>& peers, const Peer& self) {

@@ -13,11 +13,11 @@ namespace ronda {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-// Smaller messages cost more than the data that they carry.
+// In smaller messages, the cost of a message is greater than the cost of its data.
 constexpr size_t kMinSliceBytes = 16 << 10;
-// With more segments, the ranks do not announce the parts that they receive.
+// If a call has more segments than this, the ranks do not announce the parts that they receive.
 constexpr size_t kMaxAnnouncedSegments = 256;
-// Up to this multiple of an equal share, a rank reduces everything that it receives.
+// A rank reduces everything that it receives if this is at most kMaxShares times an equal share.
 constexpr size_t kMaxShares = 2;
 constexpr uint64_t kSlots = 2;
 
@@ -61,7 +61,8 @@ absl::Status MessageReduce::Announce() {
 }
 
 bool MessageReduce::AnnouncesRanges() const {
-  // A granule of which two ranks receive parts must still be packed only once.
+  // If granules had several elements, two ranks could receive parts of one granule, but a granule may be packed only
+  // once.
   return reduction_.layout().granule_elements == 1 && reduction_.call().segments.size() <= kMaxAnnouncedSegments;
 }
 
@@ -117,7 +118,7 @@ void MessageReduce::DecideRegions() {
   const size_t wanted_bytes = std::max(kMinSliceBytes, chunk_bytes_ / static_cast<size_t>(members_.size()));
   const size_t longest = std::max<size_t>(1, wanted_bytes / granule_bytes_);
   slices_ = (most + longest - 1) / longest;
-  // All slices have the same size, because a short last slice would leave less to overlap.
+  // All slices have the same size, because the work on a short last slice could overlap with less other work.
   slice_granules_ = slices_ == 0 ? 1 : RoundUp((most + slices_ - 1) / slices_, unit);
   slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
@@ -136,7 +137,7 @@ void MessageReduce::AllocateScratch() {
 absl::Status MessageReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
-  // Each rank begins with its neighbours, so that not all ranks send to the same rank at once.
+  // Each rank begins with its neighbour, so that the ranks do not all send to the same rank at once.
   for (int i = 1; i < size; ++i) {
     const int sender = (self + size - i) % size;
     RONDA_RETURN_IF_ERROR(link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender],
@@ -164,7 +165,7 @@ absl::Status MessageReduce::ReduceSlice(uint64_t k) {
     RONDA_RETURN_IF_ERROR(link_.Wait(memory_.leaving[k % kSlots], running_));
     ReduceOwn(k, nullptr);
   } else {
-    // Only this rank uses this region, so it can be written while this rank's contributions are still being sent.
+    // No other region is written here, so this rank's contributions to other regions can still be sent meanwhile.
     ReduceOwn(k, ResultOf(self, k));
     RONDA_RETURN_IF_ERROR(SendResults(k));
     if (Receives(self) && OutputOf(self, k) == nullptr) Unpack(self, k, ResultOf(self, k));

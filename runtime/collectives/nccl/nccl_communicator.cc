@@ -50,7 +50,7 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_failure = options_.job_failure}) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  // The data members of this object will free memory that the stream and NCCL must no longer use.
+  // The destructors of the data members free memory. So the stream and NCCL must first stop using it.
   if (!AwaitStream().ok()) groups_.Abort();
   groups_.End();
 }

@@ -20,19 +20,20 @@
 
 namespace ronda {
 
-// Collectives of tensors in the memory of GPUs, one GPU per rank, over NCCL.
+// Does collectives of tensors in the memory of GPUs over NCCL. Each rank has one GPU.
 //
-// A call returns once its work is on the stream (communicator.h: the communicator of a device). The exchanges, which
-// move bytes without looking at them, are here. NcclReduce does the reductions, and NcclGroups owns NCCL's
-// communicators, one for each group of ranks.
+// A call returns when its work is on the stream, as communicator.h describes for a device. This class does the
+// collectives that only move bytes. NcclReduce does the reductions, and NcclGroups owns NCCL's communicators, one for
+// each group of ranks.
 //
-// Some reductions are one ncclAllReduce, or one ncclReduceScatter if each member receives another part. These are the
-// reductions of integers, the sums of floating-point numbers, and the products of float32 and float64. NCCL adds in its
-// own order instead of the order of the ranks, and rounds 16-bit sums after every addition. For all other reductions
-// NCCL's result would differ more. NCCL drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks
-// and some types and operators. In these other reductions the members exchange shards by grouped sends and receives.
-// They reduce the shards here, in the order of the group and in float32, and gather the result. This moves as many
-// bytes as a ring and rounds once. With SumOrder::kOfRanks all reductions of floating-point numbers work in this way.
+// Some reductions are done by NCCL itself, with one ncclAllReduce, or one ncclReduceScatter if each member receives
+// another part. They are reductions of integers, sums of floating-point numbers, and products of float32 and float64.
+// NCCL adds in its own order instead of the order of the ranks, and rounds 16-bit sums after every addition. All other
+// reductions are done by Ronda's own kernels. NCCL would drop NaN from floating-point minima and maxima, and it lacks
+// the 8-bit blocks and some types and operators. In these reductions the members exchange shards by grouped sends and
+// receives. Then each member reduces its shards in float32, in the order of the group, and the members gather the
+// result. This algorithm sends as many bytes as a ring, and rounds only once. With SumOrder::kOfRanks all reductions of
+// floating-point numbers work in this way.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class NcclCommunicator : public Communicator {
@@ -55,7 +56,7 @@ class NcclCommunicator : public Communicator {
   // Errors: the device's errors; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
 
-  // Waits for the stream. If the stream does not end, it aborts the work under way.
+  // Waits for the stream. If the stream's work does not end, aborts it.
   ~NcclCommunicator() override;
 
   RankId rank() const override { return options_.rank; }
@@ -70,16 +71,16 @@ class NcclCommunicator : public Communicator {
   // Returns the first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError), or OK.
   absl::Status failure() const { return groups_.failure(); }
 
-  // Aborts the work on the device, which may never end by itself after the loss of a peer. It marks all communicators
-  // and only then frees any. No call succeeds afterwards. Idempotent. If the device does not finish within seconds,
-  // Abort abandons the device (Device::Abandon). If the standard library throws std::bad_alloc, Abort throws it too,
-  // and the next call of Abort aborts.
+  // Aborts the work on the device, which may never end by itself after the loss of a peer. Abort first marks all
+  // communicators as aborted, and only then frees them. Afterwards all calls fail. Idempotent. If the device does not
+  // finish within seconds, Abort abandons the device (Device::Abandon). If the standard library throws std::bad_alloc,
+  // Abort throws it too, and the caller must call Abort again.
   void Abort() { groups_.Abort(); }
 
  private:
   using Entry = NcclGroups::Entry;
 
-  // The bytes that this rank sends to one member and receives from it.
+  // The bytes that this rank sends to a member, and the bytes that it receives from this member.
   struct Piece {
     const std::byte* from = nullptr;
     size_t sent = 0;
@@ -90,14 +91,14 @@ class NcclCommunicator : public Communicator {
   explicit NcclCommunicator(Options options);
 
   // Runs `collective(members, entry)` if this rank is a member. `entry` is nullptr for a group of one rank. All ranks
-  // of the job call it.
+  // of the job must call AsMember.
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective);
 
   absl::Status GatherEqual(const AllgatherCall& call, Entry* entry);
   absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry);
   absl::Status GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry);
-  // Exchanges pieces_, one per member, with all members. A rank copies its piece for itself.
+  // Exchanges pieces_ with all members; each piece is for one member. A rank copies the piece for itself.
   absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
   absl::Status Copy(void* to, const void* from, size_t bytes);
 

@@ -15,15 +15,15 @@
 
 namespace ronda {
 
-// Direct calls over NCCL, on communicators of their own. Each call is one call of NCCL, in the caller's memory, without
-// packing. NCCL reduces as it does for the engine (NcclOpOf). If the tensor's type represents the factor well, NCCL
-// also divides an average, and multiplies the terms of a sum.
+// Does direct calls over NCCL, on separate communicators. Each call is one call of NCCL on the caller's memory, without
+// packing. NCCL does the same reductions as for the engine (NcclOpOf). If the tensor's type can represent the factor
+// well, NCCL also applies the factor of a scaled sum or an average.
 class NcclDirect : public DirectTransport {
  public:
-  // How long NCCL gets to connect ranks that have all come.
+  // NCCL has this time to connect ranks, once all of them have called.
   static constexpr absl::Duration kInitDeadline = absl::Minutes(1);
 
-  // Connects the ranks. REQUIRES: there are at least two.
+  // Connects the ranks. REQUIRES: there are at least two ranks.
   // Errors: the errors of NcclGroups::For.
   static absl::StatusOr<std::unique_ptr<NcclDirect>> Connect(const DeviceSupport::DirectRequest& request,
                                                              std::shared_ptr<const NcclLibrary> library,

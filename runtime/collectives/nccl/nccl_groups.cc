@@ -21,11 +21,12 @@
 namespace ronda {
 namespace {
 
-// Within this time NCCL's threads have put most calls onto the stream. Longer waits sleep between polls.
+// A wait polls without a pause for this time, in which NCCL's threads put most calls onto the stream. A longer wait
+// sleeps between polls.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(2);
-// Longer lists of ranks are only counted.
+// If there are more ranks than this, a message contains only their number.
 constexpr int kListedRanks = 8;
 
 void LogIfError(RankId rank, const absl::Status& status) {
@@ -38,8 +39,8 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
     is_begun = true;
     nccl.CommAbort(handle);
   };
-  // CommAbort must be called in any case, because the other ranks' devices wait for this rank. It must be called even
-  // if a failed device cannot be made current, or there is no memory for an error.
+  // CommAbort must be called in any case, because the other ranks' devices wait for this rank. A failed device that
+  // cannot be made current, or a lack of memory, must not prevent the call.
   const absl::Cleanup in_any_case = [&] {
     if (!is_begun) abort();
   };
@@ -51,15 +52,15 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
 
 }  // namespace
 
-// A blocking communicator, and the threads inside its calls.
+// A blocking communicator, with the number of threads that are inside its calls.
 //
 // Thread-safe.
 class NcclGroups::Child {
  public:
-  // Returns where NCCL puts the handle, while the child is being made.
+  // Returns the address to which NCCL writes the handle while it makes the child.
   NcclHandle* place() { return &handle_; }
 
-  // Returns the handle for a call. Call Leave at the end of the call.
+  // Returns the handle for a call. The caller must call Leave at the end of the call.
   NcclHandle Enter() {
     const MutexLock lock(&mu_);
     ++inside_;
@@ -82,7 +83,7 @@ class NcclGroups::Child {
     const MutexLock lock(&mu_);
     return std::exchange(handle_, handle);
   }
-  // Takes the handle when no thread is inside a call.
+  // Waits until no thread is inside a call, and takes the handle.
   NcclHandle TakeWhenFree() {
     const MutexLock lock(&mu_);
     while (inside_ > 0) left_.Wait(&mu_);
@@ -101,7 +102,7 @@ class NcclGroups::Entry {
   // `names` are the members' numbers in the job, for messages.
   Entry(std::vector<RankId> ranks, std::vector<RankId> names) : ranks_(std::move(ranks)), names_(std::move(names)) {}
 
-  // "ranks 0, 2 and 3"
+  // Returns a text such as "ranks 0, 2 and 3".
   std::string Name() const {
     if (names_.size() > kListedRanks) return absl::StrCat(names_.size(), " ranks from rank ", names_.front(), " on");
     return absl::StrCat("ranks ", absl::StrJoin(names_.begin(), names_.end() - 1, ", "), " and ", names_.back());
@@ -130,7 +131,7 @@ class NcclGroups::Entry {
   const std::vector<RankId> names_;
 };
 
-// Takes the memory of one communicator back. Owns everything that it needs.
+// Removes the memory registrations of one communicator. This object owns everything that the calls need.
 struct NcclGroups::Deregistration {
   const RankId rank;
   const std::shared_ptr<Device> device;
@@ -139,7 +140,7 @@ struct NcclGroups::Deregistration {
   Entry* const entry;                  // not used by Run
   const std::shared_ptr<Child> child;  // the handle's owner; nullptr: the entry. Not used by Run
   const std::vector<Entry::Registration> registrations;
-  // Whether Run has ended or Reclaim has been called. The later of these two takes care of the communicator.
+  // True if Run has ended or Reclaim has been called. The second of these two events takes over the communicator.
   std::atomic<bool> is_either_over = false;
 
   void Run() {
@@ -152,7 +153,7 @@ struct NcclGroups::Deregistration {
     if (is_either_over.exchange(true)) AbortOne(rank, *device, library->functions, handle);
   }
 
-  // Whether the caller gets the communicator back. If not, the communicator is aborted at the end of Run.
+  // Returns true if the caller gets the communicator back. Otherwise Run aborts the communicator at its end.
   bool Reclaim() { return is_either_over.exchange(true); }
 };
 
@@ -228,7 +229,7 @@ absl::Status NcclGroups::Make(const CallInfo& info, Entry* entry, absl::string_v
   }));
   RONDA_RETURN_IF_ERROR(failed);
   Wait wait = {.doing = doing, .call = &info, .limits = info.limits};
-  // NCCL may need longer to connect many ranks than a program's deadline for one collective.
+  // To connect many ranks, NCCL may need more time than a program's deadline for one collective allows.
   wait.limits.deadline = std::max(wait.limits.deadline, options_.init_deadline);
   if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return AwaitReady(entry, wait);
   absl::Status failure;
@@ -273,7 +274,7 @@ NcclResult NcclGroups::RunGroup(NcclHandle handle, Enqueue enqueue) const {
   return enqueued == NcclResult::kSuccess || enqueued == NcclResult::kInProgress ? ended : enqueued;
 }
 
-// Runs without mu_, because the call may last until another thread aborts it.
+// Calls NCCL without holding mu_, because the call may last until another thread aborts it.
 absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue) {
   std::shared_ptr<Child> child;
   NcclHandle handle = nullptr;
@@ -442,14 +443,14 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
         [device = options_.device, library = options_.library, handle = entry->handle, rank = self(), child] {
           if (handle != nullptr) AbortOne(rank, *device, library->functions, handle);
           if (child == nullptr) return;
-          // The child's communicator has also been notified of the abort.
+          // The abort of the parent has notified the child, so the calls inside the child return.
           const NcclHandle blocking = child->TakeWhenFree();
           if (blocking != nullptr) AbortOne(rank, *device, library->functions, blocking);
         });
   }
   if (calls.empty()) return std::nullopt;
   std::optional<SideBySide> aborts(std::in_place, std::move(calls));
-  // The handles are taken only now, when all later steps have their memory. So no handle can be lost.
+  // The entries lose their handles only now, when no later step can lack memory. So each handle is aborted for certain.
   for (const std::unique_ptr<Entry>& entry : entries_) {
     entry->handle = nullptr;
     entry->child.reset();
@@ -459,8 +460,9 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 }
 
 // ncclCommAbort tells the device's kernels to end and may then wait for the device. The device never ends these kernels
-// if a kernel of another communicator runs first and has not been notified. So each communicator is aborted on its own
-// thread. The device may also be stuck in the trainer's work. So each thread owns everything that it needs.
+// if the kernel of another communicator runs first and has not been told to end. So each communicator is aborted on its
+// own thread. The device may also be stuck in the trainer's work, and then the threads outlive this object. So each
+// thread owns everything that it needs.
 void NcclGroups::AbortAll() {
   if (options_.device->is_held()) return;
   std::optional<SideBySide> aborts = TakeAborts();
@@ -475,10 +477,10 @@ bool NcclGroups::CallInTime(SideBySide calls, absl::Duration timeout, absl::stri
   return false;
 }
 
-// To take memory back, NCCL asks the peers that have mapped the memory, and waits for their answers. If a peer is
-// stopped, NCCL waits for ever. No other call can end this wait without freeing what the waiting thread uses. So no
-// lock is held meanwhile, and the waiting thread owns the communicator. An abort does not need this communicator,
-// because it has no work on the device.
+// Removes all memory registrations. NCCL asks the peers that have mapped the memory, and waits for their answers, for
+// ever if a peer is stopped. No other call can end this wait without freeing memory that the waiting thread uses. So no
+// lock is held meanwhile, and the waiting thread owns the communicator. Abort need not abort this communicator, because
+// it has no work on the device.
 bool NcclGroups::Deregister() {
   std::vector<std::shared_ptr<Deregistration>> all;
   std::vector<std::function<void()>> calls;
@@ -514,7 +516,8 @@ bool NcclGroups::Deregister() {
   return in_time;
 }
 
-// These calls block until all peers have come. If a peer does not come, the children are aborted.
+// Finalizes the children on separate threads, because each call blocks until all peers have called. If a peer does not
+// call, the children are aborted.
 void NcclGroups::FinalizeChildren() {
   std::vector<std::function<void()>> calls;
   {

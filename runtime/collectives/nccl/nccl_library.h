@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of NCCL's C interface that Ronda uses, and its loading. The interface is declared here because the library
-// is loaded at run time. So a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
-// nccl.h is installed, a test compares them with it.
+// Loads NCCL, and declares the part of NCCL's C interface that Ronda uses. Ronda has its own declarations and loads the
+// library at run time, so its build needs neither the library nor nccl.h. The numbers are part of NCCL's ABI. If nccl.h
+// is installed, a test compares the numbers with it.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 
@@ -19,7 +19,7 @@ namespace ronda {
 // ncclComm_t
 using NcclHandle = void*;
 
-// ncclUniqueId: passed by value.
+// NCCL's ncclUniqueId, which is passed by value.
 struct NcclUniqueId {
   char bytes[128];
 };
@@ -64,7 +64,7 @@ enum class NcclScalarResidence : int {  // ncclScalarResidence_t
 // communicator while it is being made.
 inline constexpr int kOldestNccl = 21400;
 
-// The value that lets NCCL choose.
+// A setting with this value lets NCCL choose.
 inline constexpr int kNcclUndefined = INT_MIN;
 
 // The beginning of ncclConfig_t, as in NCCL 2.18. Earlier versions read only the fields that they know, and later
@@ -78,8 +78,8 @@ struct NcclConfig {
   int min_ctas = kNcclUndefined;
   int max_ctas = kNcclUndefined;
   const char* net_name = nullptr;
-  // Whether communicators that are split off share this one's resources: buffers, connections, and the flag that
-  // signals an abort.
+  // Whether a communicator and its children (ncclCommSplit) share their resources: buffers, connections, and the flag
+  // that notifies of an abort.
   int split_share = kNcclUndefined;
 };
 
@@ -102,17 +102,19 @@ struct NcclFunctions {
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
                           void* stream);
-  // `output` receives `count` elements: the sum of the ranks' elements, from element number `count` times the own rank
-  // on.
+  // Adds up the ranks' inputs. On rank r, `output` receives `count` elements of the sum, beginning with element r *
+  // `count`.
   NcclResult (*ReduceScatter)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
                               NcclHandle comm, void* stream);
-  // Makes an operator that multiplies every rank's elements by `*scalar`, of their type, and adds them up.
+  // Makes an operator that multiplies every rank's elements by `*scalar`, and then adds them up. The scalar has the
+  // elements' type.
   NcclResult (*RedOpCreatePreMulSum)(NcclRedOp* op, void* scalar, NcclDataType type, NcclScalarResidence residence,
                                      NcclHandle comm);
   NcclResult (*RedOpDestroy)(NcclRedOp op, NcclHandle comm);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
-  // From 2.18 on; nullptr in older versions. `*child` is written when the parent is no longer in progress.
+  // From 2.18 on; nullptr in older versions. NCCL has written `*child` when the parent's state is no longer
+  // kInProgress.
   NcclResult (*CommSplit)(NcclHandle comm, int color, int key, NcclHandle* child, void* config);
   // From 2.19 on; nullptr in older versions.
   NcclResult (*MemAlloc)(void** memory, size_t bytes);
@@ -128,17 +130,17 @@ struct NcclLibrary {
   std::string version;  // "2.28.9"
 };
 
-// "2.28.9" for 22809.
+// Returns "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
-// Returns the places where LoadNccl searches, in order. A place is a pattern of files, or a name that the loader
-// resolves.
+// Returns the places where LoadNccl searches, in order. Each place is a file name pattern, or a library name that the
+// loader resolves.
 std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python);
 
-// Loads `path` (RONDA_NCCL_LIBRARY) or, if `path` is empty, libnccl.so.2. It searches the loader's path first, where a
-// library that the process has already loaded comes first. Then it searches the CUDA toolkit in `toolkit` (CUDA_HOME),
-// and the packages of the Python environment in `python` (VIRTUAL_ENV). At last it searches the usual folders of
-// toolkits, and other packages of Python. Errors: NOT_FOUND that lists the places searched and the remedy;
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if `path` is empty, libnccl.so.2. First the loader searches its own path; if
+// the process has already loaded the library, the loader returns it. Then it searches the CUDA toolkit in `toolkit`
+// (CUDA_HOME), and the packages of the Python environment in `python` (VIRTUAL_ENV). At last it searches the usual
+// folders of CUDA toolkits and of Python packages. Errors: NOT_FOUND that lists the places searched and the remedy;
 // FAILED_PRECONDITION if the library is too old (with both versions), lacks a function, or is not NCCL.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "",
                                                             const std::string& python = "");

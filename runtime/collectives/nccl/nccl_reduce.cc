@@ -14,7 +14,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// The number of events: two for each of the two slots, and joint_.
+// The number of events: each of the two slots has two events, and joint_ is another.
 constexpr int kEvents = 2 * 2 + 1;
 
 const std::byte* ElementOf(const void* tensor, size_t element, DType dtype) {
@@ -31,7 +31,7 @@ bool IsEmpty(const ReduceCall& call) {
 
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
-// Whether all members receive equally many elements of the only tensor, one after the other.
+// Returns whether the members receive equal parts of the first tensor, in the order of the members.
 bool HasEqualParts(const ReduceCall& call, int members) {
   const size_t each = call.segments.front().count / static_cast<size_t>(members);
   if (call.part_of == nullptr || members == 1 || each * static_cast<size_t>(members) != call.segments.front().count) {
@@ -44,13 +44,13 @@ bool HasEqualParts(const ReduceCall& call, int members) {
   return true;
 }
 
-// Whether NCCL can work on the tensor itself; equal on all members.
+// Returns whether NCCL can work directly on the tensor. The result is the same on all members.
 bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
   return call.segments.size() == 1 && layout.dtype == call.dtype && FactorsOf(layout, call).before.IsIdentity() &&
          (DeliversAll(call) || HasEqualParts(call, members));
 }
 
-// The elements of a tensor's result that this rank receives.
+// Returns the range of a tensor's result that this rank receives.
 PartRange WantedOf(const ReduceCall& call, const Segment& segment) {
   if (DeliversAll(call)) return {.begin = 0, .count = segment.count};
   return {.begin = segment.part_begin, .count = segment.part_count};
@@ -109,13 +109,13 @@ bool NcclReduce::IsNeeded(const ReduceCall& call) { return !IsEmpty(call); }
 
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
-  // NCCL adds integers up in their own type.
+  // NCCL adds integers in their own type, in which a sum can overflow. So Ronda does reductions that need a wider type.
   const std::optional<NcclRedOp> op = kernels::AddsWide(call.op, layout.dtype, call.postscale)
                                           ? std::nullopt
                                           : NcclOpOf(layout, call.op, options_.order);
   if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
   Plan(call, members);
-  // Ronda's own reductions apply the first factor before the sum and the second factor after it.
+  // Ronda's own reductions apply `prescale` before the sum, and `postscale` after the sum.
   const WireFactors factors =
       op.has_value() ? FactorsOf(layout, call) : WireFactors{.before = call.prescale, .after = {}};
   return RunChunks({.call = call, .members = members, .entry = entry, .op = op, .factors = factors});
@@ -133,7 +133,7 @@ void NcclReduce::Plan(const ReduceCall& call, const Members& members) {
   tables_ = nullptr;
 }
 
-// NCCL has no barrier, so the members do a sum. Nothing uses the sum's result.
+// NCCL has no barrier, so the members reduce one byte instead and ignore the result.
 absl::Status NcclReduce::Meet(const CallInfo& info, Entry* entry) {
   RONDA_ASSIGN_OR_RETURN(std::byte* const any, slots_[0].wire.GetFor(entry, 1));
   return AllReduce(info, entry, any, any, 1, DType::kUint8, NcclRedOp::kSum);
@@ -199,7 +199,7 @@ absl::Status NcclReduce::Move(const Reduction& run, const Slot& slot) {
 }
 
 absl::Status NcclReduce::End(const Reduction& run, const Slot& slot, size_t chunk) {
-  // The kernels' stream waits only now, because the next chunk is packed before this chunk is unpacked.
+  // The kernels' stream waits for this chunk only now, so that the next chunk could be packed before.
   if (run.kernels != options_.stream) RONDA_RETURN_IF_ERROR(slot.moved->OrderBefore(run.kernels));
   return Unpack(run, slot, chunk);
 }
@@ -250,7 +250,7 @@ absl::Status NcclReduce::ReduceShard(const Reduction& run, const Slot& slot) {
 }
 
 absl::Status NcclReduce::Gather(const Reduction& run, const Slot& slot) {
-  // If there are several regions, each shard is what its member receives, and there is nothing to gather.
+  // If there are several regions, each member needs only its own region, so there is nothing to gather.
   if (run.entry == nullptr || plan_->regions() > 1) return absl::OkStatus();
   const size_t shard = plan_->ShardBytes(slot.chunk, run.members.size());
   const std::byte* const own = slot.data + shard * static_cast<size_t>(run.members.self());

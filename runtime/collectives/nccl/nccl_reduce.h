@@ -22,8 +22,7 @@
 
 namespace ronda {
 
-// The reductions of an NcclCommunicator. Each uses one of these algorithms, which all members derive from facts that
-// they share:
+// Does the reductions of an NcclCommunicator. Each reduction uses one of these algorithms:
 //
 //                    all members receive everything        each member receives another part, and all know all parts
 //   plain            ncclAllReduce [, scaled in place]     ncclReduceScatter [, scaled in place]
@@ -32,14 +31,15 @@ namespace ronda {
 //                    reduced, ncclAllGather, unpacked      unpacked
 //
 // The plain algorithm is for a single tensor that needs no conversion, because NCCL can work on such a tensor in the
-// trainer's memory. All members choose the same algorithm, because the choice depends only on what they have agreed on.
-// wire_plan.h says what NCCL adds up.
+// trainer's memory. All members choose the same algorithm, because the choice depends only on facts that are the same
+// on all members. wire_plan.h says which reductions NCCL does itself.
 //
-// A fusion buffer of more than a chunk travels chunk by chunk, through two buffers that are used alternately. While
-// NCCL works on one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous one on
-// another stream. So memory is limited, and every rank makes the same calls of NCCL in the same order.
+// If a fusion buffer is larger than a chunk, it is sent chunk by chunk, through two buffers that are used alternately.
+// While NCCL works on one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous
+// one on another stream. So memory is limited, and every rank makes the same calls of NCCL in the same order.
 //
-// Calls that are repeated with the same tensors, as in a training loop, use the earlier plan again (plan_cache.h).
+// If a call is repeated with the same tensors, as in a training loop, the plan of the earlier call is used again
+// (plan_cache.h).
 //
 // Thread-compatible.
 class NcclReduce {
@@ -58,10 +58,10 @@ class NcclReduce {
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
 
-  // NCCL's communicator of the members; nullptr for a group of one rank.
+  // NCCL's communicator of a group's members. For a group of one rank, functions get nullptr.
   using Entry = NcclGroups::Entry;
 
-  // Whether the members have data to exchange.
+  // Returns whether the members have data to exchange.
   static bool IsNeeded(const ReduceCall& call);
 
   // REQUIRES: IsNeeded(call), and this rank is a member.
@@ -84,7 +84,7 @@ class NcclReduce {
     StreamHandle kernels = nullptr;  // the stream that packs and unpacks
   };
 
-  // The memory of a chunk; the chunk after the next uses it again.
+  // The memory of a chunk. Two slots are used alternately.
   struct Slot {
     StreamBuffer wire;
     StreamBuffer arrived;  // contributions of the other members
@@ -95,7 +95,7 @@ class NcclReduce {
     std::byte* others = nullptr;  // in `arrived`
   };
 
-  // The parts that must exist before anything is on the stream.
+  // The stream and the events, which must be made before any work is on the stream.
   struct Parts {
     std::unique_ptr<DeviceStream> kernel_stream;
     std::vector<std::unique_ptr<DeviceEvent>> events;
@@ -108,15 +108,15 @@ class NcclReduce {
   void Plan(const ReduceCall& call, const Members& members);
 
   absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
-  // Runs the reduction in chunks, as plan_ lays them out.
+  // Runs the reduction chunk by chunk, according to plan_.
   absl::Status RunChunks(Reduction run);
-  // Steps of a chunk.
+  // The steps for each chunk.
   absl::Status Begin(const Reduction& run, Slot& slot, size_t chunk);
   absl::Status Move(const Reduction& run, const Slot& slot);
   absl::Status End(const Reduction& run, const Slot& slot, size_t chunk);
 
   absl::Status MoveByNccl(const Reduction& run, const Slot& slot);
-  // Steps of an exchange. Scatter sends all shards to the members that reduce them.
+  // The steps by which Ronda itself reduces a chunk. Scatter sends each shard to the member that reduces it.
   absl::Status Scatter(const Reduction& run, const Slot& slot);
   absl::Status ReduceShard(const Reduction& run, const Slot& slot);
   absl::Status Gather(const Reduction& run, const Slot& slot);
@@ -148,10 +148,10 @@ class NcclReduce {
   Slot slots_[2];
   PlanCache known_;
   WirePlan own_plan_;  // for calls that are laid out every time
-  // The plan of the call under way, and its tables if the plan is from the cache.
+  // The plan of the call under way. If the plan is from the cache, tables_ are the plan's tables; otherwise nullptr.
   const WirePlan* plan_ = &own_plan_;
   std::vector<ReductionPlan::Tables>* tables_ = nullptr;
-  // These are members only to keep their memory.
+  // These vectors are data members only so that their memory is used again.
   PackSegments packed_;
   UnpackSegments unpacked_;
 };

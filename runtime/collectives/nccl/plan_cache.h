@@ -13,9 +13,9 @@
 
 namespace ronda {
 
-// The plan of a reduction of whole tensors, and the tables of each of its chunks for the kernels.
+// The plan of a reduction in which all members receive whole tensors, and the kernels' tables for each chunk.
 struct ReductionPlan {
-  // The tables of a chunk, made when they are first needed.
+  // The kernels' tables for a chunk. They are made when they are first needed.
   struct Tables {
     bool has_packed = false;
     bool has_unpacked = false;
@@ -26,16 +26,16 @@ struct ReductionPlan {
   WirePlan wire;
   std::vector<Tables> chunks;
 
-  // The reduction for which it was made.
+  // The reduction for which the plan was made.
   std::vector<Segment> segments;
   DType dtype = DType::kFloat32;
   WireFormat format = WireFormat::kNone;
 };
 
 // Plans of earlier reductions. A training loop repeats its buckets in every step, in the same order and usually with
-// tensors at the same addresses. Then no plan is made again. The cache first tries the plan that follows the plan found
-// last, so a locked schedule finds each plan at once. If the tensors have new addresses, the cache uses the plan of
-// other tensors of the same sizes, and makes only the tables again.
+// tensors at the same addresses. In this case the cache returns the earlier plans. It first tries the plan that follows
+// the last returned plan, so a locked schedule finds each plan at once. If the tensors have new addresses, the cache
+// uses the plan of other tensors of the same sizes, and makes only the tables again.
 //
 // Thread-compatible.
 class PlanCache {
@@ -45,8 +45,8 @@ class PlanCache {
   // `chunk_bytes`: as WirePlan::Lay.
   explicit PlanCache(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
-  // Returns a plan that is valid until the next call. REQUIRES: the call delivers all to all; the segments have their
-  // final pointers.
+  // Returns a plan that is valid until the next call. REQUIRES: the call delivers everything to all ranks, and the
+  // pointers in its segments will not change.
   ReductionPlan& Find(const ReduceCall& call);
 
  private:

@@ -15,18 +15,19 @@
 
 namespace ronda {
 
-// Memory of a device that the work on one stream uses, call after call. It grows to the largest need and stays at that
-// size.
+// Device memory that one call after the other uses for its work on one stream. The memory grows to the largest size
+// that a call needs, and never shrinks.
 //
-// Outgrown memory is kept until the end. CUDA frees memory only after the device has done all earlier work. That work
-// may be a kernel of any NCCL communicator in the process, and the kernel may wait for a rank that waits for this one.
-// Each growth doubles the size, up to the expected maximum, so the outgrown memory is smaller than the memory in use.
+// When the memory grows, the old memory is kept until the destructor, because CUDA frees memory only after the device
+// has done all earlier work. This work may be an NCCL kernel that waits for another rank, while the other rank waits
+// for this rank. Each growth doubles the size, up to the expected maximum, so the old memory is smaller than the memory
+// in use.
 //
-// The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. All
-// ranks have the same library, and so the same kind of memory. They must, because NCCL's choices depend on the kind of
-// memory.
+// The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. The
+// kind of memory must be the same on all ranks, because NCCL's choices depend on it. It is the same because all ranks
+// have the same library.
 //
-// Thread-compatible. The objects of its options must outlive it.
+// Thread-compatible. The objects in its options must outlive it.
 class StreamBuffer {
  public:
   struct Options {
@@ -35,7 +36,7 @@ class StreamBuffer {
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
     std::string purpose;  // "the fusion buffer", for messages
-    // The expected maximum: memory grows beyond it only when it is needed.
+    // The expected maximum. The memory grows beyond it only if a call needs more.
     size_t most_bytes = std::numeric_limits<size_t>::max();
   };
 
@@ -51,8 +52,8 @@ class StreamBuffer {
   absl::StatusOr<std::byte*> Get(size_t bytes);
 
   // Works like Get, and registers the memory for the collectives of `entry`. `entry` is nullptr for a group of one
-  // rank. Memory that NCCL gets from a StreamBuffer is always registered, on every rank. NCCL must not get registered
-  // memory on some ranks and other memory on other ranks. Errors: also the errors of NcclGroups::Register.
+  // rank. Either all ranks or no rank must give NCCL registered memory in a call. So all memory of a StreamBuffer that
+  // NCCL gets is registered. Errors: also the errors of NcclGroups::Register.
   absl::StatusOr<std::byte*> GetFor(NcclGroups::Entry* entry, size_t bytes);
 
  private:

@@ -11,12 +11,13 @@ namespace ronda {
 namespace {
 
 constexpr size_t kAccessBytes = 16;
-// With more pieces than this, tensors are not packed by member, because each piece costs an entry in a kernel's table.
+// If packing by member would make more pieces than this, tensors are not packed by member, because each piece needs an
+// entry in a kernel's table.
 constexpr size_t kMostPieces = 4096;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Whether the layout has 16-bit floating-point numbers.
+// Returns whether the layout has 16-bit floating-point numbers.
 bool IsNarrow(const WireLayout& layout) {
   return !layout.fp8.has_value() && IsFloatingPoint(layout.dtype) && SizeOf(layout.dtype) < sizeof(float);
 }
@@ -106,7 +107,7 @@ void WirePlan::LayByMember(const ReduceCall& call, size_t chunk_bytes, int membe
 }
 
 bool WirePlan::LayRegions(const ReduceCall& call, int members) {
-  // A part may begin inside a granule, which two members would then need.
+  // If granules have several elements, a part may begin inside a granule, and two members would need this granule.
   if (call.part_of == nullptr || members == 1 || layout_.granule_elements != 1) return false;
   if (call.segments.size() * static_cast<size_t>(members) > kMostPieces) return false;
   region_bytes_ = 0;
@@ -122,7 +123,7 @@ bool WirePlan::LayRegions(const ReduceCall& call, int members) {
     ends_.push_back(pieces_.size());
     region_bytes_ = std::max(region_bytes_, end);
   }
-  // An allreduce moves every byte twice, a reduce-scatter once.
+  // An allreduce sends every byte twice, and a reduce-scatter sends it once.
   const size_t total = wanted * layout_.granule_bytes + static_cast<size_t>(members) * unit_;
   return region_bytes_ * static_cast<size_t>(members) <= 2 * total;
 }

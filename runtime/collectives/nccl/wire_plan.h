@@ -19,34 +19,34 @@ namespace ronda {
 // Returns NCCL's name of a type; nullopt if NCCL lacks the type.
 std::optional<NcclDataType> NcclTypeOf(DType dtype);
 
-// The order in which floating-point numbers are added up and multiplied. kOfNccl: if NCCL can do the reduction, in
-// NCCL's order. NCCL's order is not the order of the ranks, and NCCL rounds 16-bit sums after every step. kOfRanks: in
-// the order of the ranks, in float32 for smaller types, rounded once. kOfRanks gives the same bits on every backend.
+// The order in which floating-point numbers are added up and multiplied. kOfNccl: in NCCL's order, if NCCL can do the
+// reduction. This is not the order of the ranks, and NCCL rounds 16-bit sums after every step. kOfRanks: in the order
+// of the ranks. Smaller types are reduced in float32 and rounded once. kOfRanks gives the same bits on every backend.
 enum class SumOrder : uint8_t { kOfNccl, kOfRanks };
 
-// Returns NCCL's operator for `op`, if NCCL should reduce elements of this layout. NCCL's result then equals
-// Ronda's, exactly or except for the order of roundings. The result is nullopt for minima and maxima of floating-point
-// numbers, because NCCL drops NaN. It is also nullopt for products of 16-bit types, which would lose too much to NCCL's
-// roundings.
+// Returns NCCL's operator for `op`, if NCCL should reduce elements of this layout. Then NCCL's reduction has the same
+// result as Ronda's own reduction, exactly or except for the order of roundings. Returns nullopt for minima and maxima
+// of floating-point numbers, because NCCL drops NaN. Also returns nullopt for products of 16-bit types, because NCCL's
+// roundings would make them too inexact.
 std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op, SumOrder order);
 
-// The factors of a reduction before and after NCCL's part.
+// The factors that are applied before and after NCCL's reduction.
 struct WireFactors {
   kernels::Scale before;
   kernels::Scale after;
 };
 // Returns the two factors. Terms of 16-bit sums are multiplied by both factors before NCCL adds them up. So an average
-// does not overflow where the plain sum would, and no factor after the sum causes another rounding.
+// cannot overflow although the plain sum would, and the result is not rounded again after the sum.
 WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
-// The offsets of a reduction's tensors in the fusion buffer, and the chunks in which the buffer travels.
+// The offsets of a reduction's tensors in the fusion buffer, and the chunks in which the buffer is sent.
 //
-// The buffer is one region. If every member receives another part of the result, the buffer has one region per member
-// instead, and all regions have the same length. Region m contains the elements of all tensors that member m receives.
-// Each piece of a tensor begins a granule at an address that suits the device's kernels. A chunk is the same range of
-// every region.
+// Usually the buffer is one region. If every member receives another part of the result, the buffer can have one region
+// per member, and all regions have the same length. Region m contains the elements of all tensors that member m
+// receives. Each piece of a tensor begins with a new granule, at an address that suits the device's kernels. A chunk
+// contains the same range of every region.
 //
-// Laid out again for every call. Keeps its memory.
+// A WirePlan can be laid out again for each call, and keeps its memory.
 class WirePlan {
  public:
   // Consecutive elements of a tensor.
@@ -56,32 +56,32 @@ class WirePlan {
     size_t count;   // elements
     size_t offset;  // bytes from the beginning: of the region in the plan, of the buffer in a chunk
   };
-  // The range of each region, in bytes.
+  // The range of bytes in each region that the chunk contains.
   struct Chunk {
     size_t begin = 0;
     size_t bytes = 0;
   };
 
-  // Lays the buffer out as one region. Chunks have at most `chunk_bytes`, but at least one unit.
+  // Lays the buffer out as one region. A chunk has at most `chunk_bytes`, but at least one unit().
   void Lay(const ReduceCall& call, size_t chunk_bytes);
 
-  // Lays the buffer out as one region per member, if this is possible and moves no more bytes than one region would.
-  // Otherwise does the same as Lay. The choice is equal on all members.
+  // Lays the buffer out as one region per member, if this is possible and sends no more bytes than one region would.
+  // Otherwise does the same as Lay. All members make the same choice.
   void LayByMember(const ReduceCall& call, size_t chunk_bytes, int members);
 
   const WireLayout& layout() const { return layout_; }
   kernels::cuda::Wire wire() const;
 
   int regions() const { return static_cast<int>(ends_.size()); }
-  // The bytes of all regions, a multiple of unit().
+  // Returns the size of all regions in bytes, which is a multiple of unit().
   size_t bytes() const { return region_bytes_ * ends_.size(); }
-  // Tensors begin, and chunks and shards may be cut, at multiples of this number of bytes. It is a multiple of whole
-  // granules and of 16 bytes.
+  // Returns the number of bytes at whose multiples tensors begin, and chunks and shards may be cut. It is a multiple of
+  // 16 and of the size of a granule.
   size_t unit() const { return unit_; }
 
   size_t chunks() const { return (region_bytes_ + chunk_bytes_ - 1) / chunk_bytes_; }
   Chunk ChunkOf(size_t i) const;
-  // The bytes of a chunk in all regions.
+  // Returns the size of a chunk in all regions together, in bytes.
   size_t BytesOf(const Chunk& chunk) const { return chunk.bytes * ends_.size(); }
 
   // Calls visit(piece) for each piece of `region` in a chunk.
@@ -96,7 +96,7 @@ class WirePlan {
   }
 
   // Returns shard `i` of `n` of a chunk's buffer. All shards have the same size, except that the last shards may be
-  // short or empty. If there are `n` regions, the regions are the shards.
+  // short or empty. If there are `n` regions, each region is a shard.
   struct Range {
     size_t begin;
     size_t bytes;
@@ -108,7 +108,7 @@ class WirePlan {
   void Begin(const ReduceCall& call);
   // Adds a piece to the last region, which ends at `*end`.
   void Add(size_t tensor, size_t begin, size_t count, size_t* end);
-  // Lays out one region per member. Returns false if this is impossible, or would move more bytes than one region.
+  // Lays out one region per member. Returns false if this is impossible, or would send more bytes than one region.
   bool LayRegions(const ReduceCall& call, int members);
   void SetChunks(size_t chunk_bytes);
   size_t BytesOf(const Piece& piece) const;

@@ -17,7 +17,8 @@
 namespace ronda {
 namespace {
 
-// The number of wire bytes that are handled at a time. The contribution of such a block stays in the first-level cache.
+// A tensor is handled in blocks of this size in the wire's format, so that a block's contribution stays in the
+// first-level cache.
 constexpr size_t kBlockBytes = 16 << 10;
 
 }  // namespace

@@ -13,8 +13,8 @@
 
 namespace ronda {
 
-// The collectives of a job of one rank. An allreduce still scales and rounds to the wire's format, so that a job gives
-// the same results on every backend. This is the smallest complete implementation of the interface.
+// Does the collectives of a job that has only one rank. An allreduce still scales and rounds to the wire's format, so
+// that a job gives the same results on every backend. This is the smallest complete implementation of the interface.
 class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::shared_ptr<const SelfJob> job) : job_(std::move(job)) {}

@@ -14,13 +14,14 @@
 namespace ronda {
 namespace {
 
-// Ranks in step wait less than this for each other. A later rank has other work to do and may need the core.
+// A wait spins for this time. If the other rank comes later, it has other work to do and may need this core.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
-// This is far longer than a store takes to be visible to all cores.
+// Within much less than this time, a store becomes visible to all cores.
 constexpr absl::Duration kStoresArrive = absl::Microseconds(200);
-// A rank may be stopped between the store of its counter and the ring of the doorbell.
+// No sleep is longer than this, because a rank may be stopped after it has stored its counter and before it rings the
+// doorbell.
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
@@ -72,10 +73,10 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
   uint64_t needed = chunks.End(k) - ring_bytes;
-  // The gap between two collectives belongs to no collective. A wait for this gap would be a wait until the other ranks
+  // The gap between two collectives belongs to no collective. Waiting for it would mean waiting until the other ranks
   // begin this collective.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
-  // Remembers how far the others really are, because reading each counter costs a transfer between cores.
+  // `done` remembers how far all other ranks are, because each read of a counter costs a transfer between cores.
   uint64_t done = std::max(needed, chunks.begin);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
     if (rank == world_->rank()) continue;
@@ -106,18 +107,19 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
       if (word.load(std::memory_order_acquire) >= value) return true;
       CpuRelax();
     }
-    // Most waits are over before there is a reason to look at the clock.
+    // Most waits end before this first look at the clock.
     const absl::Duration now = MonotonicTime();
     if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
-    // Each rank has a core, but the late rank may have been scheduled on this core, where it waits for this thread.
+    // There is a core for each rank, but the scheduler may have put the late rank on this core too, where it waits for
+    // this thread.
     sched_yield();
   } while (!world_->HasFailed());
   return false;
 }
 
-// If ranks outnumber cores, the late rank may need this core. Yielding costs less than sleeping, as long as another
-// thread takes the core.
+// If ranks outnumber cores, the late rank may need this core. Yielding the core to another thread costs less than
+// sleeping.
 bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
   for (int i = 0; i < kYields; ++i) {
     if (word.load(std::memory_order_acquire) >= value) return true;
@@ -134,7 +136,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, ui
   for (;;) {
     const absl::Duration limit = MonotonicTime() - announced < kStoresArrive ? kStoresArrive : kLongestSleep;
     const uint32_t heard = doorbell.Rings();
-    // The departure must be read first, because a rank departs after its last progress.
+    // HasDeparted must be read before the word, because a rank departs after it has stored its last progress.
     const bool has_departed = world_->HasDeparted(rank);
     if (word.load(std::memory_order_seq_cst) >= value) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How the ranks of a host pass chunks to each other through rings in shared memory.
+// The ranks of a host pass chunks to each other through ring buffers in shared memory. This file synchronises them.
 //
-// Vocabulary: all collectives of a job together form one *stream* of data. A *position* counts its bytes and means the
-// same on every rank. Each rank keeps the last part of its stream in a *ring*. It publishes three counters, each of
-// which is a position. Up to *packed*, the rank's contribution is in its ring. Up to *reduced*, the rank's shard of the
-// result is in its ring. Up to *done*, the rank no longer reads other ranks' data. The counters only grow.
+// Vocabulary: all collectives of a job together form one *stream* of data. A *position* is a number of bytes from the
+// beginning of the stream, and is valid on every rank. Each rank keeps the newest part of its stream in a *ring*. Each
+// rank publishes three counters, which are positions. Up to *packed*, the rank's contribution is in its ring. Up to
+// *reduced*, the rank's shard of the result is in its ring. Up to *done*, the rank no longer reads other ranks' data.
+// The counters only grow.
 //
-// Memory ordering: a rank writes its ring, then stores its counter. A reader of the ring has loaded that counter before
-// (acquire), so it sees the bytes. A rank reads rings, then stores `done`. Before a rank overwrites a part of its ring,
-// it has loaded `done` of all ranks, so their reads are over.
+// Memory ordering: a rank writes its ring, then stores its counter. A reader first loads the counter (acquire), so it
+// sees the bytes in the ring. After a rank has read the rings, it stores `done`. Before a rank overwrites a part of its
+// ring, it loads the `done` counters of all ranks, so their reads have ended.
 //
 // Sleeping: a waiter stores waits_for, adds itself to `sleepers`, then checks the counter again. A publisher stores its
-// counter, then checks `sleepers`, then waits_for, and rings the waiter's doorbell. (doorbell.h explains why no ring is
+// counter, checks `sleepers`, checks waits_for, and rings the waiter's doorbell. (doorbell.h explains why no ring is
 // lost.) There is no fence between the store of the counter and the check of `sleepers`. A fence would wait until the
-// stored lines come back from the core that read them last, so every hand-over would take longer. So the store may
-// still be on its way when the publisher finds no sleeper. Only the compiler must not reorder the store and the check.
-// The store arrives soon in any case. Therefore a waiter sleeps for long only if its check fails again kStoresArrive
-// after it announced itself. Even then it wakes up every second, in case the publisher is stopped before it rings.
+// stored cache lines come back from the core that read them last, so every hand-over would take longer. Without a
+// fence, other cores may not see the store yet when the publisher finds no sleeper. But they see it soon, and the
+// compiler does not reorder the store and the check. Therefore a waiter sleeps for long only if its check fails again
+// when kStoresArrive has passed since it announced itself. Even then it wakes up every second, in case the publisher is
+// stopped before it rings.
 //
-// Votes (communicator.h): a rank stores its word beside its `packed` counter, then the counter. A rank that has seen
-// the counter (acquire) sees the word. Every rank reads the words of all ranks when all have packed their first chunk,
-// before any output is written. Successive votes use two words alternately, so a rank overwrites the word of a vote two
-// votes later. By then all ranks have read the older word. If the rank approved the vote in between, all ranks had come
-// to that vote. If the rank vetoed that vote, all others were done with the collective before.
+// Votes (communicator.h): a rank stores its vote in a word beside its `packed` counter, and then stores the counter. A
+// rank that has loaded the counter (acquire) sees the word. When all ranks have packed their first chunk, and before
+// any output is written, every rank reads all words. Votes use two words alternately, so a rank overwrites the word of
+// vote n in vote n + 2. By then all ranks have read it. If the rank approved in vote n + 1, all ranks had reached vote
+// n + 1. If it vetoed, it waited until all other ranks had finished the collective of vote n.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -44,8 +46,9 @@ namespace ronda {
 
 // The positions of one collective's chunks in the stream.
 //
-// Every chunk except the last has chunk_bytes. A rank keeps position p at p modulo the size of its ring. The size of
-// the ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every chunk is contiguous.
+// Every chunk except the last has chunk_bytes. A rank keeps the byte at position p at offset p modulo the size of its
+// ring. The size of the ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every
+// chunk is contiguous.
 struct ChunkSequence {
   uint64_t previous_end;  // the end of the previous collective
   uint64_t begin;
@@ -57,21 +60,22 @@ struct ChunkSequence {
   uint64_t End(uint64_t k) const { return std::min(end, begin + (k + 1) * chunk_bytes); }
 };
 
-// Assigns each collective of a job its positions in the stream. All ranks make the same calls and get the same
-// positions.
+// Assigns each collective of a job its positions in the stream. All ranks must make the same calls, so they get the
+// same positions.
 class DataStream {
  public:
   explicit DataStream(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
   size_t chunk_bytes() const { return chunk_bytes_; }
 
-  // Applies to later collectives. All ranks call it at the same point in the sequence of calls.
+  // The new size applies to later collectives. All ranks must call this function at the same point in the sequence of
+  // calls.
   void set_chunk_bytes(size_t chunk_bytes) { chunk_bytes_ = chunk_bytes; }
 
-  // Takes room for `bytes` bytes of each rank, in granules that no chunk cuts. So a chunk may end with less than a
-  // granule of waste. Small amounts lie close together. So the stream goes round the whole ring before it reuses a line
-  // that another core has read recently. REQUIRES: bytes is a multiple of granule_bytes, which is at most
-  // chunk_bytes().
+  // Reserves positions for `bytes` bytes of each rank. No granule is cut by the end of a chunk, so a chunk may end with
+  // an unused part that is smaller than a granule. Small reservations share a chunk. So the stream goes round the whole
+  // ring before it reuses a cache line that another core has read recently. REQUIRES: bytes is a multiple of
+  // granule_bytes, which is at most chunk_bytes().
   ChunkSequence Reserve(size_t bytes, size_t granule_bytes = 1) {
     const uint64_t previous_end = next_;
     const uint64_t begin = FitsInCurrentChunk(bytes) ? next_ : RoundUp(next_, chunk_bytes_);
@@ -86,7 +90,7 @@ class DataStream {
             .end = next_};
   }
 
-  // Takes positions for a collective that carries its data outside the rings.
+  // Reserves positions for a collective whose data does not go through the rings.
   ChunkSequence ReserveLine() {
     const uint64_t begin = next_;
     next_ += kLineBytes;
@@ -105,14 +109,14 @@ class DataStream {
   uint64_t next_ = 0;
 };
 
-// One rank's access to the counters of all ranks. Thread-compatible.
+// Gives one rank access to the counters of all ranks. Thread-compatible.
 class ChunkSync {
  public:
   explicit ChunkSync(std::shared_ptr<ShmWorld> world) : world_(std::move(world)) {}
 
   const ShmWorld& world() const { return *world_; }
 
-  // Describes the collective that this rank runs, for waits.
+  // Returns a description of the collective that this rank runs, for its waits.
   RunningCollective Running(const CallInfo& info, size_t bytes_total) const {
     return {.self = world_->JobRank(world_->rank()),
             .op = info.op,
@@ -121,16 +125,16 @@ class ChunkSync {
             .bytes_total = bytes_total};
   }
 
-  // Announces that this rank has passed `stage` of everything before `position`.
+  // Announces that this rank has completed `stage` for everything before `position`.
   void Publish(ShmStage stage, uint64_t position) { Publish(Counter(world_->rank(), stage), position); }
 
-  // Waits until `rank` has passed `stage` of everything before `position`.
+  // Waits until `rank` has completed `stage` for everything before `position`.
   // Errors: the job's failure; ABORTED if `rank` has departed; DEADLINE_EXCEEDED.
   absl::Status WaitFor(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running) {
     return WaitFor(rank, Counter(rank, stage), position, running);
   }
 
-  // Stores `value` in a word that other ranks wait for, and wakes the sleepers. The word only grows.
+  // Stores `value` in a word on which other ranks wait, and wakes the sleeping ranks. The value must never decrease.
   void Publish(std::atomic<uint64_t>& word, uint64_t value) {
     word.store(value, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // no instruction: the compiler keeps the order
@@ -147,28 +151,29 @@ class ChunkSync {
   absl::Status WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
                               const RunningCollective& running);
 
-  // Vetoes the collective that takes `chunks`, and ends this rank's part in it. Errors: as WaitFor.
+  // Vetoes the collective that uses `chunks`, and ends this rank's part in the collective. Errors: as WaitFor.
   absl::Status Veto(const ChunkSequence& chunks, const Ballot& ballot, const RunningCollective& running);
 
-  // Approves the next collective with a vote. Call before this rank packs the first chunk.
+  // Approves the next collective that has a vote. Must be called before this rank packs the first chunk.
   void Approve(const Ballot& ballot) { StoreVote(ballot.word()); }
 
-  // Waits for the votes of all members on the collective that takes `chunks`, and decides. A veto ends this rank's part
-  // in the collective. REQUIRES: this rank has approved, and has packed the first chunk. Errors: as WaitFor.
+  // Waits for all members' votes on the collective that uses `chunks`, and sets the result in `ballot`. A veto ends
+  // this rank's part in the collective. REQUIRES: this rank has approved, and has packed the first chunk. Errors: as
+  // WaitFor.
   absl::Status CountVotes(const Members& members, const ChunkSequence& chunks, const RunningCollective& running,
                           Ballot* ballot);
 
   // Waits until no rank, inside or outside the group, still reads the bytes that chunk k of `chunks` will overwrite.
   absl::Status WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running);
 
-  // The address of `position` in the ring of `rank`.
+  // Returns the address of `position` in the ring of `rank`.
   char* Data(RankId rank, uint64_t position) const { return world_->view().Data(rank, position); }
 
  private:
   std::atomic<uint64_t>& Counter(RankId rank, ShmStage stage) const {
     return world_->view().rank(rank).progress[static_cast<int>(stage)].position;
   }
-  // The word of `rank` in the vote under way.
+  // Returns the word with the vote of `rank` in the vote under way.
   std::atomic<uint8_t>& VoteOf(RankId rank) const {
     return world_->view().rank(rank).progress[static_cast<int>(ShmStage::kPacked)].votes[vote_turn_];
   }
@@ -176,13 +181,13 @@ class ChunkSync {
     vote_turn_ ^= 1;
     VoteOf(world_->rank()).store(word, std::memory_order_relaxed);
   }
-  // Announces that this rank has passed all stages of everything before `position`.
+  // Announces that this rank has completed all stages for everything before `position`.
   void PublishAllStages(uint64_t position);
   absl::Status WaitLonger(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                           const RunningCollective& running);
-  // Rings for all ranks that sleep until this rank makes progress.
+  // Rings the doorbells of all ranks that sleep until this rank makes progress.
   void WakeWaiters();
-  // Wait a moment without sleeping. Return whether the word has reached the value.
+  // These functions wait a moment without sleeping. They return whether the word has reached the value.
   bool Spin(const std::atomic<uint64_t>& word, uint64_t value) const;
   bool Yield(const std::atomic<uint64_t>& word, uint64_t value) const;
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);

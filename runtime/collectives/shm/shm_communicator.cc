@@ -18,15 +18,16 @@
 namespace ronda {
 namespace {
 
-// Takes room for `bytes` bytes of a rank so that each chunk can carry a slice of every piece. Rounding may make each
-// slice of a chunk one byte longer.
+// Reserves so many chunks for `bytes` bytes of a rank that each chunk can carry a slice of every piece. One byte per
+// slice is added, because the length of a slice may be rounded up.
 ChunkSequence ReserveRoom(DataStream& stream, size_t bytes, int members) {
   if (bytes <= stream.chunk_bytes()) return stream.Reserve(bytes);
   const size_t usable = stream.chunk_bytes() - static_cast<size_t>(members);
   return stream.Reserve((bytes + usable - 1) / usable * stream.chunk_bytes());
 }
 
-// The part of a buffer that chunk k carries; empty if the buffer is shorter than other members' buffers.
+// The part of a buffer that chunk k carries. It is empty if the buffer ends before chunk k, because other members have
+// longer buffers.
 struct Piece {
   size_t begin;
   size_t bytes;
@@ -40,7 +41,7 @@ Piece PieceOf(const ChunkSequence& chunks, uint64_t k, size_t bytes) {
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
-// A member of an allgather copies its own input directly.
+// Copies this rank's own input to its output, without shared memory.
 void CopyOwnPiece(const AllgatherCall& call, int self) {
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   if (bytes[self] == 0) return;
@@ -49,7 +50,7 @@ void CopyOwnPiece(const AllgatherCall& call, int self) {
 }
 
 // Returns the chunk size nearest to `wanted` that divides the ring into at least kShmMinSlotCount chunks. With fewer
-// chunks, ranks could wait for each other in a circle.
+// chunks, ranks could wait for each other for ever.
 size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
   const auto has_room = [&](size_t chunk) { return geometry.RingBytes() / chunk >= kShmMinSlotCount; };
   size_t chunk = geometry.slot_bytes;
@@ -65,13 +66,13 @@ Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
           .flights = world->flights()};
 }
 
-// One alltoall through shared memory.
+// Carries out one alltoall through shared memory.
 //
-// Every chunk of a sender carries one slice of each of its pieces, in proportion to their lengths and in the order of
-// the receivers. So all receivers always have work, even if the pieces are unequal. A rank's piece for itself does not
-// go through its ring.
+// A sender has one piece for each receiver. Every chunk carries a slice of each piece, in the order of the receivers,
+// and longer pieces have longer slices. So all receivers always have work, even if the pieces are unequal. A rank's
+// piece for itself does not go through its ring.
 //
-// Lives as long as the call. Thread-compatible.
+// Thread-compatible.
 class ShmAlltoall {
  public:
   // Reserves the alltoall's chunks in `stream`.
@@ -81,11 +82,11 @@ class ShmAlltoall {
   // REQUIRES: this rank is a member.
   absl::Status Run();
 
-  // The position at which the next collective begins.
+  // Returns the position at which the next collective begins.
   uint64_t end() const { return chunks_.end; }
 
  private:
-  // The bytes of a piece that one chunk carries.
+  // The part of a piece that one chunk carries.
   struct Slice {
     size_t begin;
     size_t bytes;
@@ -93,10 +94,10 @@ class ShmAlltoall {
 
   size_t LongestRow() const;
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // The bytes of a piece that go through the ring.
+  // Returns the number of a piece's bytes that go through the ring.
   size_t StreamedBytes(int sender, int receiver) const { return sender == receiver ? 0 : PieceBytes(sender, receiver); }
   Slice SliceOf(int sender, int receiver, uint64_t k) const;
-  // The offset in chunk k of the slice for `receiver`.
+  // Returns the offset of the slice for `receiver` in chunk k.
   size_t OffsetInChunk(int sender, int receiver, uint64_t k) const;
 
   void CopyOwnPiece();

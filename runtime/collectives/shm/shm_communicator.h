@@ -18,8 +18,8 @@
 
 namespace ronda {
 
-// The collectives of ranks on one host, streamed through rings in shared memory. chunk_sync.h explains how ranks pass
-// chunks on; ShmReduce does the reductions, and SmallReduce the small ones.
+// Does collectives of ranks on one host. The data streams through ring buffers in shared memory (chunk_sync.h).
+// ShmReduce does large reductions, and SmallReduce small reductions.
 class ShmCommunicator : public Communicator {
  public:
   explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
@@ -40,9 +40,11 @@ class ShmCommunicator : public Communicator {
   void Tune(const Tuning& tuning) override;
 
  private:
-  // Announces that this rank reads nothing before `end`. A rank outside a collective's group does nothing else.
+  // Announces that this rank will read nothing before position `end`. A rank outside a collective's group only makes
+  // this call.
   absl::Status FinishAt(uint64_t end);
-  // Send or receive chunk k of a broadcast or allgather. The chunk carries a part of the `bytes` bytes at `data`.
+  // These functions send or receive chunk k of a broadcast or allgather. The chunk carries a part of the `bytes` bytes
+  // at `data`.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
   absl::Status ReceiveChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,

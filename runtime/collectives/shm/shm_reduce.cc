@@ -9,14 +9,14 @@
 namespace ronda {
 namespace {
 
-// Up to this size, a full exchange costs less than the wait for the shards.
+// Up to this size, a full exchange takes less time than the wait for the shards.
 constexpr size_t kFullExchangeBytes = 8 << 10;
-// Shards begin at cache lines where the granules allow it.
+// If possible, shards begin at cache lines.
 constexpr size_t kShardAlignment = kCacheLineBytes;
 
 constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
 
-// A vote needs a chunk even if there is no data.
+// A call with a vote needs a chunk even if it has no data.
 size_t BytesToReserve(const ReduceArithmetic& reduction) {
   const size_t votes_bytes = reduction.call().info.ballot == nullptr ? 0 : reduction.layout().granule_bytes;
   return std::max(reduction.wire_bytes(), votes_bytes);
@@ -107,7 +107,7 @@ absl::Status ShmReduce::PackForOthers(uint64_t k) {
   const Range chunk = ChunkOf(k);
   writer_.Start(chunks_.Begin(k), chunk.count * granule_bytes_);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
-  // With this delivery a granule is an element.
+  // In calls in which each rank receives a part, a granule is a single element.
   reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
     const ReduceArithmetic::Part own = reduction_.WantedOf(run);
     if (own.empty()) return PackRange(k, {.begin = run.offset, .count = run.count});
@@ -151,8 +151,8 @@ absl::Status ShmReduce::ReduceOwnShard(uint64_t k) {
 
 void ShmReduce::FindSources(const ReduceArithmetic::Run& run, uint64_t position) {
   for (int member = 0; member < members_.size(); ++member) sources_[member] = sync_.Data(members_[member], position);
-  // A rank reads its own contribution from its input if it can. The input's lines are in the cache, and an in-place
-  // output needs them there.
+  // If possible, a rank reads its own contribution from its input instead of its ring. The input is already in the
+  // cache, and an in-place output will need it there.
   if (reduction_.ContributesInputItself()) sources_[members_.self()] = reduction_.InputOf(run);
 }
 
@@ -199,7 +199,7 @@ uint64_t ShmReduce::PositionOf(uint64_t k, size_t granule) const { return chunks
 void ShmReduce::FinishChunk(uint64_t k) {
   sync_.Publish(ShmStage::kDone, chunks_.End(k));
   const size_t elements = ChunkOf(k).count * reduction_.layout().granule_elements;
-  // The last granule of a segment may be longer than the rest of the segment.
+  // The last granule of a segment may extend beyond the end of the segment, so this number could be too large.
   running_.bytes_done =
       std::min(running_.bytes_total, running_.bytes_done + elements * SizeOf(reduction_.call().dtype));
 }

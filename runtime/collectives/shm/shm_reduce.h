@@ -16,33 +16,33 @@
 
 namespace ronda {
 
-// One reduction through shared memory, streamed chunk by chunk. The tensors are not copied into one buffer, and data in
-// flight stays in the cache. There are two algorithms, which give the same bits:
+// Carries out one reduction through shared memory, chunk by chunk. The tensors are not copied into one buffer, and data
+// on its way stays in the cache. There are two algorithms, whose results have the same bits:
 //
 // - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
 //   receives. This saves one wait. The full exchange is used for two ranks, for small data, and for calls in which each
-//   rank receives another part. In these last calls each element is also reduced only once.
+//   rank receives another part. In the calls of the last kind, each element is still reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //
 // In-place calls are safe, because only the rank itself writes its outputs, and it writes a chunk's outputs after it
 // has packed the chunk.
 //
-// Lives as long as the call. Thread-compatible.
+// Thread-compatible.
 class ShmReduce {
  public:
-  // Takes its positions in `stream`. All arguments must outlive it.
+  // Reserves positions in `stream`. All arguments must outlive this object.
   ShmReduce(const ReduceArithmetic& reduction, const Members& members, DataStream& stream, ChunkSync& sync,
             StreamWriter& writer);
 
-  // REQUIRES: this rank is a member. A call with a ballot must not update residuals when it packs.
+  // REQUIRES: this rank is a member. If the call has a ballot, packing must not update residuals.
   absl::Status Run();
 
-  // The position at which the next collective begins.
+  // Returns the position at which the next collective begins.
   uint64_t end() const { return chunks_.end; }
 
  private:
-  // Granules of the call, or of one of its chunks.
+  // A range of granules, counted in the call or in one of its chunks.
   struct Range {
     size_t begin;
     size_t count;
@@ -52,9 +52,9 @@ class ShmReduce {
   enum class Algorithm { kFullExchange, kParts, kShards };
   static Algorithm ChooseAlgorithm(const ReduceArithmetic& reduction, const Members& members);
 
-  // Packs the first chunk and holds the vote, which travels with it.
+  // Packs the first chunk, and holds the vote, which is sent together with this chunk.
   absl::Status Begin();
-  // The algorithms after Begin.
+  // These functions run an algorithm after Begin.
   absl::Status RunFullExchange();
   absl::Status RunByShards();
 

@@ -12,10 +12,10 @@
 namespace ronda {
 namespace {
 
-// The contributions of all ranks together stay in the first-level cache.
+// All ranks' contributions together have at most this size, so that they stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// Returns the number of the exchange at `chunks`, with room for a vote.
+// Returns the number of the exchange at `chunks`. Its lowest bits are free for a vote.
 uint64_t NumberOf(const ChunkSequence& chunks) { return (chunks.begin + 1) << Ballot::kWordBits; }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
@@ -24,7 +24,7 @@ size_t BytesInLine(size_t line, size_t bytes) {
   return std::min(kShmFlatPayloadBytes, bytes - line * kShmFlatPayloadBytes);
 }
 
-// Copies the payload of a line. Full payloads, which are most, need no function call.
+// Copies the payload of a line. Most payloads are full; their fixed size lets the compiler avoid a call of memcpy.
 void CopyPayload(const char* from, char* to, size_t bytes) {
   if (bytes == kShmFlatPayloadBytes) {
     std::memcpy(to, from, kShmFlatPayloadBytes);
@@ -33,11 +33,11 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
-// Up to this size, reducing everything on every rank costs less than waiting for the shards of a stream.
+// Up to this size, it is faster to reduce everything on every rank than to wait for the shards of other ranks.
 constexpr size_t kMaxBytes = 8 << 10;
-// Two ranks also reduce everything in a stream, so their limit is higher.
+// The limit for two ranks is higher, because two ranks reduce everything on both ranks in any case.
 constexpr size_t kMaxBytesOfTwo = 16 << 10;
-// A longer prefetch would evict the data under reduction from the first-level cache.
+// If more bytes were prefetched, they would evict the data that is being reduced from the first-level cache.
 constexpr size_t kMaxPrefetchedBytes = 8 << 10;
 
 bool HasBuffers(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kApprove; }
@@ -100,7 +100,7 @@ void FlatExchange::Write(const char* own, size_t bytes, uint64_t number, uint8_t
     CopyPayload(own + i * kShmFlatPayloadBytes, lines[i].payload, kShmFlatPayloadBytes);
     lines[i].sequence.store(number | word, std::memory_order_release);
   }
-  // An exchange without data may have no buffer.
+  // If an exchange has no data, `own` may be nullptr.
   if (bytes > 0) CopyPayload(own + last * kShmFlatPayloadBytes, lines[last].payload, BytesInLine(last, bytes));
   sync_.Publish(lines[last].sequence, number | word);
 }
@@ -130,7 +130,7 @@ absl::Status FlatExchange::AwaitAll(uint64_t number, const RunningCollective& ru
   return absl::OkStatus();
 }
 
-// No rank has written its lines again yet (layout.h), so the lines still have this number.
+// The lines still have this number, because no rank writes the same lines again so soon (layout.h).
 uint8_t FlatExchange::OtherVotes(uint64_t number) const {
   const ShmWorld& world = sync_.world();
   uint64_t words = 0;
@@ -210,7 +210,7 @@ absl::Status SmallReduce::ExchangeLines(const CallInfo& info, const Contribution
 absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                                         RunningCollective& running) {
   if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, chunks, running));
-  // The next block probably has the same length, and this rank has time until the others arrive.
+  // Prefetches the lines of the next block, which probably has the same length, while this rank waits for the others.
   if (own.bytes <= kMaxPrefetchedBytes) writer_.Prefetch(chunks.end, own.bytes);
   RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, chunks, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {

@@ -13,8 +13,8 @@ namespace {
 
 // Smaller writes are not timed, because reading the clock costs too much.
 constexpr size_t kMinTimedBytes = 4 << 10;
-// A contribution that is not the input itself is built in a block of this size and then copied out. The block stays in
-// the first-level cache.
+// A contribution that must be packed is built in blocks of this size, which stay in the first-level cache, and each
+// block is then copied to the ring.
 constexpr size_t kBlockBytes = 4 << 10;
 
 void PackPastCache(const ReduceArithmetic& reduction, size_t begin, size_t n, char* to) {

@@ -15,8 +15,8 @@
 
 namespace ronda {
 
-// Prefetches the cache line at `line` for writing. The compiler's own prefetch asks only for a shared copy, on
-// processors that the compiler does not know.
+// Prefetches the cache line at `line` for writing. On x86 the instruction is written out, because the compiler's own
+// prefetch may ask only for a shared copy of the line.
 inline void PrefetchToWrite(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -32,32 +32,35 @@ constexpr Stores Other(Stores stores) {
   return stores == Stores::kThroughCache ? Stores::kPastCache : Stores::kThroughCache;
 }
 
-// Decides when the ranks try the other kind of stores, and which kind they then use, by the cost of the ring's laps
-// with either kind. It is a pure state machine, to which callers pass the time.
+// Decides when the ranks try the other kind of stores, and which kind they use afterwards. It compares the costs of
+// laps, which are passes through the whole ring, with either kind. It is a pure state machine, to which callers pass
+// the time.
 //
-// A trial begins at laps 4, 8, 16 and so on, and later every 128 laps. It begins sooner if the settled kind has become
-// much slower in two laps, for example because a rank was moved to a core that shares no cache with the other ranks'
-// cores. It also begins after a second with 16 laps, because 128 laps take long in a job that communicates little.
+// A trial begins at laps 4, 8, 16 and so on, and later every 128 laps. A trial begins sooner if the settled kind was
+// much slower in two laps. This happens, for example, if a rank was moved to a core that shares no cache with the other
+// ranks' cores. A trial also begins when a second and 16 laps have passed, because 128 laps take long in a job that
+// communicates little.
 //
 // Thread-compatible.
 class StoreTrials {
  public:
-  // The second lap of a trial counts, because in the first lap the lines are still where the settled kind of stores
-  // left them.
+  // The length of a trial. Only its second lap is measured, because in the first lap the cache lines are still where
+  // the settled kind of stores has left them.
   static constexpr uint64_t kLaps = 2;
 
-  // Whether `lap` is a lap of the trial that begins at `trial`. If `trial` is 0, there is no trial yet.
+  // Returns whether `lap` is part of the trial that begins at `trial`. If `trial` is 0, there is no trial yet.
   static bool IsIn(uint64_t trial, uint64_t lap) { return trial != 0 && lap >= trial && lap - trial < kLaps; }
 
-  // `lap` has ended; laps come in ascending order. A byte has taken `cost` nanoseconds in the lap's fastest chunk. The
-  // fastest chunk counts, because threads may be interrupted. `now` is MonotonicTime().
+  // Must be called when `lap` has ended; laps are numbered in ascending order. `cost` is the number of nanoseconds per
+  // byte in the lap's fastest chunk. Slower chunks are ignored, because their threads may have been interrupted. `now`
+  // is MonotonicTime().
   void FinishLap(uint64_t lap, double cost, absl::Duration now);
 
-  // The first lap of the last or the next trial. It is set 3 laps before the trial. So every rank knows it in time,
-  // because ranks are less than a lap apart.
+  // Returns the first lap of the last or the next trial. It is decided 3 laps before the trial. So every rank learns of
+  // it in time, because ranks are less than a lap apart.
   uint64_t trial() const { return trial_; }
 
-  // The kind that is used outside trials.
+  // Returns the kind of stores that is used outside trials.
   Stores settled() const { return settled_; }
 
  private:
@@ -70,9 +73,10 @@ class StoreTrials {
   // The settled kind has become slow if kAlarmingLaps laps in a row cost more than kAlarmingCost times its best lap.
   static constexpr double kAlarmingCost = 2;
   static constexpr int kAlarmingLaps = 2;
-  // The other kind must take less than this part of the time to be chosen, so that two equal kinds do not alternate.
+  // The other kind is chosen only if it takes less than this part of the time, so that two equally fast kinds do not
+  // alternate.
   static constexpr double kRequiredGain = 0.8;
-  // The factor by which the cost of the best lap grows each lap, so that it is forgotten.
+  // In each lap, the remembered cost of the best lap grows by this factor, so that old laps lose their influence.
   static constexpr double kForgetting = 1.25;
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
@@ -90,14 +94,14 @@ class StoreTrials {
 // Writes this rank's data into its ring, with the kind of stores that is faster on the cores where the ranks run.
 //
 // Between cores that share a cache, ordinary stores are best, because the reader finds the data in the cache. Between
-// other cores, each line must be fetched from the core that read it last. On the AMD EPYC of the measurements, fetching
-// a line takes 35 ns, so ordinary stores reach 1.8 GB/s. Stores that bypass the caches reach 13 to 28 GB/s, because the
-// reader then reads from memory. The better kind can change during a job, when threads or virtual machines are moved.
-// All ranks must use the same kind of stores. A rank that bypasses the caches gains nothing while another rank clogs
-// the path between the caches.
+// other cores, each line must be fetched from the core that read it last. On the AMD EPYC processor that was measured,
+// fetching a line takes 35 ns, so ordinary stores reach 1.8 GB/s. Stores that bypass the caches reach 13 to 28 GB/s,
+// because the reader then reads from memory. The better kind can change during a job, when threads or virtual machines
+// are moved. All ranks must use the same kind of stores. A rank that bypasses the caches gains nothing while another
+// rank clogs the path between the caches.
 //
 // So all ranks try the other kind from time to time (StoreTrials). Rank 0 measures the time from the write of a chunk
-// to the write of the next one, by which time the previous chunk has also been read. It stores its decisions in shared
+// to the write of the next chunk. In this time the previous chunk is also read. Rank 0 stores its decisions in shared
 // memory. Both kinds of stores give the same bytes, so a rank that sees a decision late is only slower.
 //
 // Thread-compatible.
@@ -108,7 +112,8 @@ class StreamWriter {
   // Start announces a chunk of `bytes` bytes at `position`; Stop ends the collective.
   void Start(uint64_t position, size_t bytes);
   void Stop();
-  // Discards the chunk that was started, because its collective was vetoed and its time means nothing.
+  // Discards the chunk that was started. Must be called if its collective was vetoed, because its time would be
+  // misleading.
   void Drop() { chunk_bytes_ = 0; }
 
   // Packs granules [begin, begin + n) of this rank's contribution to `position` of the stream.
@@ -128,7 +133,7 @@ class StreamWriter {
   void Learn(uint64_t lap, double cost, absl::Duration now);
 
   const std::shared_ptr<ShmWorld> world_;
-  // The remaining members are used by rank 0 only.
+  // Only rank 0 uses the following data members.
   uint64_t chunk_lap_ = 0;
   size_t chunk_bytes_ = 0;  // bytes of the chunk being timed; 0: none
   absl::Duration chunk_start_;

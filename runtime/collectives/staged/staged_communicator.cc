@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// Copies between a device and a slot. Copies of adjacent bytes on both sides are merged.
+// Copies between a device and a slot. Two copies are merged if their bytes are adjacent on the device and in the slot.
 class Copies {
  public:
   void Add(void* dst, const void* src, size_t bytes) {
@@ -68,7 +68,7 @@ std::vector<size_t> SharesOf(absl::Span<const size_t> bytes, size_t round, size_
   return shares;
 }
 
-// The staged calls below refer to their arguments, which must outlive them.
+// The classes below keep references to their arguments, which must outlive them.
 
 class StagedBroadcast : public StagedCall {
  public:
@@ -90,8 +90,8 @@ class StagedBroadcast : public StagedCall {
   Staging* const staging_;
 };
 
-// An allgather in rounds. In each round every member gives as many next bytes of its input as fit in a slot for all
-// members.
+// An allgather in rounds. In each round every member sends the next bytes of its input, as many as fit in a slot
+// together with the bytes of all other members.
 class StagedAllgather : public StagedCall {
  public:
   StagedAllgather(const AllgatherCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -110,7 +110,7 @@ class StagedAllgather : public StagedCall {
   const size_t rounds_;
 };
 
-// An alltoall in rounds. In each round every member gives every member the next bytes of the receiver's piece.
+// An alltoall in rounds. In each round every member sends every member the next bytes of the piece for this receiver.
 class StagedAlltoall : public StagedCall {
  public:
   StagedAlltoall(const AlltoallCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -122,7 +122,7 @@ class StagedAlltoall : public StagedCall {
 
  private:
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // The offset in a slot of the pieces that this rank receives.
+  // The offset in a slot at which the pieces that this rank receives begin.
   size_t ReceivedAt() const { return share_ * members_.size(); }
 
   const AlltoallCall& call_;

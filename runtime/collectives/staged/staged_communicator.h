@@ -17,14 +17,15 @@
 
 namespace ronda {
 
-// Collectives of tensors in the memory of a GPU by any communicator of the host. Tensors are copied to pinned memory,
-// and the results are copied back. This class serves ranks that share a GPU, and machines without NCCL.
+// Does collectives of tensors in the memory of a GPU, by means of any communicator of the host. Tensors are copied to
+// pinned memory, and the results are copied back. This class serves ranks that share a GPU, and machines without NCCL.
 //
-// Unlike other communicators of devices, it blocks until the last piece of a call has been through the host. So it
-// waits for the stream's earlier work and for the other ranks. When a call returns, only the copies back to the device
-// are still on the stream.
+// Unlike the calls of other communicators of devices, a call blocks until the host's communicator has handled the
+// call's last piece. So a call waits for the stream's earlier work and for the other ranks. When a call returns, only
+// the copies back to the device are still on the stream.
 //
-// Results have the same bits as those of the host's communicator, because chunks cut no element and no block.
+// Results have the same bits as the results of the host's communicator, because no element and no block is cut between
+// chunks.
 //
 // Thread-compatible, like the host's communicator. The owner of the host's communicator must use it for one call at a
 // time.
@@ -39,7 +40,7 @@ class StagedCommunicator : public Communicator {
     std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called during waits
   };
 
-  // Errors: RESOURCE_EXHAUSTED if so much memory cannot be pinned; the errors of the device.
+  // Errors: RESOURCE_EXHAUSTED if the memory cannot be pinned; the errors of the device.
   static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(Options options);
 
   RankId rank() const override { return host_->rank(); }

@@ -13,16 +13,18 @@
 
 namespace ronda {
 
-// A reduction of a device's tensors by a communicator of the host.
+// Carries out a reduction of a device's tensors by a communicator of the host.
 //
-// Elements leave the device scaled. If the wire's format has 16 bits, the elements leave in this format. Then half as
-// many bytes are copied, and the host reduces this format anyway. Blocks of 8 bits are made on the host from the
-// unchanged tensors, so the residuals travel with them.
+// The device scales the elements before they are copied to the host. If the wire's format has 16 bits, the device also
+// converts them, because then half as many bytes are copied. Blocks of 8 bits are made on the host from the unchanged
+// tensors, so the tensors' residuals are copied to the host too.
 //
-// The division into rounds follows only from facts that all ranks know of the call, so all ranks have the same rounds.
+// The division into rounds depends only on facts about the call that are the same on all ranks. So all ranks have the
+// same rounds.
 class StagedReduce : public StagedCall {
  public:
-  // The call and everything it refers to must outlive it. REQUIRES: the slots have at least kMinSlotBytes.
+  // `call` and all objects that it refers to must outlive this object. REQUIRES: the slots have at least kMinSlotBytes
+  // bytes.
   StagedReduce(const ReduceCall& call, Communicator* host, Staging* staging);
 
   // A slot of this size has room for a block of any type with its residuals and its result.
@@ -34,7 +36,7 @@ class StagedReduce : public StagedCall {
   absl::Status CopyBack(size_t round, std::byte* slot) override;
 
  private:
-  // Elements of one segment in one round. Offsets are bytes in the slot and multiples of 16.
+  // Elements of one segment in one round. Offsets are in bytes from the beginning of the slot, and are multiples of 16.
   struct Piece {
     const Segment* segment;
     size_t begin;  // element of the segment
@@ -51,7 +53,7 @@ class StagedReduce : public StagedCall {
   };
 
   void Plan();
-  // Returns how many of the `left` elements fit into the rest of a slot. 0: they need the next round.
+  // Returns how many of the `left` elements fit into the rest of a slot. If the result is 0, a new round must begin.
   size_t CountThatFits(size_t left, size_t used) const;
   Piece PieceAt(const Segment& segment, size_t begin, size_t count, size_t offset) const;
   size_t EndOf(const Piece& piece) const;

@@ -12,7 +12,8 @@
 namespace ronda {
 namespace {
 
-// A copy of a few kilobytes takes microseconds. A wait for a trainer's kernels takes longer and sleeps.
+// A wait first spins for this time, because a copy of a few kilobytes takes only microseconds. A longer wait, for
+// example for a trainer's kernels, sleeps.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr absl::Duration kPollInterval = absl::Microseconds(50);
 
@@ -42,7 +43,7 @@ absl::Status Staging::Run(const CallInfo& info, StagedCall& call) {
   for (size_t round = 0; round < call.rounds(); ++round) {
     if (round + 1 < call.rounds()) RONDA_RETURN_IF_ERROR(CopyOut(round + 1, call));
     RONDA_RETURN_IF_ERROR(Await(SlotOf(round), info));
-    // The exchange is shown as transfer, because the stream waits during it.
+    // A timeline shows the exchange as a transfer, because the stream waits during the exchange.
     RONDA_RETURN_IF_ERROR(
         Marked(options_.marks, StreamPhase::kTransfer, call.Exchange(round, SlotOf(round).memory.data())));
     RONDA_RETURN_IF_ERROR(CopyBack(round, call));
@@ -55,7 +56,8 @@ absl::Status Staging::RunOutside(StagedCall& call) {
   return absl::OkStatus();
 }
 
-// The stream runs these copies after the last copies back from the slot.
+// These copies may overwrite the slot, because the stream runs them after the last copies from the slot back to the
+// device.
 absl::Status Staging::CopyOut(size_t round, StagedCall& call) {
   const Slot& slot = SlotOf(round);
   RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kPack, call.CopyOut(round, slot.memory.data())));

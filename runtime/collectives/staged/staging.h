@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A collective that goes through the host in rounds. Each round has its own slot of pinned memory.
+// A collective whose data goes through the host's memory in rounds. Each round uses a slot of pinned memory.
 class StagedCall {
  public:
   virtual ~StagedCall() = default;
@@ -27,7 +27,8 @@ class StagedCall {
   // Enqueues the copies of this rank's contribution from the device to the slot.
   virtual absl::Status CopyOut(size_t round, std::byte* slot) = 0;
 
-  // Runs the collective on the host, from slot to slot; blocks. `slot` is nullptr on ranks outside the group.
+  // Runs the collective on the host, with its input and output in the slot. Blocks until the collective is complete.
+  // `slot` is nullptr on ranks outside the group.
   virtual absl::Status Exchange(size_t round, std::byte* slot) = 0;
 
   // Enqueues the copies of this rank's results from the slot to the device.
@@ -36,7 +37,7 @@ class StagedCall {
 
 // Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
 //
-// There are two slots, so that the device copies the next round out while the host works on one round.
+// There are two slots, so that the device copies the next round's data to the host while the host works on this round.
 //
 // Thread-compatible.
 class Staging {
@@ -49,23 +50,24 @@ class Staging {
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits for the device
   };
 
-  // Errors: RESOURCE_EXHAUSTED if so much memory cannot be pinned.
+  // Errors: RESOURCE_EXHAUSTED if the memory cannot be pinned.
   static absl::StatusOr<std::unique_ptr<Staging>> Create(Options options);
 
-  // Waits until the device has finished with the slots. If the device or the job has failed, the destructor leaves the
-  // slots to the device.
+  // Waits until the device has finished with the slots. If the device or the job has failed, the destructor does not
+  // free the slots, because the device may still use them.
   ~Staging();
 
   size_t slot_bytes() const { return options_.slot_bytes; }
 
-  // Runs all rounds. When it returns, the last copies are on the stream. Errors: the errors of the collectives and of
-  // the device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than `info.limits.deadline`.
+  // Runs all rounds. When Run returns, the last copies are on the stream, but need not be complete. Errors: the errors
+  // of the collectives and of the device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than
+  // `info.limits.deadline`.
   absl::Status Run(const CallInfo& info, StagedCall& call);
 
   // Runs the rounds of a call whose group does not contain this rank.
   static absl::Status RunOutside(StagedCall& call);
 
-  // Calls a function of the plugin with the stream: enqueue(cuda, stream).
+  // Calls enqueue(plugin, stream), which puts work on the stream.
   template <typename Enqueue>
   absl::Status OnStream(absl::string_view what, const Enqueue& enqueue) {
     return options_.device->Call(what, [&](const ronda_cuda_plugin& cuda) { return enqueue(cuda, options_.stream); });
@@ -83,7 +85,7 @@ class Staging {
   absl::Status CopyOut(size_t round, StagedCall& call);
   absl::Status CopyBack(size_t round, StagedCall& call);
 
-  // Waits for the device while the job has not failed.
+  // Waits for the device's work on `slot`, until the job fails.
   absl::Status Await(const Slot& slot, const CallInfo& info) const;
 
   const Options options_;

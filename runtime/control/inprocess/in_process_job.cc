@@ -100,8 +100,8 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
     RONDA_ASSIGN_OR_RETURN(meeting, GatherLocked(post));
   }
   absl::Status status = work(meeting->arguments);
-  // From here on neither a failure nor a deadline ends the wait, because the other members may be using the data that
-  // this rank's post points to. The other members only compute, so the wait ends soon.
+  // Neither a failure nor a deadline may end the following wait, because the other members may be using the data that
+  // this rank's post points to. The wait ends soon, because the other members only compute.
   MutexLock lock(&mu_);
   if (--meeting->working == 0) meetings_changed_.NotifyAll();
   while (meeting->working > 0) meetings_changed_.Wait(&mu_);
@@ -134,7 +134,8 @@ absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& po
   if (absl::Status status = WaitForOthersLocked(meeting, post); !status.ok()) {
     own = nullptr;
     ++meeting.missing;
-    // Members that come or wake later must not report this rank, which is about to leave, as the late one.
+    // This rank is about to leave the meeting. Members that come or wake later must not report this rank as the late
+    // rank.
     if (failure_.ok() && meeting_error_.ok()) meeting_error_ = status;
     meetings_changed_.NotifyAll();
     return status;
@@ -160,7 +161,7 @@ absl::Status InProcessJob::WaitForOthersLocked(const Meeting& meeting, const Pos
   return absl::OkStatus();
 }
 
-// Makes the call without the lock, because the call may use the job.
+// Makes the call without holding mu_, because the call may use this job.
 void InProcessJob::MakeLateCallLocked(LateCall& call) {
   mu_.Unlock();
   call.Make();

@@ -26,10 +26,11 @@
 
 namespace ronda {
 
-// The shared state of ranks that are threads of one process: mailboxes, the first failure, and calls that all members
-// of a group make together.
+// The shared state of ranks that are threads of one process: mailboxes, the first failure, and meetings, which are
+// calls that all members of a group make together.
 //
-// Thread-safe. The control planes and communicators made on it share its ownership, so it outlives them.
+// Thread-safe. Each control plane and communicator of the job shares the ownership of this object, so this object
+// outlives them.
 class InProcessJob {
  public:
   struct Options {
@@ -42,7 +43,7 @@ class InProcessJob {
   int size() const { return options_.size; }
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // The control plane's operations, on behalf of `rank`.
+  // The operations of the control plane of `rank`.
   absl::Status SendToCoordinator(RankId rank, absl::string_view payload);
   absl::Status Broadcast(absl::string_view payload);
   absl::StatusOr<ControlPlane::Inbox> Receive(RankId rank);
@@ -52,10 +53,10 @@ class InProcessJob {
   void Fail(RankId rank, const absl::Status& failure);
   absl::Status failure() const;
   void Depart(RankId rank);
-  // The rank's control plane ends.
+  // Must be called when the control plane of `rank` is destroyed.
   void Leave(RankId rank);
 
-  // One member's part of a meeting. A meeting is a call that all members of a group make together.
+  // What one member contributes to a meeting. A meeting is a call that all members of a group make together.
   struct Post {
     uint64_t meeting;              // the same number on every member, and never used twice
     const Group* group = nullptr;  // the members; nullptr: all ranks
@@ -64,11 +65,11 @@ class InProcessJob {
   };
 
   // Waits until every member of the meeting has posted. Then runs `work` with all members' arguments in the order of
-  // the group, and returns when every member's `work` has returned. So the data of a post is used only while the call
-  // of Meet with this post is running. Meetings of disjoint groups do not wait for each other.
+  // the group, and returns when every member's `work` has returned. So no other member uses the arguments of `post`
+  // after this call has returned. Meetings of disjoint groups do not wait for each other.
   //
-  // Errors: the job's failure; ABORTED if a rank that is waited for has departed; DEADLINE_EXCEEDED that names the rank
-  // and the label. After these errors `work` has not run. The errors of `work` are also returned.
+  // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED with the missing member and
+  // the label. After these errors `work` has not run. The errors of `work` are also returned.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 
@@ -92,9 +93,9 @@ class InProcessJob {
   void WakeLocked(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Meeting& MeetingOfLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Enters `post` and waits for the other members.
+  // Enters `post` in its meeting, and waits for the other members.
   absl::StatusOr<Meeting*> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits until all other members have arrived. Errors: why `post` must not wait any longer.
+  // Waits until all other members have arrived. Errors: the reason why the wait must end.
   absl::Status WaitForOthersLocked(const Meeting& meeting, const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeLateCallLocked(LateCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

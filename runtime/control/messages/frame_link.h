@@ -16,7 +16,7 @@
 
 namespace ronda {
 
-// A frame between two ranks.
+// A frame that one rank sends to another rank through a FrameLink.
 struct LinkFrame {
   enum class Kind : uint32_t { kOpen = 1, kPiece = 2, kEnd = 3 } kind = Kind::kPiece;
   std::string content;
@@ -25,15 +25,16 @@ struct LinkFrame {
 // Sends and receives frames of any length to and from one other rank, in order, over messages whose size the receiver
 // must know.
 //
-// A frame is a message of a fixed size, the header. It contains the length and has room for the content of most frames;
-// a longer content continues in a second message. So the receiver always knows the size of the next message. No call
-// has to ask the library which messages have come. A report of a cached step is a single short message.
+// A frame begins with a message of a fixed size, the header. The header contains the length, and has room for the
+// content of most frames. A longer content continues in a second message. So the receiver always knows the size of the
+// next message, and never has to ask the library for it. If all tensors of a training step are cached, a rank's report
+// is a single short message.
 //
 // Both ends have the same byte order, because ranks compare the byte order when they connect. The pop functions do not
 // move data. The caller must call PointToPoint::Progress before them, so that the library can move data.
 //
-// Thread-compatible. While a transfer is under way the library uses the buffers. Then this object must not be
-// destroyed, unless no more calls to the library are made.
+// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. During this time the
+// object must not be destroyed, unless no more calls to the library follow.
 class FrameLink {
  public:
   // `messages` must outlive this object.
@@ -44,7 +45,7 @@ class FrameLink {
 
   RankId peer() const { return peer_; }
 
-  // Begins to receive. Call once.
+  // Begins to receive frames. Must be called once.
   absl::Status Listen();
 
   // Queues a frame. Errors: the library's errors.

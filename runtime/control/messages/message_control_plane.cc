@@ -13,15 +13,16 @@
 namespace ronda {
 namespace {
 
-// How long the neighbours have to receive the departure, the exit, or a failure. Healthy neighbours receive it at once.
+// How long this rank waits until its neighbours have received its message about a departure, an exit, or a failure.
+// Neighbours that work normally receive the message immediately.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
 // The other ranks wait this much longer than rank 0 for the start, because rank 0 knows best which ranks are missing.
 constexpr absl::Duration kStartGrace = absl::Seconds(5);
 
-// The longest wait of a rank for rank 0's decision on which failure was first. If rank 0's answer cannot come, the
-// cause is also a failure, and this rank usually notices it earlier.
+// How long a rank waits at most for rank 0's decision on which failure was first. If rank 0 cannot answer, a connection
+// or a rank is lost, and this rank usually notices this loss earlier.
 constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 absl::Status CheckLength(absl::string_view payload) {
@@ -59,21 +60,22 @@ absl::Status MessageControlPlane::Connect() {
     MutexLock lock(&mu_);
     links_->Open();
   }
-  // The thread does not start earlier, because it would sleep at the descriptors of links that are not open.
+  // The thread `relay_` must not start before Open(), because it would then poll the descriptors of links that are not
+  // open.
   relay_ = std::thread([this] { Run(); });
   return options_.absence.ok() ? AwaitStart() : FailForAbsence();
 }
 
-// This function serves two cases. Either a frame may be lost that this rank needs, or this rank is about to leave the
-// ranks below it alone.
+// This function is called in two cases. In one case, a frame that this rank needs may be lost. In the other case, this
+// rank leaves the job while the ranks below it still need it.
 void MessageControlPlane::FailAloneLocked(const absl::Status& failure) {
   const absl::Status attributed = Attributed(failure);
   node().Propose(attributed);
   node().Decide(attributed);
 }
 
-// Any thread that moves messages sends the heartbeats that are due. A thread only for heartbeats would hardly get the
-// lock while long messages come.
+// Any thread that moves messages sends the heartbeats that are due. A separate thread for heartbeats would rarely get
+// the lock while long messages are received.
 bool MessageControlPlane::MoveLocked() {
   if (is_silent_) return false;
   ++looks_;
@@ -196,7 +198,8 @@ void MessageControlPlane::AnnounceExit() {
 }
 
 void MessageControlPlane::Close() {
-  // After a failure no call may be made to a library whose every call moves data.
+  // If messages do not wake threads, every call to the library moves data. After a failure such a library must not be
+  // called.
   const absl::Duration time = failure().ok() || wakes() ? kDepartureTime : absl::ZeroDuration();
   MutexLock lock(&mu_);
   GuardLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -208,8 +211,8 @@ void MessageControlPlane::Close() {
   MoveUntilLocked(MonotonicTime() + time, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return links_->HaveClosed(); });
 }
 
-// This function is const because failure() calls it; it only completes what the failure has begun. The analysis does
-// not see that `self` is this object.
+// This function is const because failure(), which is const, calls it. Clang's thread-safety analysis is off here,
+// because it cannot know that `self` is this object.
 void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (wakes()) return;
   MutexLock lock(&mu_);
@@ -225,8 +228,8 @@ absl::Status MessageControlPlane::AwaitStart() {
   MutexLock lock(&mu_);
   const auto is_decided = [this]()
                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return node().started() || !node().failure().ok(); };
-  // The neighbours open their links when they have all connections, which may take them the whole timeout. A neighbour
-  // that still lacks a connection then fails the job, and names the missing rank.
+  // The neighbours open their links when they have all connections, which may take them the whole timeout. If a
+  // connection is still missing after the timeout, the neighbour fails the job, and its error names the missing rank.
   const absl::Duration start_grace = wakes() ? kStartGrace : absl::ZeroDuration();
   const absl::Duration end = MonotonicTime() + options_.start_timeout + start_grace;
   MoveUntilLocked(end, is_decided);
@@ -239,7 +242,8 @@ absl::Status MessageControlPlane::AwaitStart() {
 
 absl::Status MessageControlPlane::FailForAbsence() {
   MutexLock lock(&mu_);
-  // The parent may still be connecting. The parent may also be one of the absent neighbours.
+  // The parent may still be connecting, so this rank waits for it. If the parent is one of the absent neighbours, this
+  // rank does not wait.
   const bool has_parent =
       options_.rank != kCoordinatorRank &&
       std::find(options_.absent.begin(), options_.absent.end(), tree_.Parent(options_.rank)) == options_.absent.end();

@@ -20,31 +20,32 @@
 
 namespace ronda {
 
-// Maximum number of children per rank over MPI. With 4, the tree of 5 ranks has one level below rank 0, and the tree of
-// 85 ranks has three. A level costs a message each way. A child costs its parent a look whenever the parent looks for
-// messages. Over TCP the kernel looks for messages, so the maximum there is kControlFanOut.
+// Maximum number of children per rank over MPI. With 4 children per rank, a job of 5 ranks has one level below rank 0,
+// and a job of 85 ranks has three levels. Each level adds one message up the tree and one message down the tree. For
+// each child, a parent makes one more library call each time it looks for messages. Over TCP one poll() covers all
+// children, so the maximum over TCP is kControlFanOut.
 inline constexpr int kMpiControlFanOut = 4;
 
 struct MessageControlPlaneOptions {
   RankId rank = 0;
   std::vector<Peer> peers;                 // by rank
   std::unique_ptr<PointToPoint> messages;  // between neighbours in the tree; only the control plane uses it
-  // The neighbours that `messages` do not reach, and why. The job then fails with this reason, which the control plane
-  // passes on to the ranks that it reaches.
+  // `absent` are the neighbours to which `messages` have no connection, and `absence` is the reason. If `absence` is an
+  // error, the job fails with it, and the control plane sends this error to the ranks that it can reach.
   std::vector<RankId> absent;
   absl::Status absence;
   std::string job_id;
   absl::Duration start_timeout = absl::Seconds(30);  // longest wait for parent and children
   absl::Duration heartbeat = absl::Seconds(1);       // time between signs of life
-  // A rank without a sign of life for this long is treated as lost, even if it is only stopped. Infinite if a debugger
-  // is used.
+  // If a rank gives no sign of life for this long, it counts as lost, even if it is only stopped. For work with a
+  // debugger this must be infinite.
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   std::shared_ptr<FlightBoard> flights;  // heartbeats bring the latest events of ranks on other hosts; may be nullptr
   // Called once, by a thread of the control plane, with the job's first failure after the start; may be nullptr.
   // Must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
-  // Depart calls on_depart, and AnnounceExit calls on_exit. They are another way by which ranks of this host learn of
-  // the departure or the exit. May be nullptr.
+  // Depart calls on_depart, and AnnounceExit calls on_exit. These functions notify the other ranks of this host of the
+  // departure or the exit, in addition to the messages. May be nullptr.
   std::function<void()> on_depart;
   std::function<void()> on_exit;
   std::shared_ptr<const void> kept;  // kept as long as the control plane lives
@@ -57,37 +58,40 @@ struct MessageControlPlaneOptions {
 };
 
 // Carries control messages over TCP, MPI, or any other PointToPoint. Each rank exchanges messages with its parent in a
-// tree, and the parent passes on messages for others. Reports reach rank 0 in as many steps as the tree has levels.
-// Equal reports that wait at a rank continue as one report, so a cached round of the negotiation is a small reduction.
+// tree, and the parent passes on messages for others. On the path to rank 0, a report passes one rank on each level of
+// the tree. If equal reports of several ranks wait at a parent, the parent sends them on as one report. So in a step
+// that all ranks have cached, rank 0 receives only a few small reports.
 //
-// Messages move while a thread looks for them. This thread is the thread in Wait, or a thread that calls Receive. If no
-// other thread looks, because the rank is in a collective or computes, the control plane's own thread looks. So
-// requests to unlock, failures and signs of life pass through a rank at any time.
+// Messages move only while a thread of the rank looks for messages. This thread is the thread in Wait, or a thread that
+// calls Receive. While no such thread looks for messages, because the rank is in a collective or computes, the control
+// plane's own thread looks for messages. So a rank can pass on requests to unlock, failures and signs of life at any
+// time.
 //
 // If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until a message
-// comes, and no other thread has to wake it. While another thread polls, Wait pauses for a millisecond at a time, and
-// leaves the messages to that thread. The control plane's thread takes over a few milliseconds after the others have
-// stopped looking. An idle rank uses no core.
+// comes, and no other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond
+// at a time, and the polling thread moves the messages. If no thread in Wait and no polling thread has looked for
+// messages for a few milliseconds, the control plane's thread begins to look for them. An idle rank uses no core.
 //
-// If messages do not wake threads, as over MPI, threads look again and again. A rank in Wait looks without a pause for
-// a tenth of a millisecond after a movement. After that it sleeps between looks, for an eighth of the time since the
-// last movement, up to 1 ms; Wake ends such a sleep. The control plane's thread looks every millisecond when nothing
-// has moved for 20 ms, or when no other thread looks. An idle rank uses 1.6 % of a core in this way.
+// If messages do not wake threads, as over MPI, threads call the library repeatedly to look for messages. After a
+// message has moved, a rank in Wait looks for a tenth of a millisecond without a pause. After this time the rank sleeps
+// between two looks, for an eighth of the time since the last message, up to 1 ms. Wake ends this sleep. If no message
+// has moved for 20 ms, or if no other thread looks, the control plane's thread looks for messages every millisecond. An
+// idle rank uses 1.6 % of a core in this way.
 //
 // If a neighbour's connection breaks without a departure, or a rank gives no sign of life for heartbeat_timeout, the
-// job fails. The failure names rank, host and pid. Of several failures, the first that reaches rank 0 becomes the job's
-// failure. Fail waits for rank 0's decision, for a few seconds at most. A rank that is cut off from rank 0 has its own
-// failure, which names the lost rank on the path to rank 0.
+// job fails. The failure names rank, host and pid. If several ranks report failures, the first failure that reaches
+// rank 0 becomes the job's failure. Fail waits for rank 0's decision, for a few seconds at most. A rank that is cut off
+// from rank 0 has its own failure, which names the lost rank on the path to rank 0.
 //
 // If messages do not wake threads, a rank that knows of the job's failure notifies its neighbours, for a second at
-// most, and then makes no more calls to the library. Only after its last call to the library, failure() and the other
-// calls return the failure. So a caller that gets a failure from the control plane may free the buffers of an abandoned
-// collective.
+// most, and then makes no more calls to the library. The rank's failure() and its other calls return the failure only
+// after the rank's last call to the library. So a caller that gets a failure from the control plane may free the
+// buffers of an abandoned collective.
 //
-// The destructor announces the departure to parent and children. It returns when these have received the announcement,
-// or after a few seconds.
+// The control plane's destructor announces the rank's departure to its parent and its children. The destructor returns
+// when the parent and the children have received the announcement, or after a few seconds.
 //
-// Blocks until all ranks have connected to their parents.
+// ConnectMessageControlPlane blocks until all ranks have connected to their parents.
 // Errors: DEADLINE_EXCEEDED that names the missing ranks; INVALID_ARGUMENT if a neighbour belongs to another job; the
 // library's errors.
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMessageControlPlane(MessageControlPlaneOptions options);

@@ -31,15 +31,15 @@
 
 namespace ronda {
 
-// The control plane that ConnectMessageControlPlane returns. The comment of that function describes its behaviour.
-// message_control_plane.cc has the calls of ControlPlane, the start and the end. message_watch.cc has the threads that
-// look for messages.
+// The control plane that ConnectMessageControlPlane returns. The comment of ConnectMessageControlPlane describes how
+// the control plane behaves. The file message_control_plane.cc implements most functions of ControlPlane, the start and
+// the end. The file message_watch.cc implements the threads that look for messages.
 //
-// One lock guards the node and its links. The descriptors are polled without the lock, by one thread at a time, the
-// watcher. Other threads wake it through a pipe.
+// One lock guards the node and its links. One thread at a time, the watcher, polls the descriptors, without holding the
+// lock. Other threads wake the watcher through a pipe.
 class MessageControlPlane final : public ControlPlane {
  public:
-  // `pipe` ends the sleep at descriptors, if messages wake threads.
+  // If messages wake threads, `pipe` wakes the thread that sleeps in poll().
   MessageControlPlane(std::unique_ptr<NodeLinks> links, MessageControlPlaneOptions options,
                       std::optional<WakePipe> pipe);
   ~MessageControlPlane() override;
@@ -65,14 +65,14 @@ class MessageControlPlane final : public ControlPlane {
   // The shortest pause between two looks for messages, if messages do not wake threads.
   static constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 
-  // The thread that sleeps at the descriptors.
+  // Which thread sleeps in poll() at the descriptors.
   enum class Watcher { kNobody, kWait, kRelay, kOther };
   struct Watch {
     Watcher by = Watcher::kNobody;
     bool is_woken = false;
   };
 
-  // The thread in Wait.
+  // The state of the thread that is in Wait.
   struct Waiting {
     bool is_on = false;
     bool is_woken = false;
@@ -82,7 +82,7 @@ class MessageControlPlane final : public ControlPlane {
     SpinTime spin;
   };
 
-  // The thread between StartPolling and StopPolling.
+  // The state of the thread that has called StartPolling and has not yet called StopPolling.
   struct Polling {
     bool is_on = false;
     bool gave_up = false;          // it has looked too often in vain
@@ -106,18 +106,19 @@ class MessageControlPlane final : public ControlPlane {
     return Attribute(failure, options_.peers[options_.rank]);
   }
 
-  // Moves messages, acts on what they change, and sends heartbeats that are due. Returns whether anything has moved.
-  // Throws nothing: without memory the job fails.
+  // Moves messages, processes their effects, and sends heartbeats that are due. Returns whether a message has moved.
+  // Never throws, because the job fails if memory runs out.
   bool MoveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sends the frames that are due, and wakes the threads that wait for changes. Call after each change of the node.
+  // Sends the frames that are due, and wakes the threads that wait for changes of the node. Must be called after each
+  // change of the node.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`, which may run out of memory. A frame that this rank needs may then be lost, so the rank fails.
+  // Runs `call`. If `call` runs out of memory, this rank fails, because a frame that it needs may be lost.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`, which gives the node the payload, unless the job has failed.
+  // Runs `call`, which passes `payload` to the node. If the job has failed, returns the failure instead.
   template <typename Call>
   absl::Status Send(absl::string_view payload, const Call& call);
-  // Makes `failure` the job's failure, unless rank 0 decides on another one.
+  // Makes `failure` the job's failure, unless rank 0 decides on another failure.
   void FailLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes `failure` the job's failure as FailLocked does, but does not wait for rank 0's decision. Attributes the
   // failure to this rank.
@@ -133,7 +134,7 @@ class MessageControlPlane final : public ControlPlane {
   void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes this rank fail, because it cannot sleep at the descriptors any more.
   void GiveUpPollingLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves messages until `done` or `end`.
+  // Moves messages until `done` returns true, or until the time `end`.
   template <typename Done>
   void MoveUntilLocked(absl::Duration end, const Done& done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LetOthersRunLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -143,10 +144,10 @@ class MessageControlPlane final : public ControlPlane {
   bool SpinLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WaitAndLookLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // The control plane's thread.
+  // The function that the control plane's thread runs.
   void Run();
   void TellFailureLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Looks for messages if no other thread does. Returns after `longest` at the latest.
+  // Looks for messages if no other thread looks for them. Returns after `longest` at the latest.
   void RelayLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RelayByLookingLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -155,8 +156,8 @@ class MessageControlPlane final : public ControlPlane {
   // Announces this rank's departure. Returns when the neighbours have received the announcement and have announced
   // their own.
   void Close();
-  // Call when the job has failed. Notifies the neighbours. Afterwards this object calls the library only if the library
-  // may still be called.
+  // Must be called when the job has failed. If messages do not wake threads, notifies the neighbours of the failure,
+  // and makes no more calls to the library afterwards.
   void FallSilent() const;
   absl::Status FailureAfterSilence() const;
 
@@ -165,7 +166,7 @@ class MessageControlPlane final : public ControlPlane {
   const std::optional<WakePipe> pipe_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
-  // The error if the pipe is not intact. The program has then probably closed all other descriptors, too.
+  // The error if `pipe_` is not intact. In this case the program has probably closed other descriptors of Ronda, too.
   const absl::Status lost_pipe_ = absl::FailedPreconditionError(
       "the program has closed descriptors that Ronda has opened: let it close only its own");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock

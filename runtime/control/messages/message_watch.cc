@@ -13,19 +13,19 @@
 namespace ronda {
 namespace {
 
-// This is for libraries whose messages do not wake threads. A rank that has just sent something looks without a pause
-// for this long, which is about the time of an answer.
+// If messages do not wake threads, a rank that has just sent a message looks for messages without a pause for this
+// long. An answer takes about this long.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr int kPauseShare = 8;
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
-// After this time Wait leaves looking to the control plane's thread, which does nothing else.
+// After this time without a message, Wait stops looking for messages, and the control plane's thread looks instead.
 constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
-// The next two are for libraries whose messages wake threads. Wait pauses for kPauseWhilePolled while another thread
-// polls. After kRelayPause the control plane's thread checks again whether another thread still looks.
+// The next two pauses apply if messages wake threads. While another thread polls, Wait sleeps for kPauseWhilePolled at
+// a time. After each kRelayPause the control plane's thread checks whether another thread still looks for messages.
 constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
-// After this time a thread that sleeps at the descriptors looks whether the program has closed them.
+// After this time a thread that sleeps in poll() checks whether the program has closed the descriptors.
 constexpr absl::Duration kLongestPoll = absl::Seconds(1);
 
 }  // namespace
@@ -58,7 +58,7 @@ void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
     PollLocked(watcher, longest);
   }
   MoveLocked();
-  // Threads that found another thread at the descriptors may now sleep there.
+  // Only one thread can poll the descriptors. Threads that had to wait for this thread may poll the descriptors now.
   if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
   state_changed_.NotifyAll();
 }
@@ -113,7 +113,7 @@ void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
   const absl::Time start = SteadyNow();
   uint64_t looks_before = looks_ - 1;
   for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
-    // A thread that polls may be in a collective for long, and does not look meanwhile.
+    // The polling thread may be in a collective for long, and looks for no messages during this time.
     if (pauses || (polling_.is_on && looks_ != looks_before)) {
       looks_before = looks_;
       waiting_.is_pausing = true;
@@ -179,7 +179,7 @@ bool MessageControlPlane::KeepPolling() {
   polling_.gave_up = !polling_.limit.MayLookAgain();
   if (polling_.gave_up) return false;
   polling_.has_missed_wake = false;
-  // Even if each rank has a core, the rank that is to answer may have been scheduled on this core.
+  // Even if each rank has its own core, the kernel may have put the rank that must answer on this core.
   LetOthersRunLocked();
   return true;
 }

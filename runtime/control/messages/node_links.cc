@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// How often one call of Move looks again after it has found something.
+// The largest number of times that one call of Move looks for messages.
 constexpr int kMostLooks = 16;
 
 }  // namespace
@@ -40,8 +40,8 @@ bool NodeLinks::Move() {
   for (int looks = 0; looks_again && looks < kMostLooks; ++looks) {
     messages_->Progress();
     looks_again = false;
-    // Frames are received first, because equal reports of children become one while a message is under way to the
-    // parent.
+    // Frames are received before sends are completed. So while a message is under way to the parent, equal reports of
+    // children become one report.
     for (Link& link : links_) looks_again |= ReceiveFrom(link);
     has_moved |= looks_again;
   }
@@ -117,7 +117,8 @@ bool NodeLinks::CompleteSends(Link& link) {
 }
 
 void NodeLinks::Flush() {
-  // When a link breaks, the node has frames for the links that come before it.
+  // If a link breaks, the node creates frames for other links. Some of these links have already been flushed, so the
+  // loop runs again.
   do {
     has_broken_ = false;
     for (Link& link : links_) FlushTo(link);
@@ -150,8 +151,8 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  // Until the parent has opened the link, the node has no frames for it. An end frame would then come before the frame
-  // with this rank's failure.
+  // Until the parent has opened the link, the node has no frames for it. If an end frame were sent now, it would come
+  // before the frame with this rank's failure.
   return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 
@@ -160,8 +161,8 @@ void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
     messages_->Progress();
   } while (ReceiveFrom(link));
   Break(link, why);
-  // The library has moved the data of all links. No descriptor becomes ready for a frame that the library has already
-  // read.
+  // The calls to Progress have also read frames of the other links. Such frames are received now, because poll()
+  // reports no descriptor as ready for frames that have already been read.
   for (Link& other : links_) ReceiveFrom(other);
 }
 

@@ -21,16 +21,18 @@
 
 namespace ronda {
 
-// A rank's node of the tree, and its links to its neighbours over messages. It moves frames between the node and the
-// links, whenever it is asked to.
+// A rank's node of the tree, and its links to its neighbours over messages. Move and Flush carry frames between the
+// node and the links.
 //
 // Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and at last an end frame.
 // The child sends its end frame first, when the child leaves or when its parent has announced its departure. The parent
-// answers with its own end frame. So no message is lost because a connection closes with unread bytes.
+// answers with its own end frame. Through these end frames, no connection closes while it holds unread bytes, so no
+// message is lost.
 //
-// One piece is under way on a link at a time. Meanwhile new reports join the reports that wait.
+// Only one piece is under way on a link at a time. New reports that come during this time join the reports that wait.
 //
-// Thread-compatible. Any call may run out of memory. A frame may then be lost, and the rank must not go on.
+// Thread-compatible. Any call may run out of memory. After such an error the rank must not go on, because a frame may
+// be lost.
 class NodeLinks {
  public:
   struct Options {
@@ -44,33 +46,33 @@ class NodeLinks {
   ControlNode& node() { return node_; }
   const PointToPoint& messages() const { return *messages_; }
 
-  // Begins to receive, and sends the open frames. Call once, first.
+  // Begins to receive, and sends the open frames. Must be called once, before all other functions.
   void Open();
 
-  // Receives what has come, and notices what has been sent and which links have broken. Returns whether any of this has
-  // happened. One call does a limited amount of work, and leaves the rest to the next call.
+  // Receives the frames that have come, completes the sends that have ended, and notices broken links. Returns whether
+  // it has found any of these. One call does a limited amount of work, and leaves the rest of the work to the next
+  // call.
   bool Move();
 
-  // Sends what the node has for its neighbours, as far as the links can take it.
+  // Sends the node's frames to its neighbours, except where a link is still busy with an earlier frame.
   void Flush();
 
   // Begins to end the links as described above, because this rank leaves.
   void Close() { is_closing_ = true; }
 
-  // Whether, after Close, every link has ended at both ends, or has been given up.
+  // Whether every link has ended at both ends, or has been given up, since Close was called.
   bool HaveClosed() const;
 
-  // Whether everything has been sent to the neighbours that can receive it.
+  // Whether all frames have been sent to the neighbours that can still receive them.
   bool HaveSentAll() const;
 
-  // Whether the library has bytes for a neighbour that it has not sent yet, and the last ListDescriptors did not list
-  // that neighbour for output.
+  // Whether the library still has unsent bytes for a neighbour that the last ListDescriptors did not list for output.
   bool HasUnlistedOutput() const;
 
   // Whether the library still uses any of this object's buffers.
   bool IsUnderWay() const;
 
-  // Adds the descriptors to poll. When one is ready, Move has something to do.
+  // Adds the descriptors that the caller must poll. When one of the descriptors is ready, the caller must call Move.
   void ListDescriptors(std::vector<pollfd>* descriptors);
 
  private:
@@ -89,7 +91,7 @@ class NodeLinks {
     bool is_listed_for_output = false;
   };
 
-  // Return whether anything has moved, or the link has broken.
+  // These functions return whether a frame has moved or the link has broken.
   bool ReceiveFrom(Link& link);
   bool CompleteSends(Link& link);
 
@@ -98,11 +100,11 @@ class NodeLinks {
   void Attach(Link& link, absl::string_view job_id);
   void ReceivePiece(Link& link, absl::string_view piece);
   void Send(Link& link, LinkFrame frame);
-  // The next frame for the neighbour.
+  // Returns the next frame to send on `link`; nullopt if there is none.
   std::optional<LinkFrame> NextFrame(Link& link);
   bool IsToEnd(const Link& link) const;
-  // Give up the link, because of `why`. BreakSending first receives what the neighbour has sent before, because this
-  // may say why the neighbour has ended.
+  // Give up the link, because of `why`. BreakSending first receives the neighbour's last frames, because they may say
+  // why the neighbour has ended.
   void Break(Link& link, const absl::Status& why);
   void BreakSending(Link& link, const absl::Status& why);
 

@@ -8,9 +8,9 @@
 
 namespace ronda {
 
-// Limits how long a thread looks in vain for a message before it sleeps. The limit is 50 us, which is also how long a
-// thread spins for another rank in a collective. If the ranks outnumber the cores, the limit is 16 looks. The thread
-// then yields its core between the looks, because the rank that is to answer may need the core.
+// Limits how long a thread polls for a message in vain before it sleeps. The limit is 50 us, which is also how long a
+// thread spins for another rank in a collective. If the ranks outnumber the cores, the limit is 16 polls. In this case
+// the thread yields its core between two polls, because the rank that must answer may need the core.
 //
 // Thread-compatible.
 class PollLimit {
@@ -19,10 +19,10 @@ class PollLimit {
 
   explicit PollLimit(Cores cores) : cores_(cores) {}
 
-  // Call when something has come, or when the thread begins to look.
+  // Must be called when a message has come, and when the thread begins to poll.
   void Reset() { looks_ = 0; }
 
-  // Call after a look. Returns whether to look again.
+  // Must be called after each poll. Returns whether the thread may poll again.
   bool MayLookAgain() {
     ++looks_;
     if (cores_ == Cores::kAreShared) return looks_ <= kYields;

@@ -13,12 +13,12 @@
 
 namespace ronda {
 
-// The first failure of a job of one rank, shared by its control plane and its communicator. Thread-safe.
+// Holds the first failure of a job with one rank. The control plane and the communicator share it. Thread-safe.
 class SelfJob {
  public:
   explicit SelfJob(Peer self) : self_(std::move(self)) {}
 
-  // Only the first failure is kept.
+  // Records `failure`, unless an earlier failure is recorded.
   void Fail(const absl::Status& failure);
   absl::Status failure() const;
 
@@ -28,8 +28,8 @@ class SelfJob {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
-// The control plane of a job of one rank, which receives its own messages. The smallest complete example of the
-// interface.
+// The control plane of a job with only one rank. It returns the rank's messages to the rank itself. It is the smallest
+// complete example of the ControlPlane interface.
 class SelfControlPlane : public ControlPlane {
  public:
   explicit SelfControlPlane(std::shared_ptr<SelfJob> job) : job_(std::move(job)) {}

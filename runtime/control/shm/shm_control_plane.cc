@@ -29,12 +29,13 @@ absl::Status Damaged(absl::string_view what, uint64_t value) {
 
 constexpr int kSpinsPerLookAtClock = 16;
 
-// A rank polls for kPoll, which is also how long it spins for another rank in a collective. It yields kYields times if
-// the ranks outnumber the cores, because the rank that is to answer may need this core.
+// A rank polls for kPoll, which is also how long it spins for another rank in a collective. If the ranks outnumber the
+// cores, the rank instead yields its core kYields times, because the rank that must answer may need this core.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 
-// How long a message waits for the coordinator's poller to come back. Waking a thread takes longer than this.
+// How long a worker gives the coordinator's polling thread to fetch a message, before the worker rings the
+// coordinator's doorbell. Waking a thread takes longer than this time.
 constexpr absl::Duration kPollerComesBack = absl::Microseconds(8);
 
 }  // namespace
@@ -178,8 +179,8 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
 
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  // Next, this rank acts on its broadcasts together with the other ranks. The other ranks must already have the
-  // broadcasts, because this rank may not come back here before they need them.
+  // After Receive this rank acts on its broadcasts together with the other ranks. So the other ranks must receive the
+  // broadcasts first, because this rank may not call Receive again before they need the broadcasts.
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
@@ -262,7 +263,7 @@ bool ShmControlPlane::PauseBetweenLooks() {
     if (idle_looks_ == kSpinsPerLookAtClock) poll_until_ = now + kPoll;
     if (now >= poll_until_) return false;
     if (ring_at_ && now >= *ring_at_) RingAfterAll();
-    // Each rank has a core, but the rank that is to answer may have been scheduled on this core.
+    // Even if each rank has its own core, the kernel may have put the rank that must answer on this core.
     sched_yield();
   } else {
     CpuRelax();
@@ -292,7 +293,7 @@ bool ShmControlPlane::Spin(uint32_t heard) {
       if (doorbell_->Rings() != heard) return true;
       CpuRelax();
     }
-    // Each rank has a core, but a rank also has a trainer thread, which may just have been woken and need this core.
+    // Even if each rank has its own core, the rank's trainer thread may just have been woken and need this core.
     sched_yield();
   } while (MonotonicTime() < end);
   return false;

@@ -19,20 +19,22 @@
 
 namespace ronda {
 
-// The longest frame. A greater length in a ring is treated as damage.
+// The longest frame. If a ring contains a greater length, the ring is treated as damaged.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 // Carries messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
 //
-// A frame is four bytes of length and the message's payload. A frame longer than the ring streams through it in pieces.
+// A frame is the payload's length in four bytes, followed by the payload. A frame that is longer than the ring passes
+// through the ring in pieces.
 //
 // Memory ordering: the writer stores bytes, then `written` (release, and sequentially consistent as
-// Doorbell::RingUnlessPolled requires). The reader loads `written` (acquire), then the bytes. `read` works in the same
-// way for the room that the reader returns. A writer that finds too little room stores `writer_is_blocked`, then loads
-// `read` again. The reader stores `read`, then loads `writer_is_blocked`. These four accesses are sequentially
-// consistent. So either the writer sees the new room, or the reader sees that it must ring the writer's doorbell.
+// Doorbell::RingUnlessPolled requires). The reader loads `written` (acquire), then the bytes. In the same way the
+// reader stores `read` (release), and the writer loads `read` (acquire) before it reuses the room. A writer that finds
+// too little room stores `writer_is_blocked`, then loads `read` again. The reader stores `read`, then loads
+// `writer_is_blocked`. These four accesses are sequentially consistent. So either the writer sees the new room, or the
+// reader sees that it must ring the writer's doorbell.
 //
-// This is the writing end. It keeps the bytes that do not fit yet. Thread-compatible.
+// FrameWriter is the writing end of the ring. It keeps the bytes that do not fit into the ring yet. Thread-compatible.
 class FrameWriter {
  public:
   explicit FrameWriter(ShmRingHeader* ring) : ring_(ring) {}
@@ -40,14 +42,15 @@ class FrameWriter {
   // Errors: INVALID_ARGUMENT if `payload` is longer than kMaxFrameBytes.
   absl::Status Queue(absl::string_view payload);
 
-  // Moves as many bytes into the ring as fit, and returns their number. If some are left, the reader's next Read
-  // reports that the writer waits. Errors: INTERNAL if the ring's words are damaged.
+  // Moves as many bytes into the ring as fit, and returns the number of moved bytes. If some bytes are left, the
+  // reader's next Read reports that the writer waits. Errors: INTERNAL if the counters in the ring's header are
+  // damaged.
   absl::StatusOr<size_t> Flush();
 
-  // Whether everything has been moved into the ring.
+  // Whether all queued bytes have been moved into the ring.
   bool IsFlushed() const { return sent_ == pending_.size(); }
 
-  // Whether the reader has read everything that was moved into the ring.
+  // Whether the reader has read all bytes that were moved into the ring.
   bool IsRead() const { return ring_->read.load(std::memory_order_seq_cst) == written_; }
 
  private:
@@ -59,7 +62,7 @@ class FrameWriter {
   size_t sent_ = 0;
 };
 
-// The reading end. Thread-compatible.
+// The reading end of the ring. Thread-compatible.
 class FrameReader {
  public:
   explicit FrameReader(ShmRingHeader* ring) : ring_(ring) {}
@@ -85,15 +88,15 @@ class FrameReader {
 };
 
 // Carries control messages through rings in shared memory. Each rank except the coordinator has one ring to the
-// coordinator and one ring back. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait
-// sleeps.
+// coordinator and one ring back. Wait sleeps on the rank's doorbell. A message, a call to Wake, and a failure ring this
+// doorbell.
 //
 // A writer that finds a ring full keeps the rest of its bytes. The reader rings the writer's doorbell when there is
-// room, and the writer's Receive sends the rest. Before the coordinator's Receive returns its own broadcasts, it waits
-// until everything is in the rings.
+// room, and the writer's Receive then sends the rest. The coordinator's Receive does not return the coordinator's own
+// broadcasts before all bytes are in the rings.
 //
-// A worker that polls for the answer to a message first gives the coordinator's poller a moment to come for the
-// message. It wakes the coordinator's background thread only after that.
+// A worker that polls for the answer to its message first waits a moment for the coordinator's polling thread to fetch
+// the message. Only after this moment the worker wakes the coordinator's background thread.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -122,24 +125,25 @@ class ShmControlPlane : public ControlPlane {
     FrameReader reader;
   };
 
-  // Moves queued bytes into the ring; returns whether it moved any.
+  // Moves queued bytes into the ring. Returns whether it has moved any bytes.
   absl::StatusOr<bool> Move(Link& link);
   absl::Status Flush(Link& link);
-  // Rings for a message that the coordinator's poller has not taken in time.
+  // Rings the coordinator's doorbell, because its polling thread has not fetched the message in time.
   void RingAfterAll();
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
   // Returns a link whose writer still has bytes that did not fit, or nullptr.
   absl::StatusOr<Link*> FlushAll();
   // Waits until no link's writer has bytes that did not fit.
-  // Errors: the job's failure; DEADLINE_EXCEEDED that names a rank that does not drain its messages.
+  // Errors: the job's failure; DEADLINE_EXCEEDED with the name of a rank that does not read its messages.
   absl::Status FlushAllAndWait();
 
-  // Waits a moment before the next look. Returns false after too many looks.
+  // Waits a moment before the next look for messages. Returns false after too many looks in vain.
   bool PauseBetweenLooks();
   // Whether Receive has something to return.
   bool HasNews() const;
 
-  // Waits for a ring after `heard` without sleeping, if that has paid off lately. Returns whether the doorbell rang.
+  // Spins until the doorbell rings, if spinning has avoided sleeps lately. `heard` is the last known number of rings.
+  // Returns whether the doorbell has rung.
   bool Spin(uint32_t heard);
 
   const std::shared_ptr<ShmWorld> world_;
@@ -152,7 +156,7 @@ class ShmControlPlane : public ControlPlane {
   absl::Duration poll_until_;              // when to stop polling, set after many idle looks
   bool gave_up_ = false;                   // whether this rank has looked too often in vain
   std::optional<absl::Duration> ring_at_;  // when to ring for a message to the coordinator
-  // Only Wait uses these.
+  // Only Wait uses the next three members.
   bool may_spin_ = true;  // in the next Wait
   uint32_t heard_ = 0;    // rings of the doorbell up to the last return of Wait
   SpinTime spin_;         // of Wait

@@ -14,10 +14,11 @@
 namespace ronda {
 namespace {
 
-// The longest text of a failure. A failure names a tensor and quotes two ranks.
+// The longest text of a failure. The text of a failure contains a tensor's name and the descriptions of two ranks.
 constexpr size_t kMaxFailureText = size_t{64} << 10;
 
-// The greatest age of an event. Nothing in a job is older. The limit keeps arithmetic with ages far from overflow.
+// The greatest age of an event. No job runs longer than this. With this limit, sums and differences of ages cannot
+// overflow.
 constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
 
 absl::Status Damaged(absl::string_view text) { return absl::InvalidArgumentError(absl::StrCat("control: ", text)); }
@@ -65,7 +66,7 @@ void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
   }
 }
 
-// Decodes ranks, each of which occurs at most once.
+// Decodes a list of ranks. Returns an error if a rank occurs twice.
 template <typename Runs>
 absl::StatusOr<std::vector<RankId>> DecodeRanks(const Runs& runs, int size) {
   std::optional<std::vector<RankId>> ranks = FromRuns<RankId>(runs, size);

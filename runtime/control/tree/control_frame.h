@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// One message that several ranks have sent alike.
+// One message that several ranks have sent with equal contents, and the numbers of these ranks.
 struct SharedReport {
   std::string payload;
   std::vector<RankId> ranks;
@@ -28,38 +28,41 @@ struct SharedReport {
   friend bool operator==(const SharedReport&, const SharedReport&) = default;
 };
 
-// Reports that wait to travel on to rank 0. Equal reports become one, with a list of their ranks. So in a step that all
-// ranks report alike, a relay passes on one message, no matter how many ranks are below it.
+// Reports that a rank has not yet sent on to rank 0. Equal reports are merged into one report, which lists the ranks
+// that sent them. So if all ranks send equal reports in a step, a rank passes on only one report, no matter how many
+// ranks are below it in the tree.
 //
-// If one rank has sent two reports, the later one is never put before, or into, a report that holds the earlier one.
+// The reports of one rank keep their order. So a rank's later report is never merged into the report that contains its
+// earlier report, or into a report before that.
 //
 // Thread-compatible.
 class ReportBatch {
  public:
-  // REQUIRES: no rank occurs twice in `report`.
+  // REQUIRES: no rank occurs twice in `report.ranks`.
   void Add(SharedReport report);
 
   bool empty() const { return reports_.empty(); }
 
-  // Removes and returns the oldest reports, each with its ranks in ascending order. Takes as many as have at most
-  // `max_bytes` of payload together, but at least one. The result is empty if no report waits.
+  // Removes and returns the oldest reports, each with its ranks in ascending order. The removed reports together have
+  // at most `max_bytes` of payload, unless the oldest report alone is longer. The result is empty if no report waits.
   std::vector<SharedReport> Take(size_t max_bytes);
 
  private:
   uint64_t next_number() const { return first_number_ + reports_.size(); }
-  // The number of the first report that may hold another report from `ranks`.
+  // Returns the number of the first report into which another report from `ranks` may be merged.
   uint64_t Earliest(const std::vector<RankId>& ranks) const;
   SharedReport PopFront();
 
   std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
   uint64_t first_number_ = 0;         // of reports_.front()
-  // These are not Abseil's tables, because an Abseil table that has found no memory to grow cannot be destroyed. This
-  // code also handles the failure of a rank that has no memory left.
+  // The next two members are standard tables, because an Abseil table cannot be destroyed after it has found no memory
+  // to grow. This code also runs on a rank that fails because it has no memory left.
   std::unordered_map<RankId, uint64_t> last_of_rank_;
   std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // the keys are in reports_
 };
 
-// The frames between two ranks of the control plane. For each field see proto/ronda/v1/control.proto.
+// The next structs are the frames between two ranks of the control plane. The file proto/ronda/v1/control.proto
+// describes each field.
 
 // The longest message that a rank may send, and the longest frame.
 inline constexpr size_t kMaxControlPayload = size_t{1} << 30;

@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// The most bytes of payload in one frame of reports, unless a single report is longer.
+// The largest number of payload bytes in one frame of reports, unless a single report is longer.
 constexpr size_t kReportFrameBytes = size_t{1} << 20;
 
 // The largest number of ranks that an error names.
@@ -30,7 +30,7 @@ absl::Status Misplaced(absl::string_view frame) {
 
 void EventRelay::ReceiveFromChild(const std::vector<RankEvent>& events, FlightTime now) {
   if (options_.rank == kCoordinatorRank) return ReceiveFromParent(events, now);
-  // The event comes back from rank 0, and is recorded then.
+  // Rank 0 sends the event down again, and ReceiveFromParent then records it on this rank.
   for (const RankEvent& event : events) up_.push_back({.event = event, .at = now});
 }
 
@@ -42,7 +42,8 @@ void EventRelay::ReceiveFromParent(const std::vector<RankEvent>& events, FlightT
 }
 
 void EventRelay::Record(const RankEvent& event, FlightTime now) {
-  // Ranks of this host write to recorders that all of them can read.
+  // Events of ranks on this host are not recorded here, because these ranks write to recorders that all ranks of the
+  // host can read.
   const bool is_remote = options_.peers[event.rank].host != options_.peers[options_.rank].host;
   if (options_.flights == nullptr || !is_remote) return;
   options_.flights->Of(event.rank).Record(event.kind, event.op, event.name, event.bytes, now - event.age);
@@ -91,7 +92,7 @@ void ControlNode::Attach(RankId neighbour, absl::Duration now) {
   links_[neighbour].last_heard = now;
   if (!failure_.ok()) SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
   if (!IsParent(neighbour)) return RecordArrival({neighbour});
-  // The parent knows itself that this rank has arrived.
+  // This rank itself is not in the frame, because the parent already knows that this rank has arrived.
   ArrivalFrame arrival;
   for (RankId rank = options_.rank + 1; rank < options_.tree.size; ++rank) {
     if (arrived_[rank]) arrival.ranks.push_back(rank);
@@ -167,7 +168,7 @@ void ControlNode::Receive(RankId neighbour, std::string frame, absl::Duration no
   if (links_.at(neighbour).distrusted) return;
   absl::StatusOr<ControlFrame> decoded = DecodeControlFrame(frame, options_.tree.size);
   if (!decoded.ok()) return Distrust(neighbour, decoded.status());
-  // After a failure only departures matter.
+  // After a failure this rank ignores all frames except departures.
   if (!failure_.ok() && !std::holds_alternative<DepartureFrame>(*decoded)) return;
   const absl::Status status = Handle(neighbour, *decoded, std::make_shared<const std::string>(std::move(frame)));
   if (!status.ok()) Distrust(neighbour, status);
@@ -284,7 +285,8 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (has_proposed_) return;
-  // The job has failed, no matter which failure was first. Unsent frames would only delay the failure's frame.
+  // The job has failed, no matter which failure was first. So unsent frames are dropped, because they would only delay
+  // the frame with the failure.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
@@ -295,7 +297,7 @@ void ControlNode::Decide(const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = failure;
   news_ = true;
-  // Unsent frames would delay the failure here too, as in Propose.
+  // Unsent frames are dropped, because they would only delay the frame with the failure.
   for (auto& [neighbour, link] : links_) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
@@ -352,8 +354,8 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // This rank itself may have been stopped, perhaps by a debugger. It then has not yet read the frames that have come
-  // meanwhile.
+  // This rank itself may have been stopped, perhaps by a debugger. In this case it has not yet read the frames that
+  // have come during the stop.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;

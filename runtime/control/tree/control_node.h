@@ -24,7 +24,7 @@
 
 namespace ronda {
 
-// Maximum number of children per rank. So in a job of up to 65 ranks, all other ranks are children of rank 0.
+// Maximum number of children per rank. In a job of up to 65 ranks, all ranks except rank 0 are children of rank 0.
 inline constexpr int kControlFanOut = 64;
 
 // The ranks form a tree in which the parent of rank r is (r - 1) / fan_out. So parents have lower numbers than their
@@ -43,14 +43,14 @@ struct ControlTree {
     return children;
   }
 
-  // The rank's parent and its children.
+  // Returns the rank's parent, if it has one, and the rank's children.
   std::vector<RankId> Neighbours(RankId rank) const {
     std::vector<RankId> neighbours = Children(rank);
     if (rank != kCoordinatorRank) neighbours.insert(neighbours.begin(), Parent(rank));
     return neighbours;
   }
 
-  // Whether `rank` is `top`, or reaches rank 0 through it.
+  // Whether `rank` is `top` or below `top` in the tree.
   bool IsWithin(RankId rank, RankId top) const {
     while (rank > top) rank = Parent(rank);
     return rank == top;
@@ -60,8 +60,8 @@ struct ControlTree {
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
 // Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So any host can report what a
-// late rank did last. An event travels only if no other event has followed for a while, and each event travels only
-// once. So neither working ranks nor idle ranks cause traffic.
+// late rank did last. A rank sends an event only if it is the rank's latest event for `standstill`, and sends each
+// event only once. So neither ranks that work nor ranks that stay idle cause traffic.
 //
 // An event is sent with its age instead of its time, because the hosts' clocks differ. Thread-compatible.
 class EventRelay {
@@ -75,11 +75,11 @@ class EventRelay {
 
   explicit EventRelay(Options options) : options_(std::move(options)) {}
 
-  // Process events that have come from a child, and from the parent.
+  // These functions process events that have come from a child or from the parent.
   void ReceiveFromChild(const std::vector<RankEvent>& events, FlightTime now);
   void ReceiveFromParent(const std::vector<RankEvent>& events, FlightTime now);
 
-  // The new events since the last call. `up` goes to the parent, and `down` goes to every child.
+  // The events that are new since the last Take. The caller must send `up` to the parent, and `down` to every child.
   struct News {
     std::vector<RankEvent> up;
     std::vector<RankEvent> down;
@@ -102,15 +102,15 @@ class EventRelay {
   std::vector<Timed> down_;
 };
 
-// One rank in the tree of the control plane. It handles its neighbours' frames, silence and end, and produces frames
-// for the neighbours. A neighbour is a rank's parent or one of its children.
+// One rank in the tree of the control plane. It processes the frames of its neighbours, notices when a neighbour is
+// silent or has ended, and produces frames for its neighbours. A neighbour is a rank's parent or one of its children.
 //
-// It is a pure state machine, which knows no network, no thread and no clock. Its driver passes in frames and times,
-// and takes out pieces of bytes, which must reach the neighbour in order.
+// ControlNode is a pure state machine, which uses no network, no thread and no clock. Its caller passes in frames and
+// times. The caller also takes pieces of bytes (PopPiece), and must deliver them to the neighbour in order.
 //
 // The job's first failure is the first failure that reaches rank 0. The other ranks pass their failures on to rank 0,
-// and adopt the failure that rank 0 announces. If a rank is cut off from rank 0, this becomes the failure of the rank
-// and of the ranks below it.
+// and adopt the failure that rank 0 announces. If a rank is cut off from rank 0, the rank and the ranks below it fail
+// because of this loss.
 //
 // Thread-compatible. All times are on one clock that does not jump.
 class ControlNode {
@@ -126,34 +126,37 @@ class ControlNode {
 
   explicit ControlNode(Options options);
 
-  // The next functions report events of the neighbours. Call Attach when the neighbour has opened its link.
+  // Through the next functions the caller reports what has happened to a neighbour. Attach must be called when the
+  // neighbour has opened its link.
   // REQUIRES: Attach has been called once for `neighbour`, before all other calls.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   bool IsAttachedToParent() const { return !is_root() && IsAttached(options_.tree.Parent(options_.rank)); }
   void Receive(RankId neighbour, std::string frame, absl::Duration now);
-  // Call when a part of a frame has come.
+  // Must be called when a part of a frame has come from the neighbour.
   void RecordSignOfLife(RankId neighbour, absl::Duration now) { links_.at(neighbour).last_heard = now; }
-  // Call when the neighbour's frames can no longer be understood, because of `damage`.
+  // Must be called when the neighbour's frames can no longer be decoded, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
-  // Call when the neighbour's link has ended.
+  // Must be called when the neighbour's link has ended.
   void Lose(RankId neighbour);
   // Whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether frames of this rank may still reach the neighbour, because its link has not ended, and this rank has not
-  // given it up.
+  // Whether the neighbour's link has not ended and this rank has not given up the neighbour. Only in this case frames
+  // of this rank may still reach the neighbour.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
-  // The next bytes to send to a neighbour; empty if nothing is to be sent.
+  // Returns the next bytes to send to a neighbour; empty if there is nothing to send.
   std::string PopPiece(RankId neighbour);
-  // Whether some bytes of frames for the neighbour have not been taken yet.
+  // Whether PopPiece has not yet returned all bytes of the frames for the neighbour.
   bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
-  // Sends signs of life, and checks that all neighbours give them. Call every `heartbeat`.
+  // Sends heartbeats to all neighbours, and checks that every neighbour has lately given a sign of life. Must be called
+  // every `heartbeat`.
   void Tick(absl::Duration now);
 
-  // ControlPlane's operations. Propose implements ControlPlane::Fail, so rank 0 decides on the failure. Decide makes
-  // `failure` the failure of this rank and of the ranks below it, unless they have one.
+  // These functions implement the operations of ControlPlane. Propose implements ControlPlane::Fail, and sends the
+  // failure to rank 0, which decides on the job's failure. Decide makes `failure` the failure of this rank and of the
+  // ranks below it, unless they already have a failure.
   void Send(std::string payload);
   void Broadcast(absl::string_view payload);
   void RequestUnlock(uint64_t schedule);
@@ -172,7 +175,7 @@ class ControlNode {
   // connected.
   absl::Status LateError(absl::Duration time) const;
 
-  // Whether, since the last call, something has happened that this rank may wait for.
+  // Whether an event for which this rank may wait has happened since the last call of TakeNews.
   bool TakeNews() { return std::exchange(news_, false); }
 
  private:
@@ -193,7 +196,7 @@ class ControlNode {
   void SendDown(const ControlFrame& frame) { PassDown(std::make_shared<const std::string>(Encode(frame))); }
   void PassDown(const FrameBytes& frame);
 
-  // One function per kind of frame. Errors: why `neighbour` cannot have meant the frame.
+  // Handle calls one function On per kind of frame. Errors: the reason why the frame makes no sense from `neighbour`.
   absl::Status Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);

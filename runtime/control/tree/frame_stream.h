@@ -15,10 +15,10 @@
 
 namespace ronda {
 
-// Frames of any length travel as a stream of short pieces.
+// Ranks send frames of any length as a stream of short pieces.
 
-// The size of a piece. A slow link (400 kbit/s) moves about as many bytes within the heartbeat timeout, and each piece
-// that arrives is a sign of life.
+// The size of a piece. Each piece that arrives is a sign of life, so one piece must not take longer than the heartbeat
+// timeout. Within this timeout (10 s), a slow link of 400 kbit/s moves about one piece.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
@@ -26,16 +26,16 @@ inline constexpr size_t kFrameHeaderBytes = 4;
 // The bytes of a frame; shared, because one frame may be sent to many ranks.
 using FrameBytes = std::shared_ptr<const std::string>;
 
-// Outgoing frames, in order. Thread-compatible.
+// Frames that wait to be sent, in their order. Thread-compatible.
 class FrameQueue {
  public:
   void Push(FrameBytes frame) { frames_.push_back(std::move(frame)); }
   bool empty() const { return frames_.empty(); }
 
-  // The next kControlPieceBytes, or as many bytes as are queued.
+  // Removes and returns the next kControlPieceBytes, or all queued bytes if they are fewer.
   std::string PopPiece();
 
-  // Removes all frames except one that has been taken in part.
+  // Removes all frames except the first frame if PopPiece has already returned a part of it.
   void DropUnbegun();
 
  private:
@@ -50,7 +50,7 @@ class FrameAssembler {
 
   void Append(absl::string_view piece);
 
-  // Moves the next frame to `frame`; returns false if it has not come completely.
+  // Moves the next frame to `frame`. Returns false if the frame has not come completely.
   // Errors: INVALID_ARGUMENT if a frame is longer than allowed. All bytes after this error are meaningless.
   absl::StatusOr<bool> Next(std::string* frame);
 

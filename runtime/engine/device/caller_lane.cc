@@ -23,12 +23,13 @@ namespace {
 constexpr absl::string_view kRefused = "refused: ";
 constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 
-// The beginning of the labels of one call, the same on all ranks.
+// Returns the beginning of a call's label, which is the same on all ranks.
 std::string CallName(uint64_t number, ProcessSetId lane) {
   return absl::StrCat("call ", number, " of lane ", lane, ": ");
 }
 
-// Returns the number of elements that a rank contributes, or receives from a reducescatter.
+// Returns the number of elements that a rank contributes to a call. For a reducescatter, returns the number of elements
+// that the rank receives.
 size_t CountOf(const TensorRequest& request, int members) {
   const auto count = static_cast<size_t>(ElementCount(request.shape));
   return request.op == OpType::kReduceScatter ? count / static_cast<size_t>(members) : count;
@@ -93,8 +94,8 @@ bool CallerLane::CarriesKind(const Submission& submission) const {
       return true;
     case OpType::kAllreduce:
       return Reduces(request) && submission.error_feedback == Submission::ErrorFeedback::kOff;
-    // The members could also contribute different numbers of rows. A caller whose output has exactly this size knows
-    // that all numbers are equal.
+    // In an allgather the members may contribute different numbers of rows. If the caller's output has exactly this
+    // size, the caller knows that all members contribute equally many rows.
     case OpType::kAllgather:
       return submission.output != nullptr && submission.output_bytes == bytes * members;
     case OpType::kReduceScatter:
@@ -188,7 +189,7 @@ std::shared_ptr<DeviceCompletion> CallerLane::Watch(const Submission& submission
 }
 
 absl::Status CallerLane::Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion) {
-  // The range has the same name as in the timeline.
+  // The profiler's range has the same name as the call's event in the timeline.
   const DeviceRange range(options_.device->plugin(),
                           absl::StrCat(absl::AsciiStrToUpper(Name(call.info.op)), " ", call.info.label));
   const StreamHandle stream = options_.stream->handle();
@@ -229,7 +230,7 @@ std::shared_ptr<DeviceCompletion> CallerLane::last() const {
 void CallerLane::Drain() {
   const std::shared_ptr<DeviceCompletion> call = last();
   if (call == nullptr || !call->Wait().ok()) return;
-  // The watch is about to settle the earlier calls, which the device has carried out too.
+  // The device has carried out all calls, so the watch will very soon complete the earlier calls.
   while (!watch_->idle()) absl::SleepFor(kPollInterval);
 }
 
@@ -243,7 +244,8 @@ absl::Status CallerLane::OrderBefore(void* stream) {
 
 void CallerLane::Follow(std::shared_ptr<Handle> operation) {
   const MutexLock lock(&calls_mu_);
-  // Finished operations are dropped here, because a process set may have many operations of the engine and no call.
+  // Finished operations are dropped here, because a process set may have many operations of the engine but never make a
+  // direct call.
   followed_.erase(std::remove_if(followed_.begin(), followed_.end(), [](const auto& each) { return each->done(); }),
                   followed_.end());
   followed_.push_back(std::move(operation));
@@ -271,8 +273,8 @@ absl::Status CallerLane::Objection(const DeviceCompletion& completion, RankId pe
   for (const FlightEvent& event : options_.watch.flights->Of(peer).Events()) {
     if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
     const FlightEvent mine = {.op = own.op, .name = std::string(label)};
-    // The code is ABORTED because the job ends, as if the peer had died. After a mismatch in the negotiation the job
-    // goes on.
+    // The error's code is ABORTED, because the job ends as if the peer had died. After a mismatch that the negotiation
+    // finds, the job would go on.
     return absl::AbortedError(absl::StrCat(
         "in ", absl::StripSuffix(call, ": "), " ", InWords(options_.watch.rank, mine, call), ", and ",
         InWords(peer, event, call), ": all ranks of a process set must make the same calls in the same order"));
@@ -331,7 +333,8 @@ void CallerLanes::Retire(ProcessSetId process_set) {
     ender_ = std::thread([this] { EndRetired(); });
     ends_retired_ = true;
   } catch (const std::system_error&) {
-    // The system has no thread to give. The next Retire() tries again; at the latest the lane ends with the job.
+    // The system could not create a thread. The next Retire() tries again, and at the latest the lane ends with the
+    // job.
   }
 }
 

@@ -30,26 +30,26 @@
 
 namespace ronda {
 
-// The collectives of one process set on tensors in the memory of devices, in the order in which the set's ranks call
-// them. The calling thread itself gives each call to the device. The ranks do not negotiate, so no call waits for the
-// background thread or for a message. In return, all ranks of the set must make the same calls in the same order.
+// Carries out the collectives of one process set on tensors in the memory of devices, in the order of the calls. The
+// calling thread itself gives each call to the device. The ranks do not negotiate, so no call waits for the background
+// thread or for a message. So all ranks of the set must make the same calls in the same order.
 //
-// A lane has a stream and a transport of its own. On the lane's stream a call comes after the work on the submission's
-// stream, and after all earlier calls. The handle of a call is complete at once, like the handle of a launched bucket.
-// Streams wait for the DeviceCompletion of the handle.
+// A lane has a stream and a transport of its own. A call runs on the lane's stream, after all earlier calls and after
+// the work that was on the submission's stream. The handle of a call is complete at once, although the device may still
+// work. A stream that needs the result waits for the handle's DeviceCompletion.
 //
-// Each call has a number, and a label with everything that the ranks must agree on, for example "call 17 of lane 1:
-// 4096 x float32, sum". The call is an event in the rank's flight recorder, which the rank's peers can read. While a
-// call does not end, the watch compares the ranks' events. If a rank has made another call with that number, or has
-// refused it, the job fails, and the error has both events. Events of ranks on other hosts may be missing. Then the
-// call fails at its deadline, with the last event of each rank.
+// Each call has a number, and a label that contains everything on which the ranks must agree, for example "call 17 of
+// lane 1: 4096 x float32, sum". The rank records the call in its flight recorder, which the other ranks can read. As
+// long as a call does not end, the watch compares the ranks' events. If a rank has made another call with that number,
+// or has refused it, the job fails, and the error contains the events of both ranks. Events of ranks on other hosts may
+// be missing. In this case the call fails at its deadline, and the error contains the last event of each rank.
 //
-// The engine carries out the operations that the transport lacks (Carries()). These operations and the lane's calls
-// keep the caller's order on the device: OrderBefore() makes an operation come after the earlier calls, and Follow()
-// makes the later calls come after the operation.
+// The engine carries out the operations that the transport lacks (Carries()). The device carries out these operations
+// and the lane's calls in the caller's order. For this, OrderBefore() makes an operation wait for the earlier calls,
+// and Follow() makes the later calls wait for the operation.
 //
-// Thread-safe. The calls must have the same order on all ranks, so one thread makes them, or several threads that order
-// their calls.
+// Thread-safe. The calls must have the same order on all ranks. So only one thread may make the calls, or several
+// threads that agree on an order.
 class CallerLane {
  public:
   struct Options {
@@ -66,35 +66,37 @@ class CallerLane {
     DeviceWatch::Options watch;  // without the fields of the transport, and without the objection
   };
 
-  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   static absl::StatusOr<std::unique_ptr<CallerLane>> Create(Options options);
 
-  // Ends the transport, together with the other members if the job has not failed; waits a few seconds for them.
+  // Ends the transport. If the job has not failed, ends it together with the other members, and waits a few seconds for
+  // them.
   ~CallerLane();
 
-  // Whether the lane carries out `submission`. The answer is the same on all members if their submissions fit together.
-  // Errors: INVALID_ARGUMENT as CheckSubmission, for any submission without a name.
+  // Whether the lane carries out `submission`. All members get the same answer if their submissions match. Errors:
+  // INVALID_ARGUMENT if CheckSubmission refuses `submission`, whose name is ignored.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
-  // Whether the lane carries out reductions like `request`, whatever their shape.
+  // Whether the lane carries out reductions of the kind of `request`, no matter which shape they have.
   bool Reduces(const TensorRequest& request) const;
 
   // Gives the operation to the device. The content of `*submission` is lost.
   // REQUIRES: Carries().
-  // Errors: as RankDevice::Admit. After an error nothing has happened, and the next call has the same number. If the
-  // job has failed, or if it fails because the call cannot be given to the device, the handle has the job's failure.
+  // Errors: as RankDevice::Admit. After an error no call has been made, and the next call gets this call's number. If
+  // the call cannot be given to the device, the job fails. If the job has failed, the returned handle contains the
+  // job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
   // Records that this rank does not make its next call, and why. If another rank makes the call, the job fails.
   void Refuse(absl::string_view why);
 
-  // Makes the work that is put on `stream` (a cudaStream_t) from now on come after all calls so far.
+  // Makes all later work on `stream` (a cudaStream_t) wait for all calls so far.
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
-  // Makes the next call come after an operation of the engine. The next call waits until all ranks have submitted the
-  // operation. The lane keeps the operation until the next call, or until a later Follow() finds that the operation is
-  // done.
+  // Makes the next call wait on the device for `operation`, which the engine carries out. The next call waits until all
+  // ranks have submitted the operation. The lane keeps the operation until the next call, or until a later Follow()
+  // finds that the operation is done.
   void Follow(std::shared_ptr<Handle> operation);
 
   // Waits until the device has carried out all calls so far, or the job has failed.
@@ -103,11 +105,11 @@ class CallerLane {
   // The number of the last call.
   uint64_t calls() const { return calls_.load(); }
 
-  // Whether the device has carried out everything.
+  // Whether the device has carried out all calls.
   bool idle() const { return watch_->idle(); }
 
-  // No call may come after this one. Calls under way fail with `status`. If `status` is not OK, their work on the
-  // device is ended.
+  // After Close no more calls may be made. Calls under way fail with `status`. If `status` is not OK, Close ends their
+  // work on the device.
   void Close(const absl::Status& status);
 
  private:
@@ -117,11 +119,11 @@ class CallerLane {
   kernels::Scale ScaleOf(const TensorRequest& request) const;
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
   std::string LabelOf(uint64_t number, const TensorRequest& request) const;
-  // The label is the request's name.
+  // Describes `submission` as a call to the transport. The call's label is the request's name.
   DirectCall CallOf(const Submission& submission) const;
   // Returns the completion of the next call, which the watch observes from now on.
   std::shared_ptr<DeviceCompletion> Watch(const Submission& submission);
-  // Puts the call on the stream, behind `ready`.
+  // Puts the call on the lane's stream, behind the point `ready`.
   absl::Status Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion);
   OperationResult ResultOf(const Submission& submission) const;
   std::shared_ptr<Handle> MakeHandle(std::string label) const;
@@ -136,8 +138,8 @@ class CallerLane {
 
   const Options options_;
   std::shared_ptr<const std::function<absl::Status()>> known_failure_;  // for completions
-  // Held during a whole call, also while the transport waits for other ranks, because it orders the calls. Neither the
-  // watch nor Close() needs it.
+  // This lock orders the calls, so a thread holds it during a whole call, also while the transport waits for other
+  // ranks. The watch and Close() do not need this lock.
   Mutex calls_mu_;
   std::atomic<uint64_t> calls_;  // changes with calls_mu_ held
   std::vector<std::shared_ptr<Handle>> followed_ ABSL_GUARDED_BY(calls_mu_);
@@ -155,25 +157,25 @@ class CallerLanes {
   // Waits until the retired lanes have ended.
   ~CallerLanes();
 
-  // Returns nullptr if the set has no lane.
+  // Returns the set's lane; nullptr if the set has no lane.
   std::shared_ptr<CallerLane> Find(ProcessSetId process_set) const;
   // Returns how many calls the earlier lanes of the set have made on this rank.
   uint64_t EarlierCalls(ProcessSetId process_set) const;
-  // REQUIRES: the set has no lane.
+  // Adds a lane for the set. REQUIRES: the set has no lane.
   // Errors: the status that was given to Close().
   absl::Status Add(ProcessSetId process_set, std::shared_ptr<CallerLane> lane);
   // Removes and returns the set's lane. Returns nullptr if the set had no lane.
   std::shared_ptr<CallerLane> Remove(ProcessSetId process_set);
-  // As Remove(), for a caller that must not wait. A separate thread ends the lane once the device has carried out its
-  // calls.
+  // Removes the lane as Remove() does, but is meant for a caller that must not wait. A separate thread ends the lane
+  // when the device has carried out the lane's calls.
   void Retire(ProcessSetId process_set);
 
   bool idle() const;
-  // CallerLane::Close() for all lanes; no lane can be added any more.
+  // Calls CallerLane::Close() for all lanes. After this no lane can be added any more.
   void Close(const absl::Status& status);
 
  private:
-  // Takes the lane out; nullptr: there is none.
+  // Removes and returns the set's lane; nullptr if the set has no lane.
   std::shared_ptr<CallerLane> ExtractLocked(ProcessSetId process_set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns all lanes, including the retired ones.
   std::vector<std::shared_ptr<CallerLane>> All() const;

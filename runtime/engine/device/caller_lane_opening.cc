@@ -20,13 +20,14 @@
 namespace ronda {
 namespace {
 
-// The first character of a member's text. The rest of the text is about the member's device, or says why it has none.
+// The first character of the text that a member sends to the other members. The rest of the text describes the member's
+// device, or says why the member has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
-// Follows the number of the member's earlier calls.
+// Ends the number of the member's earlier calls in the text.
 constexpr absl::string_view kEnd = ";";
 
-// A member's own resources, before it knows the other members'.
+// The resources that a member prepares before it knows whether the other members can open the lane.
 struct Resources {
   std::shared_ptr<Device> device;
   std::unique_ptr<DeviceStream> stream;
@@ -45,7 +46,7 @@ absl::StatusOr<Resources> Prepare(const CallerLaneOpening& opening) {
   return own;
 }
 
-// Runs an operation on bytes of the host.
+// Runs an operation of the process set on bytes in host memory.
 absl::StatusOr<std::shared_ptr<Handle>> Run(const CallerLaneOpening& opening, absl::string_view what, OpType op,
                                             size_t bytes, const void* input, void* output) {
   const Submission submission = {.request = {.name = absl::StrCat("ronda/lane/", what),
@@ -61,7 +62,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Run(const CallerLaneOpening& opening, ab
   return handle;
 }
 
-// Returns the texts of all members, by position.
+// Returns the texts of all members, by the member's position in the set.
 absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& opening, const std::string& own) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Handle> handle,
                          Run(opening, "facts", OpType::kAllgather, own.size(), own.data(), nullptr));
@@ -104,7 +105,8 @@ uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
   return most;
 }
 
-// REQUIRES: all members have a device. `facts` are the texts of all members.
+// Connects the members by a transport, and returns the lane. REQUIRES: all members have a device. `facts` are the texts
+// of all members.
 absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& opening, Resources own,
                                                     std::vector<std::string> facts) {
   const uint64_t earlier_calls = TakeEarlierCalls(facts);
@@ -145,7 +147,8 @@ absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpeni
                                                        : absl::StrCat(kCannot, own.status().message())));
   if (!CanAll(opening, facts)) return nullptr;
   absl::StatusOr<std::unique_ptr<CallerLane>> lane = Connect(opening, *std::move(own), std::move(facts));
-  // The other members may have the lane, and would wait for this one.
+  // If this member has no lane, the job must fail, because other members may have the lane and would wait for this
+  // member.
   if (!lane.ok()) opening.watch.fail_job(lane.status());
   return lane;
 }

@@ -13,10 +13,11 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// As many pairs as one launch of a kernel takes; more pairs at once would only need more memory.
+// The number of pairs that one launch of a kernel can process. With more pairs at once, the scratch memory would only
+// be larger.
 constexpr int kPairsAtOnce = 448;
 
-// The calls from `begin` on.
+// Returns `call` without its first `begin` pairs.
 cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
   return {.a = call.a + begin,
           .b = call.b + begin,
@@ -44,7 +45,7 @@ absl::Status DeviceAdasumOps::Grow(ResultData& block, size_t bytes, absl::string
   return absl::OkStatus();
 }
 
-// Exchanges do not mark the stream; the part after an exchange is an unpack.
+// Exchanges between ranks do not mark the stream. The part of the bucket after an exchange is marked as an unpack.
 template <typename Function>
 absl::Status DeviceAdasumOps::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
   const bool follows_exchange = phase == StreamPhase::kUnpack;

@@ -14,9 +14,10 @@
 
 namespace ronda {
 
-// The Adasum operations on a device: its kernels on one stream. No call waits for the stream.
+// Carries out the Adasum operations on a device, by kernels that run on one stream. No call waits for the stream.
 //
-// Memory grows to the largest need and is kept, so a step whose tensors are as large as before allocates nothing.
+// The scratch memory grows to the largest size that was ever needed, and is kept. So a training step whose tensors are
+// no larger than before allocates nothing.
 //
 // Thread-compatible. The stream must outlive this object, and must have ended its work before this object is destroyed.
 class DeviceAdasumOps : public AdasumOps {
@@ -38,11 +39,12 @@ class DeviceAdasumOps : public AdasumOps {
   absl::Status Combine(const kernels::cuda::CombineCall& call) override;
 
  private:
-  // Puts work on the stream.
+  // Calls `function`, which puts a kernel on the stream.
   template <typename Function>
   absl::Status Launch(StreamPhase phase, absl::string_view what, const Function& function);
 
-  // Makes `block` large enough. Its last use comes before the next use of it or of a block that replaces it.
+  // Makes sure that `block` has at least `bytes`. All uses of `block`, and of the block that may replace it, are on one
+  // stream, so they do not overlap.
   absl::Status Grow(ResultData& block, size_t bytes, absl::string_view purpose);
 
   const Options options_;

@@ -14,7 +14,8 @@ namespace {
 
 constexpr absl::Duration kLong = absl::Minutes(1);
 
-// Eight sizes per power of two: a block serves tensors of about its size, and at most an eighth is wasted.
+// Rounds `bytes` up to the size of a block. There are eight block sizes per power of two, so at most an eighth of a
+// block is wasted.
 size_t BlockBytes(size_t bytes) {
   constexpr size_t kSmallest = 512;
   size_t step = kSmallest;
@@ -24,7 +25,7 @@ size_t BlockBytes(size_t bytes) {
 
 }  // namespace
 
-// An error of the device fails the job soon; until then the block may be used.
+// If the device has an error, the block counts as usable, because the error will soon fail the job anyway.
 bool DeviceBlocks::IsUsable(Idle& block) {
   RecordPoints(block.readers);
   std::erase_if(block.readers.points, [](const auto& point) { return point->done().value_or(true); });
@@ -94,8 +95,8 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceBlocks::RecordPoint(StreamHan
   return event;
 }
 
-// A stream that is being captured, or that was destroyed although it must not be, cannot be asked how far it is. Its
-// block stays unused until the stream can be asked.
+// No event can be recorded on a stream that is being captured, or that the program has destroyed too early. As long as
+// this is the case, the stream's block is not reused.
 void DeviceBlocks::RecordPoints(Readers& readers) {
   std::erase_if(readers.streams, [&](StreamHandle stream) {
     absl::StatusOr<std::unique_ptr<DeviceEvent>> point = RecordPoint(stream);

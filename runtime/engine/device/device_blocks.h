@@ -21,18 +21,19 @@
 
 namespace ronda {
 
-// Memory that a device can address, in blocks that are used again. Allocating memory may wait for the device, and
-// freeing it does wait. A step that is like earlier ones does neither, because for each size as many blocks are kept as
-// were ever in use at once. When new memory is needed, idle memory is freed in two cases. If there is more memory than
-// was ever in use at once, blocks that were not used for a minute are freed. If the device has no memory left, all idle
-// blocks are freed.
+// Manages memory that a device can address, in blocks that are reused. A call that allocates memory may wait for the
+// device, and a call that frees memory always waits. For each size, DeviceBlocks keeps the largest number of blocks
+// that were ever in use at the same time. So a training step that is like earlier steps neither allocates nor frees
+// memory. Idle memory is freed only when new memory is needed, in two cases. If DeviceBlocks has more memory than was
+// ever in use at the same time, it frees the blocks that were not used for a minute. If the device has no memory left,
+// it frees all idle blocks.
 //
-// Only work on the rank's one stream writes the blocks. So that stream's work on a returned block comes before the next
-// use of the block. Other streams that read a block are recorded (AddReader). The block is used again after the device
-// has done all work that these streams had when the block came back. No thread waits for this work. Streams that are
-// not recorded must have ended their work on a block before it comes back.
+// Only work on the rank's single stream writes to the blocks. So this stream's work on a returned block ends before the
+// next use of the block begins. Other streams that read a block must be recorded (AddReader). The block is reused only
+// after the device has done all work that was on these streams when the block was returned. No thread waits for this
+// work. A stream that is not recorded must have ended its work on a block before the block is returned.
 //
-// Thread-safe. Keeps the device.
+// Thread-safe. DeviceBlocks keeps the device alive.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
  public:
   static std::shared_ptr<DeviceBlocks> Create(std::shared_ptr<Device> device, ronda_cuda_memory kind,
@@ -40,14 +41,14 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
     return std::shared_ptr<DeviceBlocks>(new DeviceBlocks(std::move(device), kind, clock));
   }
 
-  // Errors: RESOURCE_EXHAUSTED that names the purpose.
+  // Returns a block. Errors: RESOURCE_EXHAUSTED that names the purpose.
   absl::StatusOr<ResultData> Acquire(size_t bytes, absl::string_view purpose);
 
-  // Declares that `stream` may get work that reads the block at `data`, until the block is returned. The stream must
-  // live until then.
+  // Declares that work on `stream` may read the block at `data` until the block is returned. The stream must live until
+  // the block is returned.
   void AddReader(const std::byte* data, StreamHandle stream);
 
-  // Declares that `stream` has got all its work on the block at `data`.
+  // Declares that all work that reads the block at `data` has now been put on `stream`.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's error). After an error nothing has
   // changed.
   absl::Status RecordLastRead(const std::byte* data, StreamHandle stream);
@@ -77,19 +78,21 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind, const Clock* clock)
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
-  // Returns an event after all work that `stream` has.
+  // Returns an event that follows all work that is now on `stream`.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordPoint(StreamHandle stream);
-  // Replaces streams by points behind their work, for all streams that can be asked.
+  // Replaces each stream by an event behind the stream's work, unless the driver refuses to record an event on the
+  // stream.
   void RecordPoints(Readers& readers);
   // Whether no stream reads the block any more.
   bool IsUsable(Idle& block);
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Allocate, FreeStale and FreeIdle may wait for the device; threads that give blocks back must not.
+  // Allocate, FreeStale and FreeIdle may wait for the device. A thread that returns a block must not call them, because
+  // it must not wait.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view purpose) ABSL_LOCKS_EXCLUDED(mu_);
-  // Frees blocks that were not used for long, while there is more memory than was ever in use at once.
+  // Frees blocks that were not used for long, until no more memory is left than was ever in use at the same time.
   void FreeStale() ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns false if no block is idle.
+  // Frees all idle blocks. Returns false if no block is idle.
   bool FreeIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Device> device_;

@@ -58,7 +58,8 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
 
 absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   if (is_settled() && !status_.ok()) return status_;
-  // The stream is checked first, because a program's mistake must be found no matter how fast the device is.
+  // The stream is checked before the status, because a mistake of the program must be reported no matter how fast the
+  // device is.
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, stream.IdOn(*options_.device));
   if (is_settled()) return status_;
   {
@@ -69,8 +70,8 @@ absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   }
   RONDA_RETURN_IF_ERROR(event_->OrderBefore(stream.handle()));
   MutexLock lock(&mu_);
-  // If the bucket has failed meanwhile, no other thread may know that this stream waits for it. So the caller gets the
-  // failure.
+  // The bucket may have failed in the meantime, and the thread that settled it did not know of this stream. So the
+  // caller gets the failure.
   if (settled_.load(std::memory_order_relaxed)) return status_;
   waiting_streams_.push_back(id);
   return absl::OkStatus();
@@ -81,7 +82,8 @@ bool DeviceCompletion::HoldsAStream() {
     MutexLock lock(&mu_);
     if (status_.ok() || waiting_streams_.empty()) return false;
   }
-  // The watch may not have seen yet that the device has done the bucket. After an error the device does nothing more.
+  // The device is asked, because the watch may not have seen yet that the device has done the bucket. An error of the
+  // device counts as passed, because the device does nothing more after it.
   const absl::StatusOr<bool> passed = event_->done();
   return passed.ok() && !*passed;
 }

@@ -29,17 +29,17 @@ namespace ronda {
 
 struct BucketTiming;
 
-// The completion of a bucket on a device. It exists from the moment when the bucket is being put on the device. The
-// DeviceWatch settles the completion. Once the bucket is launched, the watch shares the completion with the bucket's
-// handles. The completion tells whether the bucket is done, and makes streams wait for the bucket. A launched bucket is
-// final: all ranks carry it out, or the job fails.
+// The completion of a bucket on a device. It is created when the rank begins to put the bucket on the device. The
+// DeviceWatch settles the completion, which means that it sets the final status. After the launch of the bucket, the
+// bucket's handles also hold the completion. The completion knows whether the bucket is done, and makes streams wait
+// for the bucket. A launched bucket cannot be cancelled. Either all ranks carry it out, or the job fails.
 //
-// A completion is settled once, by the thread that first finds that the device has reached the end of the bucket, or
-// that the job has failed. A thread that only wants to know whether the bucket is done asks the device. A thread that
-// waits for the bucket sleeps until the watch has found that it is done.
+// A completion is settled once. The first thread that finds that the device has finished the bucket, or that the job
+// has failed, settles it. A thread that calls done() queries the device itself. A thread that waits for the bucket
+// sleeps until the watch has found that the bucket is done.
 //
-// Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that. The
-// bucket's event and timing_ are written before launch_ changes from kUnderWay.
+// Thread-safe. Memory ordering: status_ is written before the release store that sets settled_ to true, and never after
+// this store. The bucket's event and timing_ are written before launch_ changes from kUnderWay.
 class DeviceCompletion {
  public:
   struct Options {
@@ -50,10 +50,10 @@ class DeviceCompletion {
     std::shared_ptr<Device> device;
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;  // may be null
-    // Returns the failure of the job or of the transport. It is needed because work that a failure has ended looks to
-    // the device as if it were done. nullptr: no such function. The function is called under the completion's lock. It
-    // is not called after the completion is settled, because the thread that ends the job or the transport settles the
-    // completion first.
+    // Returns the failure of the job or of the transport. The function is needed because the device reports work that a
+    // failure has ended as done. It may be nullptr. The caller of the function holds the completion's lock. The
+    // function is not called after the completion is settled, because a thread that ends the job or the transport first
+    // settles the completion.
     std::shared_ptr<const std::function<absl::Status()>> failure;
     std::shared_ptr<DeviceWaiters> waiters;  // may be null
   };
@@ -62,16 +62,17 @@ class DeviceCompletion {
 
   const Options& options() const { return options_; }
 
-  // The whole bucket is on its stream, and `event` is recorded behind it. Before this call only the watch has the
-  // completion. Either Launch or Withdraw is called, once.
+  // Must be called when the whole bucket is on its stream and `event` is recorded behind it. Before this call only the
+  // watch holds the completion. Either Launch or Withdraw must be called, exactly once.
   void Launch(std::unique_ptr<DeviceEvent> event);
 
-  // The times that the timeline will show. If called, then before Launch.
+  // Sets the times that the timeline will show. May only be called before Launch.
   void set_timing(std::shared_ptr<BucketTiming> timing) { timing_ = std::move(timing); }
-  // For the watch. REQUIRES: settled.
+  // Only the watch calls TakeTiming. REQUIRES: the completion is settled.
   std::shared_ptr<BucketTiming> TakeTiming() { return std::move(timing_); }
 
-  // No thread waits for the bucket, because this rank has no part in it. It is treated as done.
+  // Must be called instead of Launch if no thread waits for the bucket, because this rank takes no part in it. The
+  // bucket is treated as done.
   void Withdraw();
 
   enum class Launching : uint8_t { kUnderWay, kDone, kWithdrawn };
@@ -80,36 +81,36 @@ class DeviceCompletion {
   // Whether the operation is complete or has failed.
   bool done();
 
-  // Blocks until done. Returns the device's error, or the job's failure.
+  // Blocks until done() is true. Returns the device's error or the job's failure, else OK.
   absl::Status Wait() {
     WaitUntil(absl::InfiniteDuration());
     return status_;
   }
 
-  // As Wait, but at most until MonotonicTime() reaches `deadline`. Returns whether it is done.
+  // Waits as Wait does, but only until MonotonicTime() reaches `deadline`. Returns whether the bucket is done.
   bool WaitUntil(absl::Duration deadline);
 
-  // REQUIRES: done.
+  // REQUIRES: done() has returned true.
   const absl::Status& status() const { return status_; }
 
   // Whether the bucket has failed while a stream waits for the bucket's work, which has not ended.
-  // REQUIRES: settled.
+  // REQUIRES: the completion is settled.
   bool HoldsAStream();
 
   bool is_settled() const { return settled_.load(std::memory_order_acquire); }
 
-  // Makes the work that is put on `stream` from now on wait for the bucket. The caller does not wait. Nothing is done
-  // if the stream already waits for another tensor of the bucket. If the bucket fails after this call has returned OK,
-  // HoldsAStream() takes the stream into account. REQUIRES: launched. Errors: the operation's error, if it has failed;
-  // INVALID_ARGUMENT if the stream is being captured; the device's errors.
+  // Makes all later work on `stream` wait for the bucket. The calling thread does not wait. Does nothing if the stream
+  // already waits for another tensor of the bucket. If the bucket fails after this call has returned OK, HoldsAStream()
+  // takes the stream into account. REQUIRES: Launch has been called. Errors: the operation's error, if the operation
+  // has failed; INVALID_ARGUMENT if the stream is being captured; the device's errors.
   absl::Status OrderBefore(WaitingStream& stream);
 
-  // Runs `callbacks` with the bucket's status once the bucket is done, after the callbacks of earlier calls. Returns
-  // false, and does nothing, if the bucket is done already.
+  // Lets the callback thread run `callbacks` with the bucket's status when the bucket is done, after the callbacks of
+  // earlier calls of Then. Returns false, and does nothing, if the bucket is done already.
   // REQUIRES: the callback thread has been started.
   bool Then(std::list<CallbackThread::Callback>* callbacks);
 
-  // Only the first call has an effect.
+  // Sets the final status of the bucket. Only the first call of Settle has an effect.
   void Settle(absl::Status status);
 
  private:

@@ -19,7 +19,8 @@
 namespace ronda {
 namespace {
 
-// A rank's answer and facts. The length is fixed, because all ranks must know how much the others send.
+// A rank's answer and its facts. The struct has a fixed size, because each rank must know how many bytes the other
+// ranks send.
 struct Statement {
   char can = 0;
   char reason[511] = {};
@@ -42,8 +43,8 @@ struct Agreement {
   std::vector<std::string> facts;  // by rank
 };
 
-// Sends to all ranks of the job whether this one can take part (`own`), and its `facts`; both are cut if they are too
-// long. A collective call over `host`.
+// Sends to all ranks of the job whether this rank can take part (`own`), and the `facts` of this rank. Both texts are
+// cut if they are too long. All ranks must make this call, because it is a collective operation over `host`.
 // Errors: the communicator's errors.
 absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const absl::Status& own,
                                        const std::string& facts) {
@@ -151,11 +152,12 @@ void DeviceLane::Close(const absl::Status& status) {
   if (transport_.abort != nullptr) transport_.abort();
   if (device_->is_abandoned()) return;
   const absl::Status end = AwaitEnd();
-  // CUDA's errors are permanent: after an error the device does nothing more for this process.
+  // After an error of CUDA the device does nothing more for this process, so it is abandoned.
   if (!end.ok()) device_->Abandon(end.message());
 }
 
-// The work under way when the job failed has been ended by then, unless it waits for the trainer's work.
+// Waits for the end of all work on the stream. The watch has ended the work of a failed job before this call, unless
+// the work waits for the trainer's work.
 absl::Status DeviceLane::AwaitEnd() {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, RecordEnd());
   const absl::Duration begin = MonotonicTime();
@@ -194,7 +196,8 @@ absl::Status DeviceLane::Copy(void* dst, const void* src, size_t bytes) {
                        [&](const ronda_cuda_plugin& cuda) { return cuda.copy(dst, src, bytes, stream_->handle()); });
 }
 
-// This work comes after all other work on the stream, so the blocks of the previous bucket may be used again.
+// The work of this bucket comes after all earlier work on the stream, so it may reuse the blocks of the previous
+// bucket.
 absl::Status DeviceLane::PrepareOverflow(size_t tensors) {
   constexpr absl::string_view kPurpose = "overflow detection";
   flags_.reset();

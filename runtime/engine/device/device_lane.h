@@ -29,15 +29,15 @@
 
 namespace ronda {
 
-// Carries out buckets of tensors in the memory of a device. It has one stream, which waits for the streams that have
-// written the tensors. Each call puts work on the stream and returns.
+// Carries out buckets of tensors in the memory of a device. The lane has one stream, which waits for the streams that
+// have written the tensors. Each call puts work on the lane's stream and returns.
 //
 //   lane->Begin({.label = "conv1/weight", ...}, ready_events);
 //   ... calls to the communicator and the DataPlane ...
 //   lane->Finish();
 //
-// From Begin on the watch observes the bucket, because the thread that puts it on the stream may hang as well. After an
-// error the job is over; the watch settles the bucket when the lane is closed.
+// The watch observes the bucket from Begin on, because even the thread that puts the bucket on the stream may hang.
+// After an error the job is over, and the watch settles the bucket when the lane is closed.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h), except idle().
 class DeviceLane : public DataPlane {
@@ -52,11 +52,11 @@ class DeviceLane : public DataPlane {
     DeviceWatch::Options watch;  // without the fields of the transport
   };
 
-  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   static absl::StatusOr<std::unique_ptr<DeviceLane>> Create(Options options);
   ~DeviceLane() override;
 
-  // Begins a bucket, which waits for `points`. Finish or Drop ends it.
+  // Begins a bucket, whose work waits for `points`. Finish or Drop ends the bucket.
   struct Operation {
     absl::string_view label;  // its name, for messages
     OpType op = OpType::kAllreduce;
@@ -65,21 +65,21 @@ class DeviceLane : public DataPlane {
   };
   absl::Status Begin(const Operation& operation, absl::Span<const ReadyPoint* const> points);
 
-  // The whole bucket is on the stream.
+  // Must be called when the whole bucket is on the stream. Returns the bucket's completion.
   absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish();
 
   Device& device() const { return *device_; }
   const ronda_cuda_plugin& plugin() const { return device_->plugin(); }
 
-  // No thread waits for the bucket.
+  // Must be called instead of Finish if no thread waits for the bucket.
   void Drop();
 
-  // Whether the device has carried out everything.
+  // Whether the device has carried out all buckets.
   bool idle() const { return watch_->idle(); }
 
-  // No bucket may come after this call. Buckets under way fail with `status`. If `status` is the job's failure, their
-  // work on the device is ended. If the device does not end the work within seconds, or has failed, the device is
-  // abandoned (Device::Abandon).
+  // No bucket may begin after Close. Buckets under way fail with `status`. If `status` is the job's failure, Close ends
+  // their work on the device. If the device has failed, or does not end the work within seconds, Close abandons the
+  // device (Device::Abandon).
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }
@@ -95,7 +95,7 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
-  // Returns an event after all work on the stream.
+  // Returns an event that follows all work on the stream.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordEnd();
   // Errors: DEADLINE_EXCEEDED if the stream does not end its work; the device's errors.
   absl::Status AwaitEnd();
@@ -119,13 +119,13 @@ class DeviceLane : public DataPlane {
   std::unique_ptr<DeviceWatch> watch_;           // the last member, because it uses the others
 };
 
-// Makes the lane for tensors in the memory of devices, when the job has the first such tensor. Either all ranks make
-// the lane, or none does.
+// Creates the lane for tensors in the memory of devices when the job's first tensor of this kind comes. Either all
+// ranks create the lane, or no rank does.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class DeviceLanes {
  public:
-  // None of the pointers is owned.
+  // DeviceLanes owns none of these objects.
   struct Options {
     RankId rank = 0;
     std::shared_ptr<DeviceSupport> support;  // may be nullptr
@@ -142,11 +142,11 @@ class DeviceLanes {
 
   explicit DeviceLanes(Options options) : options_(std::move(options)) {}
 
-  // nullptr if no lane has been made.
+  // Returns the lane; nullptr if no lane has been created.
   DeviceLane* lane() const { return lane_.get(); }
 
-  // Makes the lane. Every rank of the job calls it at the same point in its sequence of calls to the communicators.
-  // `info` names the operation that needs the lane. The outcome is the same on all ranks.
+  // Creates the lane. Every rank of the job must call this function at the same point of its sequence of calls to the
+  // communicators. `info` names the operation that needs the lane. All ranks get the same outcome.
   // Errors: the host communicator's errors, after which the job has failed.
   struct Opening {
     DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on
@@ -154,17 +154,17 @@ class DeviceLanes {
   };
   absl::StatusOr<Opening> Open(const CallInfo& info);
 
-  // Whether the rank's device has carried out everything, also the callers' lanes.
+  // Whether the rank's device has carried out all work of this lane and of the callers' lanes.
   bool idle() const { return (lane_ == nullptr || lane_->idle()) && options_.callers->idle(); }
 
-  // The job has ended, or has failed with `status`.
+  // Must be called when the job has ended or has failed with `status`.
   void Close(const absl::Status& status) {
     if (lane_ != nullptr) lane_->Close(status);
     options_.callers->Close(status);
   }
 
  private:
-  // A rank's own resources, before it knows the other ranks'.
+  // The resources that a rank prepares before it knows whether the other ranks can create the lane.
   struct Resources {
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;

@@ -10,7 +10,8 @@
 
 namespace ronda {
 
-// Decides how often the device is polled. Threads that wait for the device announce this by Begin and End.
+// Decides how often the device is polled. A thread that waits for the device calls Begin before the wait and End after
+// it.
 //
 // Thread-safe.
 class DeviceWaiters {
@@ -21,7 +22,8 @@ class DeviceWaiters {
   void End() { waiting_.fetch_sub(1); }
   bool is_wanted() const { return waiting_.load() > 0; }
 
-  // Ends a Sleep. A Sleep that is about to begin is not ended. This does no harm, because each Sleep is short.
+  // Ends the Sleep that is under way. A Sleep that has not quite begun is not ended, but this does no harm, because
+  // each Sleep is short.
   void Ring() {
     MutexLock lock(&mu_);
     rung_.NotifyAll();

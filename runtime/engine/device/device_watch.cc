@@ -22,9 +22,9 @@ constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
 // The sleep between two polls if no thread waits for the device.
 constexpr absl::Duration kIdleSleep = absl::Milliseconds(1);
-// Failures are looked for less often than the device is polled.
+// The time between two checks for failures, which are rarer than the polls of the device.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
-// How long a wait has lasted when an objection is looked for the first time.
+// How long a wait must last before the watch asks for an objection (Options::objection) for the first time.
 constexpr absl::Duration kFirstObjection = absl::Milliseconds(16);
 
 }  // namespace
@@ -46,7 +46,7 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
     stopped = stopped_;
     if (stopped.ok()) {
       queue_.push_back(std::move(completion));
-      // If the queue has other buckets, the thread is awake.
+      // The thread sleeps only if the queue is empty, so it need not be woken if the queue has other buckets.
       if (queue_.size() > 1) return;
     }
   }
@@ -57,7 +57,8 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
 void DeviceWatch::RecordLaunch() {
   {
     MutexLock lock(&mu_);
-    // The thread waits for another bucket, or has finished this one.
+    // If the queue does not contain exactly this bucket, the thread waits for an earlier bucket or has finished this
+    // bucket. So it need not be woken.
     if (queue_.size() != 1) return;
   }
   changed_.NotifyAll();
@@ -80,8 +81,8 @@ absl::Status DeviceWatch::stopped() const {
   return stopped_;
 }
 
-// Our code does not throw; only the standard library does, mostly when memory runs out. Reporting the exception takes
-// some memory as well, so the thread yields to other threads, which may free some.
+// Ronda's own code does not throw, but the standard library may throw, mostly when memory runs out. The report of an
+// exception also takes some memory, so the thread yields to other threads, which may free memory.
 void DeviceWatch::Run() {
   while (true) {
     try {
@@ -120,7 +121,7 @@ void DeviceWatch::Settle(DeviceCompletion& completion) {
     if (failure_.ok()) failure_ = Await(phase, completion);
   }
   if (failure_.ok() && completion.is_settled() && !completion.status().ok()) {
-    // A bucket that Stop has settled has not failed.
+    // If Stop has settled the bucket, the bucket has not failed.
     failure_ = stopped().ok() ? Fail(completion.status()) : completion.status();
   }
   if (!failure_.ok()) completion.Settle(failure_);
@@ -160,7 +161,7 @@ void DeviceWatch::Sleep(Phase phase, const DeviceCompletion& completion, absl::D
   MutexLock lock(&mu_);
   if (!stopped_.ok()) return;
   if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
-    // The launching thread takes the lock after the launch, to wake up this thread.
+    // No wake-up is lost here, because the launching thread takes the lock before it wakes up this thread.
     changed_.WaitFor(&mu_, kCheckPeriod);
   }
 }
@@ -173,7 +174,7 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
     EndAll(failure);
     return failure;
   }
-  // An orderly end ends no work: the rank's last buckets may still be on the device.
+  // After an orderly end of the job no work is ended, because the rank's last buckets may still be on the device.
   RONDA_RETURN_IF_ERROR(stopped());
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
   if (!failure.ok()) return Fail(failure);
@@ -182,7 +183,7 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
   if (waited >= deadline) {
     failure = absl::DeadlineExceededError(
         absl::StrCat("waited ", absl::FormatDuration(deadline), " for ", Report(phase, completion)));
-    // The launching thread may be stuck and unable to report this.
+    // The watch logs the failure itself, because the launching thread may be stuck.
     if (phase == Phase::kLaunch) Log(LogLevel::kError, options_.rank, failure.message());
     return Fail(failure);
   }

@@ -20,90 +20,97 @@
 
 namespace ronda {
 
-// Watches the buckets that are given to a rank's device, one after the other in the order of the stream. Its thread
-// polls the device while a bucket is under way, and sleeps otherwise. While some thread waits for the device it polls
-// often, otherwise every millisecond.
+// Watches the buckets that a rank gives to its device, one after the other in the order of the stream. While a bucket
+// is under way, the watch's thread polls the device. It polls often if another thread waits for the device, and else
+// every millisecond. While no bucket is under way, it sleeps.
 //
 // The watch settles the buckets that the device has finished. If the device does not finish a bucket within the limits'
-// warning time, the watch reports it; after the deadline the job fails.
+// warning time, the watch reports the bucket. If the device does not finish it within the limits' deadline, the job
+// fails.
 //
-// The limits also apply to a bucket that does not get onto the stream, because a device, a library or a rank may block
-// the thread that puts it there. That thread has its own deadlines, and its errors say more about the reason. So the
+// A device, a library or a rank may also block the thread that puts a bucket on the stream. So the watch applies the
+// limits to this thread, too. The thread has deadlines of its own, and its errors describe the reason better. So the
 // watch gives the thread a little more time than the limits (AnswerDeadline). If the deadline for connecting ranks is
 // longer, the watch uses that deadline.
 //
 // An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
 // settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
-// is gone. Ended work looks to CUDA as if it were done, so a stream that waits for it would go on with a wrong result,
-// for instance with an optimizer's step. If there is such a stream, the watch can hold the device instead
-// (Options::stream_is_held).
+// is gone. CUDA reports ended work as done. So a stream that waits for the work would go on with a wrong result, for
+// instance with an optimizer's step. If there is such a stream, the watch can hold the device instead of ending the
+// work (Options::stream_is_held).
 //
 // Thread-safe.
 class DeviceWatch {
  public:
-  // The watch's thread calls the functions, without a lock.
+  // The watch's thread calls these functions, without holding a lock.
   struct Options {
     RankId rank = 0;
     std::shared_ptr<FlightBoard> flights;
     std::function<absl::Status()> job_failure;          // the job's first failure, or OK
     std::function<void(const absl::Status&)> fail_job;  // records a failure of the job
     std::function<absl::Status()> transport_failure;    // may be nullptr
-    // The reason why a bucket that is being waited for will never end; OK: none is known. Called soon, and again
-    // whenever the wait has become twice as long; may be nullptr.
+    // Returns the reason why a bucket that a thread waits for will never end; OK if no reason is known. The watch calls
+    // this function soon after the wait has begun, and again whenever the wait has become twice as long. May be
+    // nullptr.
     std::function<absl::Status(const DeviceCompletion&)> objection;
     std::function<void()> abort;  // ends the work under way; may be nullptr
-    // Not nullptr: if a stream waits for a bucket when the job fails, the work under way is not ended but held
-    // (Device::Hold), and this is called once, with the failure and what the stream waits for.
+    // May be nullptr. If this function is set, and a stream waits for a bucket when the job fails, the watch does not
+    // end the work under way, but calls Device::Hold. The watch then calls this function once, with the failure and
+    // what the stream waits for.
     std::function<void(const std::string& why)> stream_is_held;
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
-    // Called for a bucket that the device has carried out, before any other thread is notified; may be nullptr.
+    // The watch calls this for each bucket that the device has carried out, before it notifies any other thread. May be
+    // nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> idle;  // everything has been settled
     std::shared_ptr<DeviceWaiters> waiters = std::make_shared<DeviceWaiters>();
   };
 
-  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   static absl::StatusOr<std::unique_ptr<DeviceWatch>> Start(Options options);
   ~DeviceWatch() { Stop(absl::CancelledError("the job is over")); }
 
-  // `completion` is about to be launched, behind all others on the stream.
-  // REQUIRES: all others are launched or withdrawn.
+  // Begins to watch `completion`, whose bucket is about to be launched behind all other buckets on the stream.
+  // REQUIRES: all earlier buckets have been launched or withdrawn.
   void Watch(std::shared_ptr<DeviceCompletion> completion);
 
-  // The last watched bucket has been launched or withdrawn.
+  // Must be called when the last watched bucket has been launched or withdrawn.
   void RecordLaunch();
 
-  // Whether everything has been settled.
+  // Whether all watched buckets have been settled.
   bool idle() const;
 
-  // Buckets that are not settled yet, and later ones, fail with `status`, which is not OK. Ends the thread.
+  // Settles all buckets that are not settled yet, and all later buckets, with `status`, which must not be OK. Ends the
+  // thread.
   void Stop(const absl::Status& status);
 
  private:
-  // The watch waits until the bucket is on the stream, then until the device has finished it.
+  // In the phase kLaunch the watch waits until the bucket is on the stream. In the phase kDevice it waits until the
+  // device has finished the bucket.
   enum class Phase : uint8_t { kLaunch, kDevice };
 
   explicit DeviceWatch(Options options) : options_(std::move(options)) {}
 
   void Run();
-  // Returns false if the watch has been stopped.
+  // Watches the next bucket to its end. Returns false if the watch has been stopped.
   bool WatchNext();
   // Waits for the first bucket that is not settled, and returns it; nullptr if the watch has been stopped.
   std::shared_ptr<DeviceCompletion> AwaitNext();
-  // Returns when it is settled.
+  // Waits for the bucket of `completion`, and returns when `completion` is settled.
   void Settle(DeviceCompletion& completion);
-  // Returns when the phase is over, or with the job's failure.
+  // Waits until the phase is over. Returns OK, or the job's failure.
   absl::Status Await(Phase phase, DeviceCompletion& completion);
   static bool IsOver(Phase phase, DeviceCompletion& completion);
-  // The first bucket is settled.
+  // Removes the first bucket of the queue, which is settled.
   void Finish(DeviceCompletion& completion);
   void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
-  // `waited`: how long this completion has been the first in the queue, in this phase. Errors: the job's failure.
+  // Checks the limits and the objection for the first bucket of the queue. `waited` is how long the watch has waited
+  // for this bucket in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
-  // Fails all buckets with `status`, also later ones, and holds the device if a stream waits for one of them. EndAll
-  // settles them before it ends the work, because ended work looks as if it were done.
+  // SettleAll fails all buckets with `status`, also later buckets, and holds the device if a stream waits for one of
+  // the buckets. EndAll settles the buckets before it ends the work, because the device reports ended work as done.
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
   void Hold(const DeviceCompletion& awaited);
@@ -116,10 +123,10 @@ class DeviceWatch {
   CondVar changed_;
   std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
   absl::Status stopped_ ABSL_GUARDED_BY(mu_);  // not OK: stopped, or the job has failed; no bucket is watched any more
-  // Only for the watch's thread:
+  // Only the watch's thread uses the next two members.
   absl::Status failure_;  // the job's, once it has failed
   absl::Status thrown_;   // an exception, before it becomes failure_
-  // Created in advance, because there is no memory for it when it is needed.
+  // This error is created in advance, because no memory is left when it is needed.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that watches the device");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that watches the device");

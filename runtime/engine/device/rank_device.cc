@@ -14,10 +14,10 @@ std::string Place(int ordinal) {
   return ordinal < 0 ? std::string("in the host's memory") : absl::StrCat("on cuda:", ordinal);
 }
 
-// If a program always has new buffers, only this many are remembered.
+// The largest number of remembered buffers, for a program that submits new buffers again and again.
 constexpr size_t kMostKnown = 1 << 14;
 
-// `status` as the error of a call that could not begin.
+// Returns `status` as a FAILED_PRECONDITION error, because the call could not begin.
 absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
 
 }  // namespace
@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Record(const std::
                                                                      std::atomic<uint64_t>* recorded) {
   const Device::Current current(device.get());
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
-  // A thread that reads this number sees the recordings of all points that have been counted.
+  // The acquire load makes sure that this thread sees the recordings of all points that are counted in this number.
   std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, recorded->load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
   RONDA_RETURN_IF_ERROR(point->event_->Record(stream));
@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
     if (points.empty()) points.resize(submissions.size());
     const auto device = CheckBuffers(submission);
     if (!device.ok()) return AboutTensor(submission.request.name, device.status());
-    // A second point on the same stream would add nothing, because nothing was put there since the last point.
+    // If two submissions have the same stream, one point serves both, because no work was put on the stream between
+    // them.
     absl::StatusOr<Ready> point = last != nullptr && last_stream == submission.stream
                                       ? *last
                                       : ReadyPoint::Record(*device, submission.stream, &points_recorded_);
@@ -99,7 +100,7 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submissio
   return chosen;
 }
 
-// Not under the lock, because this may search for a library.
+// The plugin is loaded without holding the lock, because this may search folders for a library.
 absl::StatusOr<const ronda_cuda_plugin*> RankDevice::Plugin() {
   {
     const MutexLock lock(&mu_);

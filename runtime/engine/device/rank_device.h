@@ -24,23 +24,25 @@
 
 namespace ronda {
 
-// A point on a trainer's stream, at which the buffers of a submission are ready. Keeps the device.
+// A point on a trainer's stream, after which the buffers of a submission are ready. The point keeps the device alive.
 //
-// Thread-safe. If two threads record points on one stream at the same time, their order is unknown. So a point stores
-// how many points had been recorded before it was begun, and before it was complete.
+// Thread-safe. If two threads record points on one stream at the same time, the order of the points is unknown. So each
+// point stores two numbers: how many points had been recorded when its recording began, and when its recording was
+// complete.
 class ReadyPoint {
  public:
-  // Records how far `stream` has come. `recorded` counts the points that are compared with each other.
-  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
+  // Records a point behind all work that is on `stream` now. `recorded` counts the recorded points. Only points with
+  // the same counter may be compared.
+  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL for an error of the driver.
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Record(const std::shared_ptr<Device>& device,
                                                                   StreamHandle stream, std::atomic<uint64_t>* recorded);
 
-  // Whether a stream that waits for this point need not wait for `other`.
+  // Whether `other` is not later than this point on the same stream, so that no stream has to wait for `other` as well.
   bool Covers(const ReadyPoint& other) const {
     return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
   }
 
-  // Makes the work that is put on `stream` from now on come after the point.
+  // Makes all later work on `stream` wait for the point.
   absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
 
  private:
@@ -54,7 +56,8 @@ class ReadyPoint {
   std::unique_ptr<DeviceEvent> event_;
 };
 
-// The smallest set of points to wait for, which is the last point of each stream.
+// Collects points, and keeps only the last point of each stream. A stream that waits for these points waits for all
+// collected points.
 //
 // Thread-compatible.
 class LastPoints {
@@ -68,13 +71,13 @@ class LastPoints {
 };
 
 // Returns the number of the stream, unique in this process. A stream that is being captured into a graph is refused,
-// because a graph cannot hold operations that the ranks still have to agree on; `otherwise` is the advice for that
-// case.
-// Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
+// because a graph cannot contain operations on which the ranks have not agreed yet. In this case the error contains the
+// advice `otherwise`.
+// Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL for an error of the driver.
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
-// A stream that a caller makes wait for many operations. The driver is asked for its number only once. The object lives
-// for one call only: a stream that is created later may have the same handle, and a capture may begin at any time.
+// A stream that a caller makes wait for many operations. The object asks the driver only once for the stream's number.
+// It must live for one call only, because a later stream may have the same handle, and a capture may begin at any time.
 //
 // Thread-compatible.
 class WaitingStream {
@@ -83,7 +86,7 @@ class WaitingStream {
 
   StreamHandle handle() const { return handle_; }
 
-  // Errors: as IdOfStream.
+  // Returns the stream's number. Errors: as IdOfStream.
   absl::StatusOr<uint64_t> IdOn(Device& device);
 
  private:
@@ -91,41 +94,44 @@ class WaitingStream {
   std::optional<absl::StatusOr<uint64_t>> id_;
 };
 
-// The device of this rank, which never changes. It is the device of the rank's first tensor in the memory of a device.
+// Knows the device of this rank, which never changes. The rank's first tensor in the memory of a device determines the
+// device.
 //
-// The driver is asked only once on which device a buffer is. If the buffer comes again, as it does in every training
-// step, it is assumed to be on the same device. The buffer's memory may have been freed meanwhile, and may now belong
-// to another device or to the host. Then the error comes from the device instead of from the submission.
+// RankDevice asks the driver only once on which device a buffer is. If the program submits the buffer again, as it does
+// in every training step, RankDevice assumes that the buffer is still on this device. But the program may have freed
+// the buffer's memory, which may now belong to another device or to the host. In this case the device reports the
+// error, instead of the submission.
 //
 // Thread-safe.
 class RankDevice {
  public:
-  // `hint`, modulo the number of devices, is the device for a rank that has no tensor on a device when other ranks
-  // have. `support` may be nullptr. `timeout` is passed to the device.
+  // If other ranks have tensors on a device but this rank has none, this rank uses device number `hint` modulo the
+  // number of devices. `support` may be nullptr. `timeout` is passed to the device.
   RankDevice(std::shared_ptr<DeviceSupport> support, int hint, absl::Duration timeout = Device::kTimeout)
       : support_(std::move(support)), hint_(hint), timeout_(timeout) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
-  // Checks where the buffers are, and records how far the submissions' streams have come. Returns one point per
-  // submission, or nullptr for tensors of the host. The result is empty if all tensors are in the host's memory. In
-  // this case the call costs nothing.
+  // Checks in which memory the buffers are, and records a point on the stream of each submission. Returns one point per
+  // submission, or nullptr for a tensor in host memory. If all tensors are in host memory, the result is empty, and the
+  // call takes almost no time.
   //
-  // Errors: INVALID_ARGUMENT (memory of the host, or of a device other than before; a stream whose work is being
-  // captured into a graph), FAILED_PRECONDITION (no device), INTERNAL (the driver's). All name the tensor.
+  // Errors: INVALID_ARGUMENT if a buffer is in host memory or on another device than before, or if a stream is being
+  // captured into a graph; FAILED_PRECONDITION if there is no device; INTERNAL for an error of the driver. All errors
+  // name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
-  // Lets the device set some of its memory to zero, after the work that `stream` has so far.
+  // Makes the device set `bytes` at `buffer` to zero, after the work that is now on `stream`.
   // Errors: as Admit, but the text names no tensor.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
 
-  // Returns the device. If no tensor has determined the device yet, the local rank now does.
-  // Errors: why no device can be used.
+  // Returns the rank's device. If no tensor has determined the device yet, the local rank determines it now.
+  // Errors: the reason why no device can be used.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
-  // Returns the device. If no tensor has determined the device yet, `buffer` does, or the local rank if `buffer` is
-  // nullptr.
-  // Errors: as Get; INVALID_ARGUMENT if the buffer is not in its memory.
+  // Returns the rank's device. If no tensor has determined the device yet, `buffer` determines it now. If `buffer` is
+  // nullptr, the local rank does.
+  // Errors: as Get; INVALID_ARGUMENT if `buffer` is not in the device's memory.
   absl::StatusOr<std::shared_ptr<Device>> Of(const void* buffer) {
     return buffer == nullptr ? Get() : CheckBuffer(buffer);
   }
@@ -137,14 +143,14 @@ class RankDevice {
   }
 
  private:
-  // Makes the device with this number this rank's.
+  // Opens the device with the number `ordinal`, and makes it the device of this rank.
   absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin& plugin, int ordinal);
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
-  // The device. Checks that `buffer` is in its memory.
+  // Returns the rank's device, and checks that `buffer` is in this device's memory.
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
-  // Errors: why no plugin can be used.
+  // Errors: the reason why no plugin can be used.
   absl::StatusOr<const ronda_cuda_plugin*> Plugin();
-  // Returns the device if the buffers were found there before; nullptr if the driver has to be asked.
+  // Returns the device if the submission's buffers were found on it before; nullptr if the driver must be asked.
   std::shared_ptr<Device> FindKnown(const Submission& submission);
 
   const std::shared_ptr<DeviceSupport> support_;

@@ -11,10 +11,10 @@
 namespace ronda {
 namespace {
 
-// Longer times between events are too inexact: a float has 24 bits.
+// CUDA returns the time between events as a float, whose 24 bits are too inexact for longer times.
 constexpr absl::Duration kLongestStep = absl::Seconds(1);
 
-// By StreamPhase.
+// The names of the phases in a timeline, in the order of StreamPhase.
 constexpr absl::string_view kPhaseNames[] = {"WAIT_FOR_DATA", "PACK", "TRANSFER", "REDUCE", "UNPACK"};
 static_assert(DeviceTimes::kPhases == static_cast<int>(StreamPhase::kUnpack) + 1);
 

@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// The points that divide a bucket's work on a stream into parts.
+// The events on a stream that divide a bucket's work into parts.
 struct BucketTiming {
   struct Part {
     StreamPhase phase;
@@ -35,35 +35,36 @@ struct BucketTiming {
   std::vector<Part> parts;
 };
 
-// Draws the work of a device for each bucket, with its times, into a timeline. It also counts the times of a few
-// buckets, even while no timeline is written. For these buckets the thread that puts work on the stream marks the parts
-// by events. No thread ever waits for the device: when the watch learns that a bucket is done, it asks for the times
-// between the events.
+// Writes the device's work for each bucket, with its times, into a timeline. Even if no timeline is written, it counts
+// the times of a few buckets. The thread that puts the work on the stream marks the parts of these buckets by events.
+// When the watch learns that a bucket is done, it asks the device for the times between the events. So no thread waits
+// for the device.
 //
-// The device's clock is not the host's. The first bucket is assumed to begin when the host recorded its begin. Each
-// later bucket begins after the end of the previous one, by the time between their events. A bucket after a gap of a
-// second or more is treated like the first bucket, because the times between events are single-precision numbers. Two
-// facts limit the error: no bucket begins before the host gave it to the device, and none ends after the host has seen
-// it end. A bucket that would do so is moved, together with the later ones. So all spans are late or early by the time
-// until the device learns of the first bucket, which is some microseconds. Relative to each other, the spans are exact.
+// The device's clock differs from the host's clock. The first bucket is assumed to begin at the time at which the host
+// recorded its begin. Each later bucket begins after the end of the previous one, by the time between their events. A
+// bucket after a gap of a second or more is treated like the first bucket, because the times between events are
+// single-precision numbers. Two facts limit the error. No bucket begins before the host gave it to the device, and no
+// bucket ends after the host has seen its end. If a bucket's computed times contradict these facts, the bucket and all
+// later buckets are moved. So all spans are wrong by some microseconds, which is the time until the device learns of
+// the first bucket. Relative to each other, the spans are exact.
 //
-// Thread-safety: Begin, Mark and Take are for the thread that puts work on the stream; Draw is for the thread that
-// learns of its end, bucket by bucket. Does not own the timeline; keeps the device.
+// Thread-safety: only the thread that puts work on the stream may call Begin, Mark and Take. Only the thread that
+// learns of the end of each bucket may call Draw. StreamTimer does not own the timeline, but keeps the device alive.
 class StreamTimer : public StreamMarks {
  public:
-  // `timeline` may be nullptr: then nothing is drawn. `times` may be nullptr: then nothing is counted. Neither is
-  // owned.
+  // If `timeline` is nullptr, nothing is drawn. If `times` is nullptr, nothing is counted. StreamTimer owns neither
+  // `timeline` nor `times`.
   StreamTimer(std::shared_ptr<Device> device, StreamHandle stream, Timeline* timeline, DeviceTimes* times = nullptr)
       : device_(std::move(device)), stream_(stream), timeline_(timeline), times_(times) {}
 
-  // A bucket begins.
+  // Must be called when a bucket begins.
   void Begin();
   void Mark(StreamPhase phase) override;
-  // The whole bucket is on the stream; a part that was not marked is a transfer. Returns nullptr if the bucket is not
-  // timed.
+  // Must be called when the whole bucket is on the stream. Returns the bucket's events; nullptr if the bucket is not
+  // timed. A part that was not marked counts as a transfer.
   std::shared_ptr<BucketTiming> Take();
 
-  // The device has finished the bucket.
+  // What Draw must know about a bucket that the device has finished.
   struct Facts {
     OpType op = OpType::kAllreduce;
     absl::string_view label;
@@ -72,7 +73,7 @@ class StreamTimer : public StreamMarks {
   void Draw(const Facts& facts, BucketTiming& timing);
 
  private:
-  // A part of a bucket in the host's time, in nanoseconds.
+  // The begin and the end of a part of a bucket, in nanoseconds of the host's clock.
   struct Span {
     int64_t begin;
     int64_t end;
@@ -89,7 +90,8 @@ class StreamTimer : public StreamMarks {
   DeviceTimes* const times_;
   uint64_t begun_ = 0;                    // buckets
   std::shared_ptr<BucketTiming> bucket_;  // being put on the stream
-  // Where the last bucket ended: on the device, and in the host's time. nullptr: no bucket to count from.
+  // The end of the last bucket, as an event on the device and as a time of the host's clock. The event is nullptr if
+  // there is no last bucket.
   std::unique_ptr<DeviceEvent> last_;
   int64_t last_time_ = 0;
 };

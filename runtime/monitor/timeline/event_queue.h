@@ -67,21 +67,22 @@ struct TimelineEvent {
   void set_time(FlightTime at) { time = absl::ToInt64Nanoseconds(at); }
 };
 
-// Carries events to the thread that writes them: a ring of fixed size. A thread with an event copies it to the ring and
-// goes on. It allocates nothing and waits for no other thread. If the ring is full, events are counted and dropped. The
-// reader sleeps until an event comes, and then waits for a batch of them. So it is woken once per batch, and once more
-// if the ring is half full before the batch is due.
+// Passes events through a ring of fixed size to the thread that writes them to a file. A thread that has an event
+// copies it to the ring. It allocates nothing and waits for no other thread. If the ring is full, the event is dropped
+// and counted. The reader sleeps until an event comes, and then waits until more events have come. So it is woken once
+// per batch of events, and once more if the ring is half full before the end of this wait.
 //
-// Thread-safe: any number of threads push, one reads.
+// Thread-safe. Any number of threads may push events, and one thread may read them.
 //
-// Memory ordering. Each slot has a sequence: `ticket` while it is free for the push of that ticket, and ticket + 1 once
-// the event is in it. A push finds its slot free (acquire: the reader is done with the earlier event), draws the ticket
-// by compare-and-swap, copies the event, and stores ticket + 1 with release. The reader loads it with acquire.
+// Memory ordering. Each slot has a sequence. The sequence is `ticket` while the slot is free for the push with this
+// ticket, and ticket + 1 when the event is in the slot. A pushing thread first checks that its slot is free, with an
+// acquire load, so the reader is done with the earlier event. Then it draws the ticket by compare-and-swap, copies the
+// event, and stores ticket + 1 with release. The reader loads the sequence with acquire.
 //
 // No wake-up is lost. The reader announces that it sleeps, and then looks whether a ticket has been drawn. A pushing
 // thread draws a ticket, and then looks whether the reader sleeps. All four operations are sequentially consistent, so
 // one of the two threads sees the other. Before it wakes the reader, a pushing thread takes the lock. The reader holds
-// that lock from its look until it sleeps.
+// this lock from its look until it sleeps.
 class EventQueue {
  public:
   // REQUIRES: `capacity` is a power of two.
@@ -95,12 +96,12 @@ class EventQueue {
   void AwaitFirst();
   // Blocks until the ring is half full, `linger` has passed, or the reader has been interrupted.
   void AwaitMore(absl::Duration linger);
-  // Passes the events in the ring to `take`, in order, and makes room.
+  // Passes the events in the ring to `take`, in their order, and frees their slots.
   void Drain(absl::FunctionRef<void(const TimelineEvent&)> take);
   // The number of events that have been dropped since the last call.
   uint64_t TakeDropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
 
-  // Any thread may call this. The reader no longer sleeps, until Resume.
+  // Makes sure that the reader does not sleep until Resume is called. Any thread may call Interrupt.
   void Interrupt();
   void Resume();
 

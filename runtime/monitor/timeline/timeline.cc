@@ -51,7 +51,7 @@ TimelineWriter::~TimelineWriter() {
   thread_.join();
 }
 
-// If the standard library throws an exception, mostly because memory runs out, this ends the timeline and not the job.
+// If the standard library throws an exception, mostly because memory runs out, the timeline ends but the job goes on.
 void TimelineWriter::Run() {
   try {
     while (!stopping_.load()) {
@@ -114,8 +114,8 @@ void TimelineWriter::Write(absl::string_view elements, absl::string_view end) {
 
 namespace {
 
-// The number of events that the queue can hold, in 2 MiB. A step of 5,000 tensors has about as many events. About as
-// many also come while the writer does not get the CPU for a while.
+// The number of events that the queue can hold, in 2 MiB. A step of 5,000 tensors has about as many events. If the
+// writer does not get a CPU for a while, about as many events may come in this time.
 constexpr size_t kEvents = size_t{1} << 14;
 
 }  // namespace

@@ -21,11 +21,12 @@
 
 namespace ronda {
 
-// The thread that writes a timeline. It takes events from a queue, and adds a batch of them to the file, at most 20
-// times per second. It sleeps while no event comes. Once the file has its largest size, or cannot be written, it only
-// counts events. The file's last event has the number of missing events.
+// The thread that writes a timeline. The thread takes events from a queue, and adds them to the file in batches, at
+// most 20 times per second. It sleeps while no event comes. If the file has reached its largest size, or cannot be
+// written, the thread only counts events. The file's last event contains the number of missing events.
 //
-// Any thread may call the constructor and the destructor. The object does not own the queue, and is its only reader.
+// Any thread may call the constructor and the destructor. TimelineWriter does not own the queue, and is the queue's
+// only reader.
 class TimelineWriter {
  public:
   struct Options {
@@ -39,7 +40,7 @@ class TimelineWriter {
   // Errors: the operating system's error, with the path; RESOURCE_EXHAUSTED if the system provides no thread.
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Start(const Options& options, EventQueue* queue);
 
-  // Writes the events in the queue, and ends the file.
+  // Writes the events that are still in the queue, and ends the file.
   ~TimelineWriter();
 
   const std::string& path() const { return file_->path(); }
@@ -49,7 +50,7 @@ class TimelineWriter {
 
   void Run();
   void WriteBatch();
-  // The current end of the file: unfinished spans, and the count of missing events.
+  // Returns the current end of the file, which contains the unfinished spans and the count of missing events.
   std::string End() const;
   std::string Missing() const;
   void WriteWhatFits(absl::string_view elements);
@@ -59,7 +60,7 @@ class TimelineWriter {
   const std::unique_ptr<TraceFile> file_;
   EventQueue* const queue_;
   std::atomic<bool> stopping_{false};
-  // Only the thread uses the following members.
+  // Only the writing thread uses the following members.
   TraceBuilder builder_;
   enum class State { kWriting, kFull, kBroken } state_ = State::kWriting;
   uint64_t missing_ = 0;   // events that came too fast, or did not fit into the file
@@ -67,12 +68,12 @@ class TimelineWriter {
   std::thread thread_;
 };
 
-// A rank's timeline. It is off, or a thread writes it to a file. Any thread records events. This costs one load while
-// the timeline is off, and otherwise one copy (event_queue.h).
+// A rank's timeline. It is either off, or a thread writes it to a file. Any thread may record events. A call to record
+// an event costs one load while the timeline is off, and otherwise one copy (event_queue.h).
 //
 //   if (timeline.on()) timeline.Record(event);
 //
-// Thread-safe. Destroying it ends the file.
+// Thread-safe. The destructor ends the file.
 class Timeline {
  public:
   Timeline() = default;
@@ -80,26 +81,26 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Begins a file at PathOfRank(path, rank).
+  // Begins to write a file at PathOfRank(path, rank).
   // Errors: FAILED_PRECONDITION if the timeline is already on. RESOURCE_EXHAUSTED if memory runs out. The
   // operating system's error, with the path, if the file cannot be made.
   absl::Status Start(const TimelineWriter::Options& options);
 
-  // Ends the file. It contains all events that were recorded before. Does nothing if the timeline is off.
+  // Ends the file, which then contains all events that were recorded before. Does nothing if the timeline is off.
   void Stop();
 
   bool on() const { return queue_.load(std::memory_order_relaxed) != nullptr; }
 
   // Does nothing while the timeline is off.
   void Record(const TimelineEvent& event) {
-    // Acquire: makes the queue that Start has created visible.
+    // The acquire load makes the queue visible that Start has created.
     if (EventQueue* const queue = queue_.load(std::memory_order_acquire)) queue->Push(event);
   }
 
  private:
   enum class State { kOff, kChanging, kOn };
 
-  // Only the thread that changes the state calls it.
+  // Only the thread that changes the state may call StartWriter.
   absl::StatusOr<std::unique_ptr<TimelineWriter>> StartWriter(const TimelineWriter::Options& options);
 
   std::atomic<EventQueue*> queue_{nullptr};  // while it is on
@@ -108,7 +109,7 @@ class Timeline {
   State state_ ABSL_GUARDED_BY(mu_) = State::kOff;
   std::unique_ptr<EventQueue> memory_;      // of the thread that changes the state; kept, as another may still record
   std::unique_ptr<TimelineWriter> writer_;  // of the thread that changes the state
-  // Made in advance: when it is needed, there is no memory for it.
+  // This error is created in advance, because no memory is left when it is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory for a timeline");
 };
 

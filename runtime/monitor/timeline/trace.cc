@@ -28,7 +28,7 @@ void AppendQuoted(absl::string_view text, std::string* json) {
   json->push_back('"');
 }
 
-// Appends `,"name":`, or `"name":` if it is the first member.
+// Appends the key of a JSON member, which is `,"name":`, or `"name":` for the first member.
 void AppendKey(absl::string_view name, std::string* json) {
   if (!json->empty()) json->push_back(',');
   AppendQuoted(name, json);
@@ -61,7 +61,8 @@ void TraceText::End(const TraceArgs& args) {
   text_ += "}";
 }
 
-// Three digits after the point. Viewers read a double, which can still distinguish nanoseconds after 100 days.
+// Appends a time in microseconds with three digits after the point. Viewers read the number as a double, which can
+// still distinguish nanoseconds after 100 days.
 void TraceText::AppendMicroseconds(absl::string_view field, int64_t nanoseconds) {
   const int64_t positive = nanoseconds < 0 ? 0 : nanoseconds;
   const int64_t fraction = positive % 1000;
@@ -108,12 +109,12 @@ constexpr int kCollectivesRow = 1;
 constexpr int kDeviceRow = 2;
 constexpr int kFirstTensorRow = 10;
 
-// By BucketOutcome.
+// The names of the outcomes, in the order of BucketOutcome.
 constexpr absl::string_view kOutcomes[] = {"done", "launched", "vetoed", "failed"};
 
 std::string UpperName(OpType op) { return absl::AsciiStrToUpper(Name(op)); }
 
-// Draws spans that have ended, or the beginnings of unfinished ones.
+// Draws spans that have ended, or the beginnings of unfinished spans.
 class Pen {
  public:
   Pen(int row, TraceText* text) : row_(row), text_(text) {}
@@ -218,7 +219,7 @@ void TraceBuilder::Draw(const Tensor& tensor, std::optional<int64_t> end, const 
   const Pen pen(tensor.row, text);
   const std::string op = UpperName(tensor.op);
   pen.Draw(tensor.name, tensor.submitted, end, args);
-  // The times at which each part ends and the next one begins.
+  // The times at which one part of the tensor's span ends and the next part begins.
   const std::optional<int64_t> started = tensor.phase == Phase::kRunning ? std::optional<int64_t>(tensor.started) : end;
   const std::optional<int64_t> agreed = tensor.phase >= Phase::kQueued ? std::optional<int64_t>(tensor.agreed) : end;
   if (tensor.was_negotiated) {
@@ -259,7 +260,7 @@ void TraceBuilder::EndBucket(const TimelineEvent& event) {
   DrawBucket(*bucket_, event.time, outcome, &finished_);
   const bool is_vetoed = event.number == static_cast<int32_t>(BucketOutcome::kVetoed);
   for (Tensor* const tensor : bucket_->members) {
-    // A vetoed tensor is in flight again.
+    // The tensors of a vetoed bucket are in flight again, so their spans do not end here.
     if (!is_vetoed) Draw(*tensor, event.time, TraceArgs().Add("outcome", outcome), &finished_);
     tensor->phase = is_vetoed ? Phase::kSubmitted : Phase::kIdle;
   }

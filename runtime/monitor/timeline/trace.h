@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Traces: converts events to text in the Trace Event Format, and writes the text to a file.
+// Converts events to text in the Trace Event Format, and writes the text to a file.
 #ifndef RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 #define RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 
@@ -33,9 +33,9 @@ class TraceArgs {
   std::string json_;
 };
 
-// Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object, with
-// a comma before it unless it is the first one. A rank is a "process" of the format, and its rows are "threads" of the
-// format.
+// Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object. A
+// comma comes before each event except the first one. A rank is a "process" of the format, and its rows are "threads"
+// of the format.
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // Times are nanoseconds. Names are UTF-8.
@@ -50,11 +50,12 @@ class TraceText {
   // Rows are shown in the order of their numbers.
   void NameRow(int row, absl::string_view name);
 
-  // Spans of a row are nested or apart. If several begin at the same time, the outer one is written first.
+  // Adds a span to a row. Two spans of a row must be nested or disjoint. If spans begin at the same time, the outer
+  // span must be written first.
   void Span(int row, absl::string_view name, int64_t begin, int64_t end, const TraceArgs& args = {});
-  // A span whose end is not known.
+  // Adds a span whose end is not known.
   void OpenSpan(int row, absl::string_view name, int64_t begin, const TraceArgs& args = {});
-  // A point in time.
+  // Adds an event without a duration.
   void Mark(int row, absl::string_view name, int64_t time, const TraceArgs& args = {});
 
   const std::string& text() const { return text_; }
@@ -77,19 +78,20 @@ class TraceText {
 
 // Converts the events of a rank to the text of a trace.
 //
-// Each tensor has a row, with a span from each submission to its completion. This span contains three others.
-// NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are known to have the tensor, QUEUE until its
-// bucket is carried out, and ALLREDUCE to the end. In the locked schedule, LOCKED replaces the first two; it lasts
-// until the bucket has all of its tensors. Collectives have their own row, and so does a device's work for them.
+// Each tensor has a row, with a span from each submission to its completion. This span contains three other spans.
+// NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are known to have the tensor. QUEUE lasts
+// until the tensor's bucket is carried out, and ALLREDUCE lasts until the end. In the locked schedule, the span LOCKED
+// replaces NEGOTIATE_ALLREDUCE and QUEUE. It lasts until the bucket has all of its tensors. Collectives have a row of
+// their own. The device's work for collectives also has a row of its own.
 //
-// A span is written as a whole once it has ended. Spans that have not ended are part of Unfinished, which is written
-// again every time.
+// A span is written only after it has ended. Spans that have not ended are part of Unfinished, which is written anew
+// with each batch.
 //
-// No I/O, no clock, no thread. If the beginning of a span is missing, because the timeline was started in the middle of
-// it, the known part is drawn. Thread-compatible.
+// TraceBuilder uses no I/O, no clock and no thread. If the timeline was started in the middle of a span, only the known
+// part of the span is drawn. Thread-compatible.
 class TraceBuilder {
  public:
-  // The largest number of tensors that get a row. Events of other tensors are left out, and counted.
+  // The largest number of tensors that get a row. Events of other tensors are not drawn, but counted.
   static constexpr size_t kMostTensors = 4096;
 
   struct Options {
@@ -100,11 +102,11 @@ class TraceBuilder {
 
   void Add(const TimelineEvent& event);
 
-  // The spans completed since the last call. The first result includes the beginning of the trace. Each result is
-  // written after the previous one.
+  // Returns the spans that have ended since the last call. The first result includes the beginning of the trace. The
+  // caller must write each result after the previous result.
   std::string TakeFinished() { return finished_.Take(); }
 
-  // The unfinished spans. They are written after the finished ones.
+  // Returns the unfinished spans. The caller must write them after the finished spans.
   std::string Unfinished() const;
 
   // The number of added events that are not drawn.
@@ -138,13 +140,13 @@ class TraceBuilder {
   void AddOfBucket(const TimelineEvent& event);
   void AddOfDevice(const TimelineEvent& event);
 
-  // The tensor of the event, with a row; nullptr if there are too many tensors.
+  // Returns the event's tensor, which gets a row if it has none; nullptr if there are too many tensors.
   Tensor* Find(const TimelineEvent& event);
   static void Submit(const TimelineEvent& event, Tensor* tensor);
   void StartBucket(const TimelineEvent& event);
   void EndBucket(const TimelineEvent& event);
 
-  // Draws the span of a tensor, with all spans in it. Without an end it is unfinished.
+  // Draws the span of a tensor, with all spans in it. If `end` is nullopt, the span is drawn as unfinished.
   static void Draw(const Tensor& tensor, std::optional<int64_t> end, const TraceArgs& args, TraceText* text);
   static void DrawBucket(const Bucket& bucket, std::optional<int64_t> end, absl::string_view outcome, TraceText* text);
 
@@ -157,27 +159,27 @@ class TraceBuilder {
 };
 
 // A file that contains a complete JSON array at any time, and to which elements are added. Each call makes a single
-// write over the earlier end and bracket: the new elements, an end that the next call replaces, and the closing
-// bracket. Spaces cover the rest of an earlier end that was longer. If the process is killed, the array is complete,
-// unless the kernel is in the middle of copying that very write. Then the closing bracket is missing; viewers do not
-// need it.
+// write, which replaces the temporary elements and the closing bracket of the last call. It writes the new elements,
+// new temporary elements, and the closing bracket. If the earlier text was longer, spaces cover the rest of it. If the
+// process is killed, the array is complete, unless the kernel is in the middle of copying this write. In this case the
+// closing bracket is missing, but viewers do not need it.
 //
 // Thread-compatible. Owns the open file.
 class TraceFile {
  public:
-  // Replaces a file at `path`. The file does not grow beyond `most_bytes`.
+  // Creates a file at `path`, and replaces an existing file. The file does not grow beyond `most_bytes`.
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TraceFile>> Create(const std::string& path, size_t most_bytes);
   ~TraceFile();
 
   const std::string& path() const { return path_; }
 
-  // The number of bytes of elements and end that may still be added, if kReserve bytes are to stay free.
+  // Returns how many bytes may still be written so that kReserve bytes of the file's limit stay free.
   static constexpr size_t kReserve = 1024;
   size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 
-  // Adds `elements`, and `end` for the time being. Both are texts of JSON values with commas between them. A comma is
-  // also needed between the two texts, so `end` begins with one.
+  // Adds `elements` permanently, and `end` until the next call replaces it. Both are texts of JSON values with commas
+  // between them. `end` must begin with a comma, because a comma is also needed between the two texts.
   // Errors: the operating system's error, with the path.
   absl::Status Write(absl::string_view elements, absl::string_view end);
 
@@ -192,7 +194,8 @@ class TraceFile {
   std::string text_;  // kept for its memory
 };
 
-// `path` with the rank before its extension: "trace.json" becomes "trace.rank3.json".
+// Returns `path` with the rank inserted before the file's extension. For example, "trace.json" becomes
+// "trace.rank3.json".
 std::string PathOfRank(absl::string_view path, RankId rank);
 
 }  // namespace ronda

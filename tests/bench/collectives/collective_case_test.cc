@@ -72,7 +72,7 @@ TEST(BusFactorTest, IsWhatTheBusiestLinkCarries) {
   EXPECT_DOUBLE_EQ(BusFactor(OpType::kAllreduce, 1), 0);
 }
 
-// The inputs of all ranks, and a second implementation of the operations on them, as plain as possible.
+// Has the inputs of all ranks, and a second, simple implementation of the operations on them.
 class Oracle {
  public:
   explicit Oracle(const CollectiveCase& shape) : shape_(shape) {

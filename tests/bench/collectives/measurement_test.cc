@@ -40,7 +40,7 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   const InterleavingOptions options = {.rounds = 3, .block_time = absl::Microseconds(20), .max_iterations = 5};
   const std::vector<Timing> timings =
       TimeInterleaved({implementation("a"), implementation("b")}, options, alone->get());
-  // Calibration, the round that warms up, and three more.
+  // The five rounds: calibration, one warm-up round, and three measured rounds.
   EXPECT_EQ(blocks, (std::vector<std::string>{"a", "b", "a", "b", "a", "b", "a", "b", "a", "b"}));
   ASSERT_EQ(timings.size(), 2u);
   for (const Timing& each : timings) {
@@ -50,7 +50,7 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   }
 }
 
-// As NCCL's tests do with -n and -w.
+// The number of iterations and of warm-up rounds can be set, like -n and -w of NCCL's tests.
 TEST(TimeInterleavedTest, IterationsAndWarmUpAreTheUsers) {
   const absl::StatusOr<std::unique_ptr<ProcessGroup>> alone =
       ProcessGroup::Create({.rank = 0, .size = 1, .job_id = "iterations-test"});
@@ -132,7 +132,7 @@ TEST(LocalRanksTest, RanksThatAreThreadsCarryOutEveryCase) {
   }
 }
 
-// Counts its calls. Its output stays as it is, which is wrong.
+// Counts its calls. Does not write its output, so the output is wrong.
 class IdleImplementation : public Implementation {
  public:
   explicit IdleImplementation(std::atomic<int>* calls) : calls_(*calls) {}
@@ -218,7 +218,7 @@ TEST(CollectivesTableTest, ALineHasTheColumnsOfItsHeader) {
   for (const ResultRow& row : RowsOf(kCompressed, Outcomes())) lines += table.RowOf(row);
   EXPECT_NE(lines.find("1000000    250000  float32   sum allreduce        in fp16 client"), std::string::npos) << lines;
   EXPECT_NE(lines.find("100.00      92.00     108.00   10.00   15.00      0    3.00\n"), std::string::npos) << lines;
-  // The line of a peer has no comparison with itself, and shows the peer's own wire.
+  // The line of a peer does not compare the peer with itself, and shows the peer's own wire format.
   EXPECT_NE(lines.find("in none gloo"), std::string::npos) << lines;
   EXPECT_NE(lines.find("5.00      5\n"), std::string::npos) << lines;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The programs that measure on GPUs, here with fake GPUs. They run, and print the lines that tools/gpu/run.sh reads.
-// Their figures mean nothing here.
+// The programs that measure on GPUs, here with fake GPUs. The tests check that the programs run and print the lines
+// that tools/gpu/run.sh reads. With fake GPUs the figures in these lines mean nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,8 @@ TEST(GpuProgramsTest, KernelsAreComparedWithCopies) {
 
 class HostTimeTest : public ::testing::TestWithParam<int> {};
 
-// The program fails if its steps are not in a steady state. Two ranks share the one GPU, over NCCL.
+// The program fails if its steps are not in a steady state. If there are two ranks, they share the only GPU, and use
+// NCCL.
 TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
   const std::string ranks = std::to_string(GetParam());
   std::vector<std::string> environment = FakeGpus(1);

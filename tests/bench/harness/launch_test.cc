@@ -73,7 +73,7 @@ TEST(FindLaunchedRankTest, NonsenseFromALauncherIsAnError) {
   EXPECT_EQ(Find({{"RONDA_RANK", "4"}, {"RONDA_SIZE", "4"}}).status().message(), "RONDA_RANK=4, but RONDA_SIZE=4");
 }
 
-// Removes the job from the environment, so that later tests do not see it.
+// Removes the variables of a job from the environment, so that later tests do not see them.
 class DescribeJobToRondaTest : public testing::Test {
  protected:
   DescribeJobToRondaTest() { Clear(); }
@@ -231,7 +231,7 @@ TEST(RunLaunchTest, TheCommandEndsWithThisProcess) {
   ASSERT_EQ(read(started[0], &byte, 1), 1);
   kill(launcher, SIGKILL);
   ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
-  // `sleep` also has the other end of the pipe, so the pipe ends when `sleep` ends.
+  // `sleep` also holds the write end of the pipe, so this read sees the end of the pipe only when `sleep` has ended.
   EXPECT_EQ(read(started[0], &byte, 1), 0);
   close(started[0]);
 }

@@ -22,7 +22,7 @@ TEST(DescribeMachineTest, FactsOfThisMachineAreKnown) {
   EXPECT_EQ(machine.kernel.rfind("Linux ", 0), 0u) << machine.kernel;
 }
 
-// Open MPI binds each of two ranks to a core.
+// If a job has two ranks, Open MPI binds each rank to one core. DescribeMachine must still count all cores.
 TEST(DescribeMachineTest, CoresAreTheMachinesWhereverARankIsBound) {
   const int before = DescribeMachine().cores;
   int described = 0;

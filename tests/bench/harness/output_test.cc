@@ -53,7 +53,7 @@ TEST(OutputMessageTest, ALineThatIsNoMessageIsText) {
   }
 }
 
-// A file takes the place of the pipe.
+// These tests use a file instead of the pipe.
 class OutputTest : public testing::Test {
  protected:
   OutputTest() : path_(testing::TempDir() + "/output") { std::ofstream(path_).close(); }

@@ -14,7 +14,7 @@ namespace {
 constexpr double kGiB = 1 << 30;
 const std::vector<Algorithm> kAlgorithms = {Algorithm::kRing, Algorithm::kTree, Algorithm::kHierarchical};
 
-// 10 GB/s and 1 us on a host, 2 GB/s and 5 us between hosts.
+// Returns a cluster with 10 GB/s and 1 us within a host, and 2 GB/s and 5 us between hosts.
 Cluster Hosts(int local_size) {
   return {.local_size = local_size,
           .host = {.latency = 0.8e-6, .overhead = 0.1e-6, .gap = 0.1e-6, .gap_per_byte = 0.1e-9},
@@ -33,7 +33,8 @@ TEST(AllreduceCostTest, RingOnOneHostIsThakursFormula) {
 }
 
 TEST(AllreduceCostTest, RingOverHostsCountsBothKindsOfHopsAndTheSlowestLink) {
-  // Of the ring's 8 hops, 3 are inside each of the 2 hosts. A phase has 7 hops, of which 1 is between the hosts.
+  // The ring has 8 hops: 3 inside each of the 2 hosts, and 2 between the hosts. A phase takes 7 hops, one after the
+  // other. One of the 7 hops is between the hosts.
   EXPECT_NEAR(AllreduceTime(Algorithm::kRing, Hosts(4), 8, 8e6), 2 * (6 * 1e-6 + 5e-6) + 14 * 1e6 * 0.5e-9, 1e-12);
 }
 
@@ -45,7 +46,8 @@ TEST(AllreduceCostTest, RingsAreNoFasterThanAPortSendsMessages) {
 }
 
 TEST(AllreduceCostTest, TreeOfTinyMessagesTakesItsHops) {
-  // 16 ranks on 4 hosts: 2 levels on the network, 2 on the host, up and down.
+  // With 16 ranks on 4 hosts, a tree has 2 levels on the network and 2 levels on each host. A message passes each level
+  // upwards and downwards.
   EXPECT_NEAR(AllreduceTime(Algorithm::kTree, Hosts(4), 16, 0), 2 * (2 * 5e-6 + 2 * 1e-6), 1e-12);
 }
 
@@ -107,7 +109,8 @@ struct Sample {
 constexpr int kTensors = 161;
 const LogGP kNetwork = {.latency = 3e-6, .overhead = 1e-6, .gap = 2e-6, .gap_per_byte = 1e-9};
 
-// Ranks and seconds of rank 0's CPU for a step of 161 tensors: docs/protocol.md.
+// Returns pairs of a number of ranks and rank 0's CPU time in seconds for a step of 161 tensors. The figures are from
+// docs/protocol.md.
 std::vector<Sample> Measured(Coordination coordination) {
   if (coordination == Coordination::kNegotiated) {
     return {{2, 395e-6}, {64, 4520e-6}, {1024, 66400e-6}, {10240, 717000e-6}};
@@ -154,7 +157,7 @@ TEST(CoordinationTest, NamesDiffer) {
   EXPECT_STREQ(Name(Coordination::kLocked), "locked");
 }
 
-// The measurements of two ranks on one host, in bytes and seconds.
+// Returns the measured allreduce times of two ranks on one host, as pairs of bytes and seconds.
 std::vector<Sample> Recorded() {
   std::ifstream file("tests/bench/model/testdata/allreduce_2_ranks.txt");
   std::vector<Sample> samples;
@@ -168,7 +171,8 @@ std::vector<Sample> Recorded() {
   return samples;
 }
 
-// Small messages take two latencies. Messages larger than the caches take the ring's time.
+// Compares only messages that take two latencies, because they are small, and messages that take the ring's time,
+// because they are larger than the caches.
 TEST(MeasuredHostTest, ConstantsMeetTwoRanksOfOneHost) {
   const Cluster host = {.local_size = 2, .host = MeasuredHost(), .network = {}};
   int compared = 0;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kMillisecond = 1e-3;
 
-// Two hosts with one rank each. An allreduce takes a millisecond per megabyte. A step computes forward for 10 ms, and
-// backward for 20 ms.
+// Returns options for two hosts with one rank each. An allreduce takes a millisecond per megabyte. A step computes
+// forward for 10 ms, and backward for 20 ms.
 TrainingStepOptions TwoRanks() {
   TrainingStepOptions options;
   options.ranks = 2;
@@ -55,7 +55,7 @@ TEST(TrainingStepTest, LastBucketIsExposed) {
 }
 
 TEST(TrainingStepTest, BucketsWaitForTheLink) {
-  // The first is under way from 10 ms to 40 ms.
+  // The first bucket is under way from 10 ms to 40 ms.
   const StepResult result = SimulateStep({{30e6, 0}, {1e6, 0.5}, {1e6, 1}}, TwoRanks());
   EXPECT_NEAR(result.step, 42 * kMillisecond, 1e-9);
 }
@@ -80,7 +80,7 @@ TEST(TrainingStepTest, TensorsReadyTogetherTravelTogether) {
 TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
   TrainingStepOptions options = TwoRanks();
   options.bucketing = Bucketing::kWhileBusy;
-  // The first gradient takes 5 ms. Meanwhile the next four become ready, 1 ms apart. The last one is alone.
+  // The first gradient takes 5 ms. Meanwhile the next four become ready, 1 ms apart. The last gradient travels alone.
   const std::vector<Gradient> gradients = {{5e6, 0}, {1e6, 0.05}, {1e6, 0.1}, {1e6, 0.15}, {1e6, 0.2}, {1e6, 1}};
   const StepResult result = SimulateStep(gradients, options);
   EXPECT_EQ(result.buckets, 3);
@@ -90,7 +90,7 @@ TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
 TEST(TrainingStepTest, CyclesDelayWhatIsReady) {
   TrainingStepOptions options = TwoRanks();
   options.cycle = 7 * kMillisecond;
-  // Ready at 30 ms, agreed on at 35 ms.
+  // The gradient is ready at 30 ms. The ranks agree on it at the next cycle, at 35 ms.
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);
   options.bucketing = Bucketing::kWhileBusy;
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);

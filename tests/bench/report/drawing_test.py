@@ -37,7 +37,7 @@ class DrawingTest(unittest.TestCase):
         chart = _lines(0)
         chart.series = {"fast": [(1024, 1), (4096, 100)], "slow": [(1024, 1), (4096, 10)]}
         svg = svg_of(chart)
-        # The ends of the lines: a legend's ends are on one level.
+        # Where the series' lines end. (A line in the legend has both ends on one level.)
         paths = re.findall(
             r'd="M (\S+) (\S+) \nL (\S+) (\S+) \n" clip-path[^>]*stroke-width: 1.5', svg
         )

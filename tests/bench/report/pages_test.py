@@ -17,7 +17,7 @@ _VOID = {"meta"}
 
 
 class _Checker(html.parser.HTMLParser):
-    """Whether every element that begins also ends, in the right order."""
+    """Returns whether each HTML element that begins also ends, in the right order."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ class PagesTest(unittest.TestCase):
 
 
 class ProgramTest(unittest.TestCase):
-    """The program, in its own process."""
+    """Runs the report program in a separate process."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Made-up, small results of ronda-bench's commands. Its import makes bench/report importable."""
+"""Has small, invented results of ronda-bench's commands. After an import of this module, the
+modules in bench/report can be imported."""
 
 import pathlib
 import sys
@@ -105,7 +106,7 @@ def _negotiation():
 
 
 def documents():
-    """By the name of the file."""
+    """Returns the JSON documents of all commands, by the name of the file."""
     small, large = 1024, 1048576
     startup = {"contestant": "ronda", "ranks": 2, "median_s": 0.081, "p10_s": 0.08, "p90_s": 0.09}
     return {

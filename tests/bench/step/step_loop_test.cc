@@ -100,7 +100,7 @@ TEST(Gradients, SumsAndAveragesAreRecognised) {
 TEST(Gradients, WrongElementsAreCounted) {
   Gradients untouched(TwoTensors());
   untouched.FillForCheck(0);
-  // Every 13th element, where the pattern is zero, is right by accident.
+  // Without an allreduce every 13th element is still right, because the pattern is zero there.
   EXPECT_EQ(untouched.CountWrong(2, Gradients::Expected::kSum, WireFormat::kNone), 40 - 4 + 15 - 2);
   Gradients reduced = Reduced(2, 1);
   reduced.data(1)[14] += 1;
@@ -122,7 +122,7 @@ ModelShapes ThreeTensors() {
                          {.name = "c", .shape = {4}, .work = 1}}};
 }
 
-// Records its calls, and sends a control message for each finished step.
+// An exchange that records its calls, and sends a control message for each finished step.
 class NotingExchange : public GradientExchange {
  public:
   static constexpr size_t kFinish = 100;

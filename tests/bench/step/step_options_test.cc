@@ -44,7 +44,7 @@ TEST(WireBytes, AreThoseOfTheFormat) {
   EXPECT_EQ(WireBytes(model, WireFormat::kNone), 515 * 4);
   EXPECT_EQ(WireBytes(model, WireFormat::kFloat16), 515 * 2);
   EXPECT_EQ(WireBytes(model, WireFormat::kBfloat16), 515 * 2);
-  // The wire has blocks of 256 codes with their scale. Each tensor begins a new block.
+  // In this wire format a block has 256 codes of one byte and a scale of 4 bytes. Each tensor begins a new block.
   EXPECT_EQ(WireBytes(model, WireFormat::kFp8E4M3), 3 * 260);
 }
 

@@ -22,7 +22,8 @@ using ronda::elastic::Sampler;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Returns the next global batch of a job with `ranks` ranks: the samples of rank 0, then those of rank 1, and so on.
+// Returns the next global batch of a job with `ranks` ranks. The batch has first the samples of rank 0, then the
+// samples of rank 1, and so on.
 std::vector<std::int64_t> Deal(Sampler& sampler, int ranks, std::vector<std::size_t>* shares = nullptr) {
   const Sampler::Cursor before = sampler.cursor();
   std::vector<std::int64_t> all;
@@ -44,7 +45,7 @@ std::vector<std::int64_t> Deal(Sampler& sampler, int ranks, std::vector<std::siz
   return all;
 }
 
-// Random histories of members, with some steps that are repeated.
+// The number of members changes at random, and some steps are repeated.
 TEST(ElasticSamplerTest, EverySampleIsDealtOnceInACommittedEpochWhoeverTheMembersAre) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -108,7 +109,7 @@ struct Sgd {
   std::vector<float> momentum = {1, 2};
 };
 
-// A job of only this process, which is not elastic.
+// Tests a job that has only this process and is not elastic.
 class ElasticRunTest : public ::testing::Test {
  protected:
   ~ElasticRunTest() override { (void)ronda::try_shutdown(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DistributedOptimizer in a job of one rank: its bookkeeping. optimizer_world_test has several ranks.
+// Tests the bookkeeping of DistributedOptimizer in a job of one rank. optimizer_world_test tests several ranks.
 #include <cmath>
 #include <functional>
 #include <stdexcept>
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Records the gradients that each step saw.
+// An optimizer that records the gradients of each step.
 struct RecordingOptimizer {
   void step() {
     ++steps;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DistributedOptimizer's options if ranks are threads.
+// Tests DistributedOptimizer's options, with ranks that are threads.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -29,7 +29,7 @@ using Options = ronda::DistributedOptimizerOptions;
 
 TEST(OptimizerThreadsTest, PredividingChangesWhatOverflowsAndNotTheAverage) {
   ronda::run_threads(kRanks, [] {
-    // The sum of three is too large for fp16; the average is not.
+    // The sum of three gradients is too large for fp16, but their average is not.
     std::vector<float> gradients = {30000, 30000};
     Recorder recorder;
     Options options;
@@ -67,7 +67,8 @@ TEST(OptimizerThreadsTest, AllRanksLeaveAStepOutThatOverflowedOnOne) {
 
 TEST(OptimizerThreadsTest, ErrorFeedbackKeepsSmallGradientsAlive) {
   ronda::run_threads(2, [] {
-    // In a block with 1000, fp8 rounds 0.1 to zero. It arrives after the residual has grown.
+    // If a block also contains 1000, fp8 rounds 0.1 to zero. After some steps the residual has grown enough for the
+    // value to arrive.
     double arrived = 0;
     std::vector<float> gradients(2);
     Recorder recorder;
@@ -115,7 +116,8 @@ TEST(OptimizerThreadsTest, GradientsOfAGroupTravelTogether) {
   }
 }
 
-// In a later step the rank would wait for ever here: small neighbours are submitted together.
+// Here each gradient of the first step travels by itself. In a later step the rank would wait for ever, because small
+// gradients that are neighbours are then submitted together.
 TEST(OptimizerThreadsTest, EachGradientOfTheFirstStepTravelsAtOnce) {
   ronda::run_threads(kRanks, [] {
     std::vector<float> early(2, 1), late(2, 1);
@@ -156,7 +158,7 @@ TEST(OptimizerThreadsTest, TheFirstGradientThatOverflowedIsNamed) {
   });
 }
 
-// "a" travels alone, "b" and "c" together.
+// Gradient "a" travels alone. Gradients "b" and "c" travel together.
 TEST(OptimizerThreadsTest, GradientsAreReducedWhereTheyHaveMovedTo) {
   ronda::run_threads(kRanks, [] {
     std::vector<float> first(3, -1);

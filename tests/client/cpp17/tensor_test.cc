@@ -7,7 +7,7 @@
 #include "client/ronda.hpp"
 #include "gtest/gtest.h"
 
-// An element type that a trainer defines.
+// An element type that the trainer itself defines.
 struct Half {
   std::uint16_t bits;
 };

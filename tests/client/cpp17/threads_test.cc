@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// run_threads(): ranks that are threads, beside each other and beside the process' own rank.
+// Tests run_threads(), whose ranks are threads. Several calls run at the same time, also while the process itself is a
+// rank.
 #include <atomic>
 #include <future>
 #include <memory>
@@ -170,7 +171,7 @@ TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
     });
     next.get_future().get().synchronize();
     EXPECT_EQ(second, 4);
-    // For an operation that is complete.
+    // Tests a callback for an operation that is already complete.
     std::promise<int> size;
     handle.on_completion([&](const ronda::Status&) { size.set_value(ronda::size()); });
     EXPECT_EQ(size.get_future().get(), 2);
@@ -178,7 +179,7 @@ TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
   ronda::shutdown();
 }
 
-// A handle may outlive the body. Its operation is then complete.
+// A handle may still exist when the job's body has returned. The handle's operation is then complete.
 TEST(RunThreadsTest, HandlesOutliveTheirJob) {
   static const float kValue = 4;
   std::vector<ronda::OutputHandle<float>> handles(2);
@@ -187,7 +188,7 @@ TEST(RunThreadsTest, HandlesOutliveTheirJob) {
   for (auto& handle : handles) EXPECT_THAT(handle.result(), ElementsAre(4, 4));
 }
 
-// The README's trainer, with ranks that are threads.
+// Runs the README's trainer with ranks that are threads.
 TEST(RunThreadsTest, TrainsInOneProcess) {
   struct Sgd {
     void step() {

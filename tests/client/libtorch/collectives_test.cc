@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations on libtorch's tensors, and the broadcast of parameters to every rank.
+// Tests operations on libtorch's tensors, and the broadcast of parameters to every rank.
 #include <torch/torch.h>
 
 #include <functional>
@@ -135,7 +135,7 @@ TEST(LibtorchCollectivesTest, TensorsThatCannotTravelAreExplained) {
               HasSubstr("is on the device meta: here tensors are in host memory"));
 }
 
-// One module under two names, and buffers.
+// A module that has one layer under two names, and several buffers.
 struct TwiceImpl : torch::nn::Module {
   explicit TwiceImpl(double seed) {
     const torch::NoGradGuard no_grad;
@@ -196,8 +196,8 @@ void TakeStep(small::Net& net, torch::optim::Optimizer& optimizer, int step) {
   });
 }
 
-// For every optimizer: the root's has made `steps` steps, and the others have another learning rate. After the
-// broadcast, another step is the same on every rank.
+// For every kind of optimizer: the root's optimizer has made `steps` steps, and the other ranks' optimizers have
+// another learning rate. Expects that after the broadcast another step gives the same parameters on every rank.
 void ExpectBroadcastStates(int ranks, int steps) {
   for (const auto& [name, make] : AllOptimizers()) {
     ronda::run_threads(ranks, [&name = name, &make = make, steps] {
@@ -229,7 +229,7 @@ TEST(LibtorchParametersTest, EveryOptimizersStateIsThatOfTheRoot) {
 
 TEST(LibtorchParametersTest, OptimizersThatHaveMadeNoStepAreBroadcastToo) { ExpectBroadcastStates(2, 0); }
 
-// libtorch cannot write these options.
+// Options that libtorch cannot write to an archive.
 struct OwnOptions : torch::optim::OptimizerCloneableOptions<OwnOptions> {};
 struct OwnOptimizer : torch::optim::Optimizer {
   explicit OwnOptimizer(std::vector<at::Tensor> parameters)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DistributedDataParallel, compared with one process that has the whole batch.
+// Compares DistributedDataParallel with one process that has the whole batch.
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -55,7 +55,7 @@ TEST(LibtorchDataParallelTest, GradientsAreAveragedWhenBackwardReturns) {
     DistributedDataParallel model(layer);
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 1.5f))) << layer->weight.grad();
-    // Gradients that were not cleared add up, as in one process.
+    // If the gradients have not been cleared, the next gradients are added to them, as in one process.
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 3.0f))) << layer->weight.grad();
   });
@@ -83,7 +83,7 @@ TEST(LibtorchDataParallelTest, WithoutSynchronizationPassesAddUp) {
   });
 }
 
-// Three layers, some of which a batch may leave out.
+// A network of three layers. A batch may leave out some of them.
 struct BranchesImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input, const std::vector<int>& used) {
     at::Tensor sum = at::zeros({1});
@@ -119,7 +119,8 @@ TEST(LibtorchDataParallelTest, ParametersThatNoRankUsesKeepTheirGradientIfThatIs
   }
 }
 
-// Gradients computed without synchronisation travel with the next backward, even if that does not use the parameter.
+// Gradients that were computed without synchronisation travel with the next backward pass, even if this pass does not
+// use their parameter.
 TEST(LibtorchDataParallelTest, AGradientFromBeforeTravelsThoughItsParameterIsNotUsed) {
   ronda::run_threads(2, [] {
     Branches net;
@@ -230,7 +231,7 @@ TEST(LibtorchDataParallelTest, OptionsReachTheReduction) {
   });
 }
 
-// An identity without a derivative.
+// An identity function whose backward pass fails.
 struct FailInBackward : torch::autograd::Function<FailInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& input) {
     return input.clone();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// DistributedSampler under libtorch's data loaders.
+// Tests DistributedSampler in libtorch's data loaders.
 #include <torch/torch.h>
 
 #include <algorithm>

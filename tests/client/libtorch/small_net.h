@@ -15,10 +15,11 @@
 
 namespace small {
 
-// Each test runs on this many ranks, which are threads. One rank is also a useful case.
+// Each test runs with each of these numbers of ranks, which are threads. The case of one rank is also useful.
 constexpr int kRankCounts[] = {1, 2, 4};
 
-// Numbers without a pattern that a test would miss; each `seed` gives different numbers.
+// Returns numbers without a regular pattern, so that a test notices exchanged elements. Each `seed` gives different
+// numbers.
 inline at::Tensor Numbers(at::IntArrayRef shape, double seed) {
   std::int64_t count = 1;
   for (const std::int64_t dim : shape) count *= dim;
@@ -43,7 +44,7 @@ constexpr std::int64_t kBatch = 8;  // over all ranks
 inline at::Tensor Inputs(int step) { return Numbers({kBatch, 6}, step + 0.25); }
 inline at::Tensor Targets(int step) { return Numbers({kBatch, 3}, step + 0.75); }
 
-// The rows of this rank.
+// Returns this rank's rows of `whole`.
 inline at::Tensor Share(const at::Tensor& whole) { return whole.chunk(ronda::size())[ronda::rank()]; }
 
 template <class Model>
@@ -71,7 +72,7 @@ inline void ExpectSame(const torch::nn::Module& actual, const torch::nn::Module&
   }
 }
 
-// The text of the exception that the call throws.
+// Returns the text of the exception that the call throws.
 template <class Call>
 std::string ErrorOf(const Call& call) {
   try {

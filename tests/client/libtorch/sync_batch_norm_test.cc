@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// SyncBatchNorm and its conversion, compared with BatchNorm in one process that has the whole batch.
+// Compares SyncBatchNorm, and modules converted to it, with BatchNorm in one process that has the whole batch.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using ::ronda::torch::SyncBatchNorm;
 using ::testing::HasSubstr;
 using ::torch::nn::BatchNormOptions;
 
-// The number of the batch's rows on each rank: the first has most.
+// Returns how many rows of the batch each rank has. Rank 0 has the most rows.
 std::vector<std::int64_t> UnevenRows(std::int64_t rows, int ranks) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), 1);
   counts[0] = rows - (ranks - 1);
@@ -141,7 +141,7 @@ TEST(LibtorchSyncBatchNormTest, ItReadsWhatABatchNormHasSaved) {
   small::ExpectSame(*norm, *saved, 0);
 }
 
-// A class in a Sequential that itself has a Sequential.
+// A module that contains a Sequential. The test puts this module into another Sequential.
 struct HeadImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input) { return layers->forward(input); }
   torch::nn::Sequential layers = register_module(

@@ -19,7 +19,8 @@ using ::ronda::testing::FakeGpuStream;
 using ::ronda::testing::LoadedFakeCuda;
 using ::ronda::testing::ReleaseOnFakeGpu;
 
-// How to walk through an operand of `rows` x `columns` as it stands in the product.
+// The distances in memory between the rows, and between the columns, of an operand. In the product the operand has
+// `rows` rows and `columns` columns.
 struct Strides {
   Strides(const Operand& operand, int rows, int columns)
       : row(operand.order == Operand::Order::kPlain ? columns : 1),

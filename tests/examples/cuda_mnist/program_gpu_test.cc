@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuda_mnist on a GPU learns the same as lenet_mnist.
+// Tests that cuda_mnist on a GPU learns the same as lenet_mnist.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class CudaMnistOnAGpu : public ::testing::TestWithParam<int> {
   }
 };
 
-// Two ranks share the GPU if the machine has only one.
+// If the machine has only one GPU, two ranks share it.
 TEST_P(CudaMnistOnAGpu, LearnsWhatTheCpuLearns) { ExpectThoseOfTheCpu(Train(kProgram, GetParam(), {kPlugin})); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CudaMnistOnAGpu, ::testing::Values(1, 2));

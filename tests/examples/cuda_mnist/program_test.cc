@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuda_mnist as its users run it, on a fake GPU (host_device.cc): it learns the same as lenet_mnist, and its output is
-// right.
+// Runs cuda_mnist as its users do, but on a fake GPU (host_device.cc). The program must learn the same as lenet_mnist,
+// and print the right output.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The promise of the example: two ranks learn to read digits. This is a separate test because it takes longest.
+// Tests what the example promises, namely that two ranks learn to read digits. This is a separate test because it takes
+// longer than the others.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Training with compressed gradients: as accurate as without compression, with a fraction of the bytes.
+// Training with compressed gradients must be as accurate as training without compression, and must send far fewer
+// bytes.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ struct Outcome {
   double bytes_per_step = 0;  // from one rank
 };
 
-// Averages the gradients of a step. Returns the bytes that this rank gives to collectives for it.
+// A function that averages the gradients of a step. Returns how many bytes this rank has given to collectives.
 using Reduce = std::function<std::size_t()>;
 using MakeReduce = std::function<Reduce(const std::vector<ronda::Tensor>&)>;
 
@@ -97,7 +98,7 @@ Reduce LowRank(const std::vector<ronda::Tensor>& gradients) {
   return [power] { return power->reduce(), power->bytes_sent(); };
 }
 
-// Without factor masking, which costs accuracy in trainings as short as this one.
+// Returns a reduction by TopK without factor masking, because factor masking makes such a short training less accurate.
 Reduce Largest(const std::vector<ronda::Tensor>& gradients) {
   const auto top_k = std::make_shared<ronda::training::TopK>(
       gradients, ronda::training::TopKOptions{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// LeNet goes on training while ranks join and die. The test is their launcher.
+// Tests that LeNet continues to train while ranks join and die. The test itself acts as the launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

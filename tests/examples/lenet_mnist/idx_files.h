@@ -10,12 +10,13 @@
 
 namespace lenet {
 
-// Returns the bytes of an IDX file: a header that announces `shape`, then `data`, whether or not they agree.
+// Returns the bytes of an IDX file: a header that announces `shape`, and then `data`. The size of `data` need not fit
+// the shape.
 std::string IdxBytes(const std::vector<std::uint32_t>& shape, const std::string& data);
 
 std::string Gzip(const std::string& bytes);
 
-// A directory for one test. The destructor removes it.
+// A directory for one test. The destructor removes the directory.
 //
 // Thread-compatible.
 class TemporaryDirectory {
@@ -27,7 +28,7 @@ class TemporaryDirectory {
 
   const std::string& path() const { return path_; }
 
-  // Writes `bytes` to the file `name` there and returns its path.
+  // Writes `bytes` to the file `name` in the directory, and returns the file's path.
   std::string Write(const std::string& name, const std::string& bytes) const;
 
  private:

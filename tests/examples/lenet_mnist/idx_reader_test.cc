@@ -104,7 +104,7 @@ TEST_F(IdxReaderTest, RefusesTrailingData) {
   EXPECT_EQ(ErrorFor(IdxBytes({2, 3}, "abcdefg")), "too long: its header announces 2x3 bytes, but 7 follow");
 }
 
-// The product of these dimensions is 0 modulo 2^64.
+// The product of these dimensions is 2^64, so it is 0 in a 64-bit integer.
 TEST_F(IdxReaderTest, DimensionsThatOverflowAreTruncation) {
   EXPECT_THAT(ErrorFor(IdxBytes({0x80000000u, 0x80000000u, 4}, "")), StartsWith("truncated: "));
 }

@@ -22,9 +22,9 @@ Matrix RandomMatrix(Eigen::Index rows, Eigen::Index cols, RandomNumbers& random)
 
 double Dot(const Matrix& a, const Matrix& b) { return a.cast<double>().cwiseProduct(b.cast<double>()).sum(); }
 
-// Returns the derivative of dot(layer(input), weights) with respect to *x, by central differences. Layers are linear in
-// each single number, at least between kinks, and random inputs are not near kinks. So the step may be large, and float
-// is precise enough.
+// Returns the derivative of dot(layer(input), weights) with respect to *x, by central differences. A layer's output is
+// a linear function of each single number, except at kinks, and random inputs are not near kinks. So the step of the
+// differences may be large, and float is precise enough.
 double Difference(Layer& layer, const Matrix& input, const Matrix& weights, float* x) {
   constexpr float kStep = 1.0f / 512;
   const float before = *x;
@@ -58,7 +58,7 @@ void CheckGradients(Layer& layer, Matrix input, RandomNumbers& random) {
   }
 }
 
-// The definition of a convolution, summed in double.
+// Computes one element of a convolution directly from the definition, in double precision.
 double NaiveConvolution(const Conv2d::Options& options, const Matrix& weight, const float* image, Index map, Index y,
                         Index x) {
   double sum = 0;
@@ -108,9 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Conv2d::Options{.in_channels = 1, .out_channels = 1, .side = 1, .kernel = 1, .padding = 0},
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 5, .kernel = 5, .padding = 2},
                       Conv2d::Options{.in_channels = 3, .out_channels = 2, .side = 6, .kernel = 3, .padding = 0},
-                      // A kernel that reaches beyond the image at every position.
+                      // In this case the kernel reaches beyond the image at every position.
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 1, .kernel = 5, .padding = 2},
-                      // Padding that reaches beyond the image on both sides.
+                      // In this case the padding is larger than the image.
                       Conv2d::Options{.in_channels = 2, .out_channels = 3, .side = 2, .kernel = 5, .padding = 4}));
 
 TEST(Linear, ComputesAnAffineMap) {
@@ -153,7 +153,8 @@ TEST(MaxPool2d, GradientGoesToTheFirstOfEqualPixelsOnly) {
 TEST(MaxPool2d, GradientsAgreeWithDifferences) {
   RandomNumbers random(/*seed=*/6, /*stream=*/0);
   MaxPool2d layer(/*channels=*/2, /*side=*/6);
-  // Distinct multiples of 1/50 in random order, so that no step makes another pixel of a window the largest.
+  // The inputs are distinct multiples of 1/50 in irregular order. The distance between inputs is larger than the step,
+  // so a step never makes another pixel of a window the largest.
   Matrix input(1, 72);
   for (int i = 0; i < 72; ++i) input(0, i) = static_cast<float>((i * 29) % 72) / 50;
   CheckGradients(layer, input, random);

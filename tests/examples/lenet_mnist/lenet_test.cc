@@ -101,12 +101,13 @@ TEST(LeNet, AnnouncesGradientsInBackwardOrderOnceTheyAreComplete) {
   }
 }
 
-// Checks one random direction in each parameter, because the numbers are too many to change one by one. Kinks of ReLU
-// and pooling within the step make the difference inexact. Therefore the step is small, and the tolerance large.
+// Changes each parameter in one random direction, because it has too many numbers to change one by one. Kinks of ReLU
+// and pooling within the step make the difference inexact. Therefore the test uses a small step and a large tolerance.
 TEST(LeNet, GradientsAgreeWithDifferences) {
   const Batch batch = FirstDigits(8);
   LeNet model(/*seed=*/3);
-  // With biases of 0 the empty background would lie on the kink of the first ReLU.
+  // The loop moves the biases away from 0. With biases of 0, the inputs of the first ReLU would be exactly at its kink
+  // for the empty background.
   for (Parameter* parameter : model.parameters()) parameter->value.array() += 0.01f;
   Matrix gradient;
   SoftmaxCrossEntropy(model.Forward(batch.images), batch.labels, &gradient);

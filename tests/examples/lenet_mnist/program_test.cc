@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// lenet_mnist as its users run it: its output, and its exit codes.
+// Tests the output and the exit codes of lenet_mnist, which runs as its users run it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

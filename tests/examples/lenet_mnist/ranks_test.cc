@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The mathematics of data-parallel training: with the same batches, the number of ranks makes no difference.
+// Tests the mathematics of data-parallel training. With the same batches, any number of ranks must give the same
+// result.
 
 #include <gtest/gtest.h>
 
@@ -40,21 +41,23 @@ Parameters Train(int ranks, int steps, const std::string& compression, const std
   return ReadParameters(file);
 }
 
-// Returns the result of one rank without compression, for comparison with all others. It is trained once for all tests.
+// Returns the parameters that one rank gets without compression. The tests compare all other results with them. The
+// training runs only once for all tests.
 const Parameters& OneRank(int steps) {
   static std::map<int, Parameters>* const trained = new std::map<int, Parameters>;
   const auto found = trained->find(steps);
   return found != trained->end() ? found->second : (*trained)[steps] = Train(1, steps, "none");
 }
 
-// Otherwise all results might be equal because nothing has happened.
+// This test shows that training changes the parameters. If training did nothing, the results in the other tests would
+// always be equal.
 TEST(LenetRanks, TwentyStepsChangeTheParameters) {
   EXPECT_GT(Distance(OneRank(kSteps), OneRank(0)), 0.02 * Norm(OneRank(0)));
 }
 
 class LenetRanksTest : public ::testing::TestWithParam<int> {};
 
-// Only the order in which gradients are summed differs.
+// The results differ only because ranks add up the gradients in another order.
 TEST_P(LenetRanksTest, ParametersAreThoseOfOneRank) {
   const double error = Distance(Train(GetParam(), kSteps, "none"), OneRank(kSteps));
   EXPECT_LE(error, 1e-5 * Norm(OneRank(kSteps)));
@@ -62,8 +65,8 @@ TEST_P(LenetRanksTest, ParametersAreThoseOfOneRank) {
 
 // A gradient is rounded when it is sent. The sums, which are computed in fp32, are rounded when they are sent back.
 // Each time an element changes by at most one unit roundoff (2^-11 in fp16, 2^-8 in bf16). In the root mean square over
-// many elements, both roundings together are 0.5 to 0.6 of the unit roundoff. After one step nothing has amplified that
-// yet.
+// many elements, both roundings together are 0.5 to 0.6 of the unit roundoff. After one step nothing has amplified this
+// error yet.
 TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   const double step = Distance(OneRank(1), OneRank(0));
   EXPECT_GT(step, 0);
@@ -74,9 +77,9 @@ TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   }
 }
 
-// After more steps small differences grow, because some activations fall on the other side of a ReLU. These bounds are
-// relative to the norm of the parameters, and are several times the measured differences. 20 steps move the parameters
-// by 4e-2 of the norm.
+// After more steps small differences grow, because some activations fall on the other side of a ReLU. The bounds of
+// this test are relative to the norm of the parameters, and are several times the measured differences. 20 steps move
+// the parameters by 4e-2 of the norm.
 TEST_P(LenetRanksTest, CompressedTrainingStaysClose) {
   for (const auto& [compression, bound] : {std::pair("fp16", 1e-3), std::pair("bf16", 4e-3)}) {
     const double error = Distance(Train(GetParam(), kSteps, compression), OneRank(kSteps));

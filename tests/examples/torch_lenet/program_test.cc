@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// torch_lenet as its users run it.
+// Tests torch_lenet as its users run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -4,7 +4,8 @@
 
 #include <cstdio>
 
-// Without arguments it averages a number; with one it prints the result for a tensor in the memory of a GPU.
+// Without arguments this program averages a number over the ranks. With an argument it prints what happens for a tensor
+// in GPU memory.
 int main(int argc, char**) {
   const ronda::Job job;
   double mean = ronda::rank();

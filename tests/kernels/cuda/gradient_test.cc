@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels on gradients for optimizers: overflow, weighted sums, Adasum.
+// Tests the kernels on gradients for optimizers: overflow, weighted sums, Adasum.
 #include <cmath>
 #include <cstring>
 #include <limits>

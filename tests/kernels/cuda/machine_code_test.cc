@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. It shows without a GPU that a kernel
-// would be slow, or wrong in a way that the CPU does not show.
+// The machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. The machine code shows, without a
+// GPU, whether a kernel would be slow, or wrong in a way that the CPU does not show.
 #include <cxxabi.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ namespace ronda::kernels::cuda {
 namespace {
 
 constexpr char kPlugin[] = "runtime/cuda/libronda_cuda.so";
-// The registers of a multiprocessor, on all GPUs for which the plugin has machine code.
+// The number of registers in a multiprocessor. The number is the same on all GPUs for which the plugin has machine
+// code.
 constexpr int kRegisters = 65536;
 
 std::string Demangled(const std::string& name) {
@@ -38,7 +39,8 @@ std::string Demangled(const std::string& name) {
   return text == nullptr ? name : text.get();
 }
 
-// Returns the body of a kernel: "MapBody<Keep<unsigned int> >" of "void ronda::kernels::cuda::BodyKernel<...>(...)".
+// Returns the body of a kernel, for example "MapBody<Keep<unsigned int> >" for "void
+// ronda::kernels::cuda::BodyKernel<...>(...)".
 std::string BodyOf(const std::string& kernel) {
   const std::string name = Demangled(kernel);
   const std::string begin = "BodyKernel<";
@@ -54,8 +56,8 @@ std::string After(absl::string_view line, absl::string_view key, absl::string_vi
   return std::string(rest.substr(0, rest.find_first_of(ends)));
 }
 
-// Returns `command` with nvcc's folder in the PATH, where cuobjdump may be. It may also be elsewhere, or missing,
-// because not all packages of the toolkit have it.
+// Returns `command` with nvcc's folder in the PATH, where cuobjdump may be. cuobjdump may also be in another folder, or
+// missing, because not all packages of the toolkit contain it.
 std::string Command(const std::string& command) {
   const char* const nvcc = std::getenv("NVCC");
   return absl::StrCat("PATH=$PATH:$(dirname '", nvcc == nullptr ? "" : nvcc, "'); ", command);
@@ -87,7 +89,7 @@ int Number(const std::string& text) {
   return number;
 }
 
-// Returns the usage by GPU and by body.
+// Returns the resources that each kernel body uses on each GPU.
 std::map<std::string, std::map<std::string, Usage>> ReadUsage() {
   std::map<std::string, std::map<std::string, Usage>> usage;
   std::string gpu;
@@ -124,12 +126,12 @@ std::map<std::string, Accesses> ReadAccesses(const std::string& gpu) {
   return accesses;
 }
 
-// Whether the name of the body, without the namespace, begins with `beginning`.
+// Returns whether the name of the body, without the namespace, begins with `beginning`.
 bool Is(absl::string_view body, absl::string_view beginning) {
   return absl::StartsWith(body, absl::StrCat("ronda::kernels::cuda::", beginning));
 }
 
-// Notes the bodies that it is asked to launch, and launches nothing.
+// A launcher that only notes which kernel bodies it should launch.
 struct Note {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {
@@ -147,7 +149,8 @@ class MachineCodeTest : public ::testing::Test {
   }
 };
 
-// Otherwise the first launch of a kernel would load it, in the middle of a collective.
+// Every kernel must be loaded in advance. If a kernel were not loaded, its first launch would load it in the middle of
+// a collective.
 TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   std::set<std::string> loaded;
   LaunchEveryMap(Note{&loaded});
@@ -162,8 +165,8 @@ TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   }
 }
 
-// If the registers do not suffice, values are kept in memory, which costs bandwidth. A launch also waits for the device
-// if it needs more such memory than all earlier launches.
+// If a kernel has too few registers, it keeps values in memory, which costs bandwidth. If a launch needs more such
+// memory than all earlier launches, it also waits for the device.
 TEST_F(MachineCodeTest, KernelsKeepAllVariablesInRegisters) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
@@ -173,7 +176,7 @@ TEST_F(MachineCodeTest, KernelsKeepAllVariablesInRegisters) {
   }
 }
 
-// Returns kBlocksAtOnce of the body.
+// Returns how many blocks of the kernel body must fit into a multiprocessor at once (kBlocksAtOnce).
 int BlocksAtOnceOf(absl::string_view body) {
   for (const absl::string_view narrow : {"<signed char>", "<unsigned char>", "<short>", "<unsigned short>"}) {
     if (Is(body, absl::StrCat("ReduceBody<ronda::kernels::cuda::WideArithmetic", narrow))) return 1;
@@ -186,7 +189,7 @@ int BlocksAtOnceOf(absl::string_view body) {
   return kBlocksAtOnceIfSmall;
 }
 
-// With too few threads at a time, memory is idle while all of them wait.
+// If too few threads run at a time, the memory is idle while all of them wait.
 TEST_F(MachineCodeTest, RegistersLeaveRoomForSeveralBlocks) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
@@ -200,7 +203,7 @@ bool IsOfBytes(absl::string_view body) { return absl::StrContains(body, "char") 
 
 void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   if (Is(body, "MapBody")) {
-    // On the side with the wider elements.
+    // The limit holds for the side (loads or stores) with the wider elements.
     EXPECT_GE(std::max(accesses.wide_loads, accesses.wide_stores), IsOfBytes(body) ? 1 : kAccessesInFlight);
   } else if (Is(body, "ReduceBody<ronda::kernels::cuda::FloatArithmetic")) {
     EXPECT_GT(accesses.wide_loads, kAccessesInFlight);
@@ -213,8 +216,9 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   }
 }
 
-// Expects accesses by single bytes, which elements that are not aligned need. Returns false if the body was not
-// checked. A body with votes, or of elements of one byte, reads single bytes in any case, so it proves nothing.
+// Expects that the kernel body also loads and stores single bytes, as it must for elements that are not aligned.
+// Returns false if the body was not checked. A body with votes, or for elements of one byte, always reads single bytes,
+// so it is not checked.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;
@@ -223,10 +227,11 @@ bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   return true;
 }
 
-// The parameters are one GPU per PTX from which machine code is made.
+// The parameter is a GPU: one for each PTX from which machine code is made.
 class AccessesTest : public MachineCodeTest, public ::testing::WithParamInterface<const char*> {};
 
-// nvcc once merged a load of bytes with a load of a whole element. A device faults if that element is not aligned.
+// nvcc once merged a load of bytes with a load of a whole element. If this element is not aligned, the device reports
+// an error.
 TEST_P(AccessesTest, SixteenBytesAreMovedAtATimeAndSingleOnesWhereElementsAreNotAligned) {
   int by_bytes = 0;
   for (const auto& [body, accesses] : ReadAccesses(GetParam())) {

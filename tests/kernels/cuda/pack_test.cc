@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pack against kernels/cpu, bit for bit.
+// Compares Pack with kernels/cpu, bit for bit.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -46,7 +46,7 @@ struct TestTensor {
   size_t misalignment;
 };
 
-// Tensors to be packed, and the comparison of the result with kernels/cpu.
+// Has tensors to be packed. Compares the result with the result of kernels/cpu.
 class Bucket {
  public:
   enum class Feedback { kNo, kYes };
@@ -67,7 +67,8 @@ class Bucket {
     has_feedback_ = feedback == Feedback::kYes;
   }
 
-  // Packs. Returns how the wire and the residuals differ from those of kernels/cpu, or "" if they do not.
+  // Packs. Returns how the packed data and the residuals differ from the results of kernels/cpu, or "" if they are
+  // equal.
   std::string Check() {
     std::vector<SharedBytes> expected_residuals;
     for (const SharedBytes& residual : residuals_) {
@@ -85,7 +86,7 @@ class Bucket {
     return "";
   }
 
-  // Returns one call for all tensors.
+  // Returns one PackCall for all tensors.
   PackCall Call(void* wire) {
     segments_.clear();
     for (size_t i = 0; i < counts_.size(); ++i) {
@@ -103,7 +104,7 @@ class Bucket {
   }
 
  private:
-  // Packs the tensor with the CPU.
+  // Packs a tensor with kernels/cpu, for the expected result.
   void Expect(size_t index, float* residual, uint8_t* wire) const {
     const void* src = inputs_[index].data();
     const auto& [dtype, format, scale] = conversion_;
@@ -191,7 +192,7 @@ class PackTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Describe(conversion), ": ", difference);
   }
 
-  // Returns tensors with sizes as in a model: most are small, some large, a few empty.
+  // Returns tensors with sizes as in a model. Most tensors are small, some are large, and a few are empty.
   std::vector<TestTensor> ManyTensors(size_t number) {
     std::vector<TestTensor> tensors;
     for (size_t i = 0; i < number; ++i) {
@@ -213,7 +214,8 @@ TEST_F(PackTest, EveryConversionOfEveryCountAndAlignmentIsTheCpus) {
 }
 
 TEST_F(PackTest, OrdinaryNumbersAreTheCpus) {
-  // Random patterns are not enough: most are huge or tiny numbers, whose blocks have few codes other than zero.
+  // Random bit patterns are not enough. Most of them are huge or tiny numbers, so their blocks have few codes other
+  // than zero.
   for (const Conversion& conversion : AllConversions()) {
     EXPECT_EQ(Check(conversion, {{2000, 0}, {300, 4}, {255, 3}}, Numbers::kOrdinary), "");
   }

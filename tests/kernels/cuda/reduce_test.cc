@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reduce against kernels/cpu, bit for bit.
+// Compares Reduce with kernels/cpu, bit for bit.
 #include "kernels/cpu/reduce.h"
 
 #include <cstring>
@@ -77,7 +77,7 @@ class ReduceTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Describe(test), ": ", difference);
   }
 
-  // Checks a reduction of blocks of 8-bit codes, with the result over the first source.
+  // Checks a reduction of blocks of 8-bit codes. The result replaces the first source.
   std::string CheckBlocks(Wire::Blocks blocks, ReduceOp op, size_t count, Numbers numbers) {
     constexpr size_t kSources = 3;
     constexpr Scale kScale = {.multiplier = 0.5, .divisor = 3};

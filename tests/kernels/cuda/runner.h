@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs the kernels under test. The tests are linked twice: with host_runner.cc, where the CPU runs the device's code,
-// and with gpu_runner.cc, where a GPU runs it.
+// Runs the kernels under test. The tests are linked twice. With host_runner.cc the CPU runs the device's code, and with
+// gpu_runner.cc a GPU runs it.
 #ifndef RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 #define RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 
@@ -29,8 +29,8 @@ int RunCall(const AddScaledCall& call);
 int RunCall(const DotsCall& call);
 int RunCall(const CombineCall& call);
 
-// Bytes in shared memory, `misalignment` bytes after an address that is a multiple of 64. They lie between guard bytes,
-// which must not change.
+// Bytes in shared memory, `misalignment` bytes after an address that is a multiple of 64. The bytes lie between guard
+// bytes, which must not change.
 class SharedBytes {
  public:
   explicit SharedBytes(size_t size, size_t misalignment = 0);
@@ -45,7 +45,7 @@ class SharedBytes {
     return reinterpret_cast<T*>(data());
   }
 
-  // Whether the guard bytes are unchanged.
+  // Returns whether the guard bytes are unchanged.
   bool GuardsIntact() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The arithmetic of indices, for sizes that no test can allocate.
+// Tests the arithmetic of indices for sizes that are too large for a test's memory.
 #include "kernels/cuda/block.h"
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Segment {
   int id;
 };
 
-// The tilings into which CutUp() divides segments with the given numbers of tiles.
+// The tilings into which the function CutUp() divides segments.
 struct Cut {
   std::vector<int> segments;    // per tiling: how many segments
   std::vector<uint32_t> tiles;  // per tiling: how many tiles
@@ -90,7 +90,7 @@ TEST(TilingTest, MoreTensorsTakeMoreLaunches) {
   EXPECT_EQ(cut.segments, (std::vector<int>{448, 448, 448, 448, 208}));
 }
 
-// The driver copies all parameters of a kernel, whether they are used or not.
+// The driver copies all parameters of a kernel, even those that are not used.
 TEST(TilingTest, FewTensorsTakeFewBytesOfParameters) {
   const auto parameters = [](int tensors) {
     const std::vector<PackSegment> segments(static_cast<size_t>(tensors), PackSegment{.count = 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Unpack against kernels/cpu, bit for bit, and the votes that it counts.
+// Compares Unpack with kernels/cpu, bit for bit. Also tests the votes that Unpack counts.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 constexpr Scale kNoScale = {};
 constexpr Scale kSomeScale = {.multiplier = 1.25, .divisor = 3};
 
-// The wanted part of a tensor.
+// The part of a tensor that a call unpacks.
 struct Wanted {
   size_t count;
   size_t skip;
@@ -37,7 +37,7 @@ class UnpackTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
 
-  // Returns a wire with random content: elements, or blocks.
+  // Returns packed data with random content, which is elements or blocks.
   SharedBytes RandomWire(const Wire& wire, size_t count) {
     if (wire.blocks == Wire::Blocks::kNone) {
       SharedBytes bytes(RoundedUp(count * SizeOf(wire.dtype)));
@@ -57,7 +57,8 @@ class UnpackTest : public ::testing::Test {
     return bytes;
   }
 
-  // Unpacks `wanted`, each from its own tensor on the wire. Returns how the result differs from the CPU's.
+  // Unpacks each part in `wanted` from a separate tensor on the wire. Returns how the result differs from the CPU's, or
+  // "".
   std::string Check(DType dtype, const Wire& wire, const Scale& scale, const std::vector<Wanted>& wanted) {
     size_t granules = 0;
     std::vector<size_t> firsts;  // the first element of each tensor, after whole blocks

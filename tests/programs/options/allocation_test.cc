@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command lines in the allocations of schedulers.
+// Tests command lines within the allocation of a scheduler.
 #include "programs/options/allocation.h"
 
 #include <map>
@@ -103,7 +103,7 @@ TEST(AllocationTest, NodesAndGpusOfThisHostDoNotTakeIt) {
   }
 }
 
-// The machine is alpha.
+// The test runs as if this machine were called alpha.
 TEST(AllocationTest, OneHostThatIsThisOneLeavesTheNumberOfRanksToTheUser) {
   for (const char* name : {"alpha", "alpha.site"}) {
     const Variables variables = {{"SLURM_JOB_NODELIST", name}, {"SLURM_TASKS_PER_NODE", "1"}};
@@ -122,7 +122,7 @@ TEST(AllocationTest, TasksWithinItStayOnTheirHost) {
         Variables{{"PMI_RANK", "1"}}, Variables{{"LSF_PM_TASKID", "1"}}}) {
     EXPECT_THAT(Parsed({"-np", "2", "x"}, With(kSlurm, task)).hosts, IsEmpty()) << task.begin()->first;
   }
-  // The shell of salloc, and a batch script.
+  // These two numbers stand for the shell of salloc and for a batch script.
   for (const char* step : {"4294967290", "4294967291"}) {
     EXPECT_EQ(Parsed({"x"}, With(kSlurm, {{"SLURM_STEP_ID", step}})).rank_count, 4);
   }

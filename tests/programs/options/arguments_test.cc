@@ -316,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--log-level", "trace"}, {{"RONDA_LOG_LEVEL", "debug"}}},
                       Setting{{"--log-level", "Fatal"}, {{"RONDA_LOG_LEVEL", "error"}}},
                       Setting{{"--network-interfaces", "eth0"}, {{"RONDA_NETWORK_INTERFACE", "eth0"}}},
-                      // One host has shared memory, even if the user asks for another backend.
+                      // Ranks of one host use shared memory, even if the user asks for another backend.
                       Setting{{"--hierarchical-allreduce"}, {}}, Setting{{"--no-hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:2,b:2", "--hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:1,b:1", "--hierarchical-allreduce"}, {{"RONDA_BACKEND", "hierarchical"}}},
@@ -361,7 +361,7 @@ TEST(ArgumentsTest, OptionWithoutEffectIsNotedWithTheReason) {
 }
 
 // Command lines with a configuration file.
-// Reads `words` after a --config-file with this content.
+// Parses `words` after a --config-file option whose file has this content.
 absl::StatusOr<LaunchOptions> Parse(const std::string& content, Words words) {
   words.insert(words.begin(), {"--config-file", "f.yaml"});
   return ParseArguments(words, Sources({.files = {{"f.yaml", content}}}));

@@ -133,7 +133,7 @@ TEST(OptionListTest, ATypingErrorFindsTheNameThatWasMeant) {
   }
 }
 
-// Any program can have such a table.
+// The table of this test writes to the variables of the test. Any program can use such a table.
 TEST(OptionTableTest, WritesToTheVariablesOfItsProgram) {
   int count = 0;
   bool verbose = false;
@@ -201,7 +201,7 @@ TEST(HelpTextTest, TheManualKnowsEveryOption) {
   ASSERT_FALSE(manual.empty());
   for (const Option& option : Table().options()) {
     for (const absl::string_view name : option.names) {
-      // The option is formatted as code, alone or with its value.
+      // The manual must have the option as code, alone or with its value.
       const bool is_there = absl::StrContains(manual, absl::StrCat("`", name, "`")) ||
                             absl::StrContains(manual, absl::StrCat("`", name, " "));
       EXPECT_TRUE(is_there) << name;

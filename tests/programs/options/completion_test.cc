@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// torchrun's and Paddle's ways to start a job.
+// Tests the options and variables with which torchrun and Paddle start a job.
 #include <map>
 #include <string>
 #include <utility>
@@ -122,7 +122,7 @@ TEST(NodeArgumentsTest, NodeWithoutANumberGetsOneAtTheEndpoint) {
   EXPECT_THAT(std::string(alone.status().message()), HasSubstr("--node-rank is missing"));
 }
 
-// The variables that srun gives the second of two tasks.
+// The environment variables that srun sets for the second of two tasks.
 const std::map<std::string, std::string> kSecondTask = {
     {"SLURM_STEP_ID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NODELIST", "n[07-08]"}};
 
@@ -138,7 +138,7 @@ TEST(NodeArgumentsTest, TaskOfSrunIsTheNodeOfItsNumber) {
   EXPECT_EQ(
       Parsed({"--nnodes", "2", "--master-addr", "other", "x"}, {.environment = kSecondTask}).nodes->master_address,
       "other");
-  // A task is a node only if there are as many.
+  // A task of srun is a node only if there are as many tasks as nodes.
   const auto three = ParseArguments({"--nnodes", "3", "x"}, Sources({.environment = kSecondTask}));
   EXPECT_THAT(std::string(three.status().message()), HasSubstr("--node-rank is missing"));
   auto wrong = kSecondTask;

@@ -94,7 +94,7 @@ const OptionTable& Table() {
   return table;
 }
 
-// The options that an entry becomes, as words of a command line.
+// Returns the options that an entry of the file stands for, as words of a command line.
 std::vector<std::string> Words(const ConfigEntry& entry) {
   const auto given = ConfigOptions(Table(), "f", {entry});
   EXPECT_TRUE(given.ok()) << given.status();

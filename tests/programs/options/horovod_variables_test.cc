@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Horovod's variables as rondarun's options.
+// Tests how rondarun translates Horovod's variables to its own options.
 #include "programs/options/horovod_variables.h"
 
 #include <map>

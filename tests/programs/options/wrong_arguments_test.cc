@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Wrong command lines. Every error names the wrong word, and shows the right form.
+// Wrong command lines. Tests that every error names the wrong word and shows the right form.
 #include <ostream>
 #include <string>
 #include <vector>

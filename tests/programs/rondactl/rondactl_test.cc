@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondactl on real jobs.
+// Tests rondactl on real jobs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ std::string Rondactl(const std::string& words) {
   return text;
 }
 
-// A ronda-monitor of the job that `word` names. The monitor ends with this job.
+// A ronda-monitor for the job that `word` names. The monitor ends when this job ends.
 class Monitor {
  public:
   explicit Monitor(const std::string& word) : output_(popen(absl::StrCat(kMonitor, " ", word, " 2>&1").c_str(), "r")) {}
@@ -83,7 +83,7 @@ class Monitor {
   FILE* output_;
 };
 
-// Asks `why` until the answer has `parts`. Returns the last answer.
+// Runs `rondactl why` until the answer contains all `parts`. Returns the last answer.
 std::string AskWhyUntil(const std::vector<std::string>& parts) {
   std::string answer;
   for (int i = 0; i < 40; ++i) {
@@ -99,7 +99,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// Steps until `done` returns true on some rank.
+// Makes steps until `done` returns true on some rank.
 void StepUntil(const std::function<bool()>& done, const std::function<void()>& compute) {
   for (float sum = 0; sum == 0;) {
     compute();
@@ -108,7 +108,7 @@ void StepUntil(const std::function<bool()>& done, const std::function<void()>& c
   }
 }
 
-// The ranks make steps with `compute` while `observe` looks at them from a thread of rank 0.
+// Makes steps with `compute` on all ranks, while a thread of rank 0 calls `observe`.
 void StepWhile(const std::function<void()>& observe, const std::function<void()>& compute) {
   init();
   std::atomic<bool> done{false};
@@ -126,7 +126,7 @@ void StepWhile(const std::function<void()>& observe, const std::function<void()>
 
 // -- why --
 
-// The coordinator stops before a step, and the others wait for it in this step.
+// The coordinator is stopped before a step, so the other ranks wait for it in this step.
 void StopsTheCoordinator() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -198,7 +198,7 @@ void SharesItsCore() {
 
 TEST(RondactlTest, NamesARankWhoseCoreOthersUse) { ExpectRankProgramSucceeds("shares_its_core", 2); }
 
-// In this test ranks are late only by chance, or because they lack a core.
+// In this test no rank is always late. Ranks are late only by chance, or because they have no free core.
 void IsUniform() {
   StepWhile(
       [] {
@@ -235,7 +235,7 @@ void IsShown() {
 
 TEST(RondactlTest, TopPrintsATable) { ExpectRankProgramSucceeds("is_shown", 2); }
 
-// A rondactl on a terminal. This object has the other end of the terminal.
+// A rondactl on a terminal. This object acts as the user: it reads what the terminal shows, and types.
 class OnATerminal {
  public:
   explicit OnATerminal(const std::vector<std::string>& words) {
@@ -272,7 +272,7 @@ class OnATerminal {
     EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
-  // Whether the terminal is as it was before.
+  // Returns whether the terminal's settings are as they were before.
   bool IsRestored() const {
     termios now = {};
     tcgetattr(theirs_, &now);
@@ -343,7 +343,7 @@ TEST(RondactlTest, TraceIsOfTheTimeBetweenOnAndOff) {
   ExpectRankProgramSucceeds("is_traced_for_a_while", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
 }
 
-// A folder that does not exist, and another process that asks the same rank.
+// Asks for a trace in a folder that does not exist, and while another process asks the same rank.
 void CannotBeTraced() {
   StepWhile(
       [] {
@@ -363,7 +363,7 @@ void CannotBeTraced() {
 
 TEST(RondactlTest, TraceNamesTheRankThatCannot) { ExpectRankProgramSucceeds("cannot_be_traced", 2); }
 
-// Both ranks compute while they are asked.
+// Both ranks compute while rondactl asks them for a trace.
 void IsTracedLater() {
   init();
   Step();

@@ -15,7 +15,7 @@ def setUpModule() -> None:
 
 
 def parameters(dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:
-    """Parameters of several shapes."""
+    """Returns parameters of several shapes."""
     generator = torch.Generator().manual_seed(3)
     shapes = ((4, 3), (7,), (), (2, 3, 4, 5))
     values = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
@@ -30,7 +30,7 @@ def set_gradients(several: list[nn.Parameter], step: int) -> None:
 
 
 def trained(make, dtype: torch.dtype = torch.float32, steps: int = 5) -> list[nn.Parameter]:
-    """Parameters after some steps of the optimizer that `make` creates for them."""
+    """Returns parameters after some steps of the optimizer that `make` creates for them."""
     several = parameters(dtype)
     optimizer = make(several)
     for step in range(steps):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.apex.fp16_utils, multi_tensor_apply and amp_C, in one process."""
+"""Tests ronda.apex.fp16_utils, multi_tensor_apply and amp_C, in one process."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class LossScalerTest(unittest.TestCase):
 
 class Fp16OptimizerTest(OptimizerCase):
     def model(self) -> nn.Module:
-        """A bfloat16 network, except for batch normalization."""
+        """Returns a network in bfloat16, except for its batch normalization."""
         return network(torch.bfloat16)
 
     def forward(self, model: nn.Module, seed: int = 0) -> torch.Tensor:
@@ -169,7 +169,7 @@ class Fp16OptimizerTest(OptimizerCase):
         )
 
     def test_gradients_of_several_losses_add_up(self):
-        """Includes gradients of parameters without a copy, which have been divided by the scale."""
+        """Gradients of parameters without a copy have already been divided by the scale."""
         for is_late in (False, True):
             with self.subTest(is_late=is_late):
                 model = self.model()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.apex.optimizers, in one process."""
+"""Tests ronda.apex.optimizers, in one process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TorchOptimizersTest(OptimizerCase):
         self.check(make(optimizers.FusedSGD), make(torch.optim.SGD))
 
     def test_gradient_in_another_order_of_elements(self):
-        """torch's fused kernels for CPUs confuse the two orders."""
+        """Parameter and gradient have different orders, which torch's fused CPU kernels confuse."""
 
         def make(cls, **options):
             values = parameters()[3].detach().contiguous(memory_format=torch.channels_last)
@@ -237,7 +237,7 @@ class NovoGradTest(OptimizerCase):
                 self.check(found, self.expected(**formula), rtol=1e-4, atol=1e-5)
 
 
-# A way to make each optimizer.
+# A function for each optimizer, which creates it for the given parameters.
 ALL = {
     "FusedSGD": lambda p: optimizers.FusedSGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "FusedAdam": lambda p: optimizers.FusedAdam(p, lr=0.1, weight_decay=0.1),
@@ -383,7 +383,7 @@ class EveryOptimizerTest(OptimizerCase):
 
 class MasterWeightsTest(unittest.TestCase):
     def test_small_steps_add_up(self):
-        """A step of 1e-3 is lost in a bfloat16 of 1."""
+        """In bfloat16, 1 - 1e-3 is rounded to 1, so only the master weights change."""
         for has_masters in (False, True):
             one = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
             optimizer = optimizers.FusedAdam([one], lr=1e-3, master_weights=has_masters)

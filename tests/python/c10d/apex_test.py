@@ -62,7 +62,7 @@ class ParallelTest(unittest.TestCase):
             ({"gradient_predivide_factor": 4.0, "gradient_average": False}, 4),
         ):
             with self.subTest(**options):
-                # Different weights on the ranks: the constructor replaces them by rank 0's.
+                # The ranks' weights differ, but the constructor replaces them by rank 0's weights.
                 model = apex.parallel.DistributedDataParallel(network(5 + RANK), **options)
                 expected = [total / divisor for total in self.sums()]
                 for _ in range(3):
@@ -126,7 +126,7 @@ class ParallelTest(unittest.TestCase):
         self.check(tensors, [torch.full((2,), (SIZE - 1) / 2), torch.ones(2, 3)])
 
     def test_synchronized_batch_normalization(self):
-        """The result equals one process with the batches of all ranks."""
+        """The result equals the result of one process that has the batches of all ranks."""
         whole = network()
         whole(torch.cat([inputs(rank) for rank in range(SIZE)])).square().sum().backward()
         model = apex.parallel.convert_syncbn_model(network())
@@ -240,7 +240,7 @@ class AmpTest(unittest.TestCase):
                     scaled.backward()
                 optimizer.step()
             self.assertLess(losses[-1], losses[0])
-            # Equal on all ranks.
+            # The parameters must be equal on all ranks.
             for parameter in model.parameters():
                 largest = ronda.torch.allreduce(parameter.detach(), op=ronda.ReduceOp.MAX)
                 self.assertTrue(torch.equal(largest, parameter.detach()))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments of collectives. The values of strided tensors are sent, and every rank refuses
-arguments that do not fit."""
+"""Tests the arguments of collectives, such as strided tensors. Every rank must refuse arguments
+that do not fit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def _matrix(rank: int) -> torch.Tensor:
     return torch.arange(4.0 * SIZE).view(2 * SIZE, 2) + 100 * rank
 
 
-# Views whose memory does not have their values in order, by rank, of 2 * SIZE elements each.
+# For each kind of view whose values are not in order in memory: a function that returns the view of
+# a rank, with 2 * SIZE elements.
 VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
     "a column": lambda rank: _matrix(rank)[:, 0],
     "a column of two dimensions": lambda rank: _matrix(rank)[:, :1],
@@ -69,7 +70,8 @@ class StridedInputsTest(unittest.TestCase):
             )
 
     def each(self):
-        """For each kind of view: its name, the views of all ranks, and memory for results."""
+        """For each kind of view, yields its name, the views of all ranks, and memory for
+        results."""
         for name, make in VIEWS.items():
             views = [make(rank) for rank in range(SIZE)]
             with self.subTest(name):
@@ -106,15 +108,14 @@ class StridedInputsTest(unittest.TestCase):
             elif RANK == 1:
                 dist.recv(rooms[0], 0)
                 self.check("recv", rooms[:1], views[:1])
-            # The root's tensor is sent unchanged. The tensors of the other ranks have to be
-            # writable.
+            # The root's tensor is sent unchanged. The tensors of the other ranks must be writable.
             tensor = views[0] if RANK == 0 else rooms[0]
             dist.broadcast(tensor, 0)
             self.check("broadcast", [tensor], views[:1])
 
 
 class SwappedMemoryTest(unittest.TestCase):
-    """Tensors that get other memory while their operation runs."""
+    """Tensors get other memory while an operation on them runs."""
 
     COLLECTIVES: dict[str, Callable[[torch.Tensor], object]] = {
         "all_reduce": lambda tensor: dist.all_reduce(tensor, async_op=True),
@@ -150,14 +151,14 @@ class SwappedMemoryTest(unittest.TestCase):
 
 
 class InferenceModeTest(unittest.TestCase):
-    """Collectives on tensors of inference mode that end when the mode has ended."""
+    """Collectives on inference-mode tensors complete after the inference mode has ended."""
 
     def columns(self) -> list[torch.Tensor]:
-        """A strided tensor for each rank."""
+        """Returns a strided tensor for each rank."""
         return [(torch.arange(6.0).view(2, 3) + rank).t() for rank in range(SIZE)]
 
     def start(self) -> tuple[list[dist.Work], list[torch.Tensor], list[torch.Tensor]]:
-        """Returns works, their outputs, and the values that the outputs must get."""
+        """Starts collectives. Returns the works, their outputs, and the expected values."""
         with torch.inference_mode():
             mine, rooms = self.columns()[RANK], [torch.zeros(3, 2) for _ in range(SIZE)]
             whole, sparse = torch.zeros(2, 3 * SIZE).t(), torch.eye(3).to_sparse()
@@ -190,10 +191,10 @@ class InferenceModeTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """A call that one rank refuses fails on all ranks that wait for it, and the next one works."""
+    """If one rank refuses a call, it fails on all ranks that wait for it. The next call works."""
 
     def refused(self, what: str, call: Callable[[], object], text: str) -> None:
-        """Expects that the call raises on this rank; `text` is part of every rank's error."""
+        """Expects that the call raises on this rank. Each rank's error contains `text`."""
         with self.subTest(what), self.assertRaisesRegex((ValueError, RuntimeError), text):
             call()
         total = torch.ones(1)
@@ -224,7 +225,7 @@ class RefusalTest(unittest.TestCase):
 
     def test_splits_that_disagree(self):
         rows = torch.arange(2.0 * SIZE)
-        # Each rank sends all to rank 0 and expects two rows of every rank.
+        # Each rank sends all its rows to rank 0, but expects two rows from every rank.
         to_send = [2 * SIZE] + [0] * (SIZE - 1)
         room = torch.zeros(2 * SIZE)
         self.refused(
@@ -313,7 +314,7 @@ class SparseTest(unittest.TestCase):
 
 
 class OrderTest(unittest.TestCase):
-    """Collectives of one tensor take effect in the order of their calls."""
+    """Several collectives on one tensor take effect in the order of the calls."""
 
     def test_second_call_waits_for_the_first(self):
         total = SIZE * (SIZE + 1) / 2
@@ -353,7 +354,7 @@ class OrderTest(unittest.TestCase):
 
 
 class TimeoutTest(unittest.TestCase):
-    """Only rank 0 makes the call; the others wait until it has failed, and all continue."""
+    """Only rank 0 makes a call. When it has failed, all ranks continue."""
 
     def group(self, timeout_s: float = 500) -> dist.ProcessGroup:
         return dist.new_group(timeout=datetime.timedelta(seconds=timeout_s))
@@ -369,7 +370,7 @@ class TimeoutTest(unittest.TestCase):
         dist.barrier()
 
     def test_barriers_know_the_groups_timeout(self):
-        # torch 1.13 also has to make the group itself within this time.
+        # The time is not shorter, because torch 1.13 must also create the group within this time.
         group = self.group(3)
         self.check_late(lambda: dist.barrier(group))
 

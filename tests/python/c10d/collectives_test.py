@@ -13,8 +13,8 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 
-# Newer versions of torch have a backend for each device in a group; before 2.15 Ronda's was the
-# group.
+# In newer versions of torch a group has a backend for each device. Before 2.15, the group itself
+# was Ronda's backend.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
 GROUPS: dict[str, tuple[list[int], object]] = {}
@@ -49,7 +49,7 @@ def in_each_group(test):
 
 
 def data(rank: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Small whole numbers, which every dtype can hold and add up without rounding."""
+    """Returns small whole numbers, which every dtype can represent and add up without rounding."""
     torch.manual_seed(rank)
     numbers = torch.randint(0, 4, shape)
     return numbers % 2 == 1 if dtype is torch.bool else numbers.to(dtype)
@@ -307,7 +307,8 @@ class PointToPointTest(TensorsAreEqual):
         works = [
             dist.isend(data(RANK, 4), following, group, tag=7),
             dist.isend(data(RANK, 3).bool(), following, group, tag=8),
-            # The order differs from the order of the sends, because tags identify the messages.
+            # The receives are in another order than the sends, because the tags identify the
+            # messages.
             dist.irecv(received[1], previous, group, tag=8),
             dist.irecv(received[0], previous, group, tag=7),
         ]
@@ -336,7 +337,8 @@ class PointToPointTest(TensorsAreEqual):
         self.check(received, data(previous, 5))
 
     def test_any_source(self):
-        """Each message is received once, with its sender; later named receives still match."""
+        """Each message is received once, with its sender. Later receives that name a sender still
+        match."""
         if RANK != 0:
             for number in range(2):
                 dist.send(torch.tensor([10.0 * RANK + number]), 0, tag=3)
@@ -401,7 +403,7 @@ class WorkTest(TensorsAreEqual):
             dist.send(torch.ones(1), 0)
 
     def test_late_rank_is_named_after_the_groups_timeout(self):
-        # torch 1.13 also has to make the group itself within this time.
+        # The time is not shorter, because torch 1.13 must also create the group within this time.
         group = dist.new_group(timeout=datetime.timedelta(seconds=3))
         store = dist.distributed_c10d._get_default_store()
         if RANK == 0:

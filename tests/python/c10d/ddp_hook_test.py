@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DDP whose gradients travel in 16 or 8 bits."""
+"""Tests DDP whose gradients travel in 16 or 8 bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tearDownModule() -> None:
 
 
 class Slopes(nn.Module):
-    """A module whose gradients are the arguments of forward()."""
+    """A module whose gradients equal the arguments of forward()."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,8 @@ def numbers(rank: int) -> torch.Tensor:
 
 
 class HookTest(unittest.TestCase):
-    # Errors relative to the largest element: half a unit of the last digit for each rank.
+    # The permitted error relative to the largest element: half a unit in the last digit for each
+    # rank.
     TOLERANCES = {Wire.FP16: 1e-3, Wire.BF16: 8e-3, Wire.FP8_E4M3: 0.08, Wire.FP8_E5M2: 0.15}
 
     def model(self, **options) -> tuple[nn.Module, CompressionState]:
@@ -72,8 +73,8 @@ class HookTest(unittest.TestCase):
                     self.assertTrue(torch.equal(found, other))
 
     def test_error_feedback(self):
-        """Later steps deliver the part that one step rounds away: the mean of many has a small
-        error."""
+        """Later steps deliver what one step rounds away, so the mean of many steps is nearly
+        exact."""
         expected = sum(numbers(rank) for rank in range(SIZE)) / SIZE
         errors = []
         for feedback in (False, True):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups whose devices have different backends, one of them Ronda's."""
+"""Tests groups in which each device has another backend, and one of the backends is Ronda's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class DevicesTest(unittest.TestCase):
         dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=60))
 
     def test_a_barrier_comes_after_the_work_of_the_gpus_stream(self):
-        """The stream is a stand-in that reports waits. tests/python/cuda uses real streams."""
+        """The stream is a mock that reports waits. The tests in tests/python/cuda use real
+        streams."""
         dist.init_process_group("ronda")
         size = dist.get_world_size()
         store = dist.PrefixStore("barrier", dist.distributed_c10d._get_default_store())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The errors that ranks of a torch.distributed program get when one of them fails."""
+"""Tests which errors ranks of a torch.distributed program get when one of them fails."""
 
 from __future__ import annotations
 

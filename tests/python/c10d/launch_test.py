@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How torch.distributed programs become jobs of Ronda: launchers, replaced backends, failures."""
+"""Tests how torch.distributed programs start as jobs of Ronda, and how they fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from ronda._ports import free_port
 from ronda.torch.c10d import _rendezvous
 from ronda_test import RONDARUN, environment, finish, program, run
 
-# Prints one line on each rank: its place, and the sum of the ranks' numbers from 1.
+# Prints one line on each rank. The line has the rank's number, and the sum of all ranks' numbers,
+# which here begin at 1.
 SUM = """
     total = torch.ones(3) * (dist.get_rank() + 1)
     dist.all_reduce(total)
@@ -39,7 +40,7 @@ PROGRAM = (
 """
     + SUM
 )
-# A program that does not know Ronda.
+# A program that does not mention Ronda.
 FOREIGN = (
     """
     import torch
@@ -75,7 +76,7 @@ DOUBLED = """
         place = f"refused: {error}"
     print(place + ";", copy.communicate()[0].strip() if not is_copy else "", flush=True)
 """
-# In the first round rank 1 fails after both ranks have met.
+# In torchrun's first round, rank 1 fails after both ranks have connected.
 RESTARTED = """
     import os
     import torch
@@ -97,7 +98,8 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x", 
 
 def torchrun(*options: str) -> tuple[str, ...]:
     command = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
-    # With its defaults, torchrun of torch 1.13 does not start on Python 3.11.
+    # The options are needed because torchrun of torch 1.13 does not start on Python 3.11 with its
+    # defaults.
     return (*command, "--redirects=1", "--tee=1", "--nproc_per_node=2", *options)
 
 
@@ -121,7 +123,7 @@ class LauncherTest(unittest.TestCase):
             self.assertIn(f"rank {rank} of {ranks}: {total}, ronda", finished.out)
 
     def test_groups_again_and_again(self):
-        """Together with Horovod's API, whose shutdown() does not end the job of the groups."""
+        """The program also uses Horovod's API, whose shutdown() does not end the groups' job."""
         source = """
             import torch
             import torch.distributed as dist
@@ -204,7 +206,7 @@ class LauncherTest(unittest.TestCase):
 
 
 class PlaceTest(unittest.TestCase):
-    """Variables and arguments that give a program its place before init_process_group()."""
+    """A program knows its rank before init_process_group(), from variables and arguments."""
 
     def check_known(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
@@ -267,12 +269,12 @@ class PlaceTest(unittest.TestCase):
 
 
 class CopyTest(unittest.TestCase):
-    """A rank that starts a copy of itself before it joins."""
+    """A rank starts a copy of its program before it joins the job."""
 
     def check(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
         for rank in range(2):
-            # Either of the two may be the first.
+            # Either the rank or its copy may join first.
             self.assertEqual(finished.out.count(f"rank {rank};"), 1, finished.out)
             self.assertRegex(
                 finished.out,

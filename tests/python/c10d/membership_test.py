@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups of torch.distributed whose members die or are left out, while the others continue."""
+"""Tests groups of torch.distributed in which members die or are left out, and others continue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ HEAD = """
         return lambda members: [store.get(f"{member}{suffix}").decode() for member in members]
 
     def meet():
-        # In torch's store: a rank may leave a barrier, and the job, before others leave it.
+        # The ranks meet through torch's store. A barrier is not enough, because a rank may leave
+        # the barrier and the job before others leave the barrier.
         store = c10d._get_default_store()
         if store.add("met", 1) == count:
             store.set("all have met", "")
@@ -55,7 +56,7 @@ HEAD = """
 
 @contextlib.contextmanager
 def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes whose variables give them their places. The failure of one ends no other."""
+    """Starts processes whose variables set their ranks. If one fails, the others continue."""
     path, port = program(HEAD + source), free_port()
     processes = [
         subprocess.Popen(
@@ -85,7 +86,8 @@ def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
 
 class MembershipTest(unittest.TestCase):
     def check(self, source: str, ranks: int, expected: dict[int, list[str]]) -> None:
-        """Runs the program; the ranks in `expected` exit with 0, and print these lines."""
+        """Runs the program. Expects that the ranks in `expected` exit with 0 and print their
+        lines."""
         with started(source, ranks) as processes:
             ended = {rank: finish(processes[rank], 200) for rank in expected}
         errors = "\n".join(f"rank {rank}:\n{finished.err}" for rank, finished in ended.items())
@@ -145,7 +147,7 @@ class ShrinkTest(MembershipTest):
         )
 
     def test_a_group_of_some_ranks(self):
-        """Only the group loses a rank. The job continues with all ranks."""
+        """A group of some ranks loses a rank. The job continues with all its ranks."""
         self.check(
             """
     dist.init_process_group("ronda")
@@ -174,7 +176,7 @@ class ReconfigureTest(MembershipTest):
     def test_survivors_go_on(self):
         """Checks the ranks, the parameters and the deadlines of the new group.
 
-        The change of the group took 0.05 s.
+        When this test was written, the change of the group took 0.05 s.
         """
         self.check(
             """
@@ -223,7 +225,7 @@ class ReconfigureTest(MembershipTest):
         )
 
     def test_joining_ranks(self):
-        """Each process begins as a group of one."""
+        """Each process begins in a group that has only this process."""
         self.check(
             """
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count,

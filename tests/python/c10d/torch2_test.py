@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Features of PyTorch 2 on process groups: DTensor, functional collectives, compiled modules."""
+"""Tests features of PyTorch 2: DTensor, functional collectives, compiled modules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# Newer versions of torch have a backend for each device in a group; before 2.15 Ronda's was the
-# group.
+# In newer versions of torch a group has a backend for each device. Before 2.15, the group itself
+# was Ronda's backend.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 IS_NEW = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 5)
 RANK = SIZE = 0
@@ -25,8 +25,8 @@ RANK = SIZE = 0
 def setUpModule() -> None:
     global RANK, SIZE
     if not IS_NEW:
-        # With an older torch, rank 0 has torch's store and would end before the others have left
-        # init_process_group().
+        # With an older torch, torch's store is in rank 0, which would end before the other ranks
+        # have left init_process_group().
         raise unittest.SkipTest(f"torch {torch.__version__} is older than 2.5")
     torch.set_num_threads(1)
     dist.init_process_group("ronda")

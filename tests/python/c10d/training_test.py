@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""LeNet on digits with DDP: the weights are equal on all ranks, and as good as gloo's."""
+"""Trains LeNet with DDP. The weights must be equal on all ranks, and as good as with gloo."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def step_of(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Te
 
 
 def reference(steps: int, make=sgd) -> list[torch.Tensor]:
-    """The weights of one process that sees the batches of all ranks."""
+    """Returns the weights of one process that sees the batches of all ranks."""
     model = network()
     optimizer = make(model)
     for step in range(steps):
@@ -229,14 +229,16 @@ class ScheduleTest(WrapperTest):
     def check_locked(self, **options) -> None:
         model = DistributedDataParallel(network(), bucket_cap_mb=0.002, **options)
         optimizer = sgd(model)
-        # If earlier steps have ended early, the schedule waits for up to 256 equal calls.
+        # If earlier schedules have ended early, up to 256 equal steps come before the next
+        # schedule.
         for _ in range(280):
             step_of(model, optimizer, batch(0, RANK))
         before = native.statistics()
         for _ in range(10):
             step_of(model, optimizer, batch(0, RANK))
         after = native.statistics()
-        # No rank does anything else, which would end the schedule, before the others have counted.
+        # This barrier keeps each rank from other work, which would end the schedule, until all
+        # ranks have read their statistics.
         dist.barrier(dist.new_group(backend="gloo"))
         grown = {name: after[name] - before[name] for name in self.NEGOTIATION}
         self.assertEqual(grown, dict.fromkeys(self.NEGOTIATION, 0))

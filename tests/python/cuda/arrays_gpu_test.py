@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda's operations on arrays of CuPy, Numba and JAX in the memory of a GPU. Tests of a library
-that is not installed are skipped.
+"""Tests ronda's operations on arrays of CuPy, Numba and JAX in the memory of a GPU. Tests of a
+library that is not installed are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ronda
 from gpu_cases import DEVICE, use_device
 
 COUNT = 100_003
-# Without this, each rank takes most of the GPU's memory.
+# Without this variable, JAX in each rank takes most of the GPU's memory.
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
 
@@ -30,7 +30,7 @@ def tearDownModule() -> None:
 
 
 def library(name: str) -> Any:
-    """Imports the module; skips the test if it is missing."""
+    """Imports the module, or skips the test if the module is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -61,7 +61,7 @@ class CupyTest(ArraysTest):
         )
 
     def late(self) -> Any:
-        """An array that is -1 until this rank's value arrives, on the current stream."""
+        """Returns an array that is -1 until the current stream writes this rank's value."""
         array = self.cupy.full(COUNT, -1, np.float32)
         self.cupy.cuda.Device().synchronize()
         self.slow((1,), (1,), (array, np.int32(COUNT), np.float32(self.own)))

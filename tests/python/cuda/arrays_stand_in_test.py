@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda's operations on CUDA memory of any library, without a GPU. Arrays are torch's, which Ronda
-sees only by DLPack or only by the CUDA array interface.
+"""Tests ronda's operations on CUDA memory of any library, without a GPU. The arrays are torch
+tensors. Ronda sees them only through DLPack, or only through the CUDA array interface.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def tearDownModule() -> None:
 
 
 class View:
-    """The description that an array library gives of its memory."""
+    """A view that describes its memory as an array library does."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -57,7 +57,7 @@ class DlpackView(View):
 
 
 class InterfaceView(View):
-    """Version 3 of the interface, with the stream that was current when the view was made."""
+    """A view with version 3 of the CUDA array interface and the stream that was current."""
 
     mask: Any = None
 
@@ -90,8 +90,8 @@ class ArraysTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def late(self, view: type[View]) -> Iterator[tuple[Tensor, Tensor]]:
-        """A sub-test on the side stream, with two tensors: one that is -1 until this rank's value
-        arrives, and one for results.
+        """Runs a sub-test on the side stream. Yields two tensors: one that is -1 until this rank's
+        value arrives, and one for results.
         """
         tensor, out = on_device(-1.0).clone(), on_device(-1.0).clone()
         torch.cuda.synchronize()
@@ -178,7 +178,7 @@ class ArraysTest(unittest.TestCase):
 
 
 class RefusalsTest(unittest.TestCase):
-    """Every rank refuses, because of the arguments alone."""
+    """Every rank refuses the call because of its own arguments."""
 
     def assert_refused(
         self, text: str, function: Callable[..., Any], *args: Any, **kw: Any

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""torch.distributed over Ronda with tensors in the memory of a GPU, beside NCCL and Gloo."""
+"""Tests torch.distributed over Ronda with GPU tensors, together with NCCL and Gloo."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batch(step: int, rank: int) -> torch.Tensor:
 
 
 def train(model: nn.Module, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The weights after one step for each of the inputs."""
+    """Returns the weights after one training step for each of the inputs."""
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for each in inputs:
         optimizer.zero_grad()

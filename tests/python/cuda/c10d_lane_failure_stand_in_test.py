@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The errors of the lane of a group of torch.distributed, without a GPU."""
+"""Tests the errors of the lane of a torch.distributed group, without a GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BEGIN = f"""{_BEGIN_SHUT}
     dist.barrier()
 """
 
-# Rank 0's stream waits for rank 1, which is dead.
+# The stream of rank 0 waits for an operation of rank 1, which has been killed.
 _BEGIN_DEAD = f"""{_BEGIN}
     if dist.get_rank() == 0:
         dist.all_reduce(tensor)
@@ -47,7 +47,7 @@ def setUpModule() -> None:
 
 
 def run_ranks(body: str, begin: str = _BEGIN, failure_grace: str = "continue") -> Finished:
-    """Runs `body` on two ranks that have an open lane, or what `begin` leaves."""
+    """Runs `begin` and then `body` on two ranks. By default `begin` opens a lane."""
     return run(
         textwrap.dedent(begin) + textwrap.dedent(body),
         2,

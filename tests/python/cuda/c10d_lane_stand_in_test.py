@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lane of a group of torch.distributed with PyTorch's own CUDA code, without a GPU."""
+"""Tests the lane of a torch.distributed group with PyTorch's own CUDA code, without a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ tearDownModule = end
 
 
 def parts(tensor: torch.Tensor) -> list[float]:
-    """The values of the ranks' parts of a tensor."""
+    """Returns the distinct values in each rank's part of a tensor."""
     return [each for part in tensor.view(SIZE, -1).unbind() for each in values(part.clone())]
 
 
@@ -38,7 +38,7 @@ class LaneTest(unittest.TestCase):
         self.before = native.statistics()
 
     def operations_of_the_engine(self) -> int:
-        """How many operations on tensors have been negotiated in this test."""
+        """Returns how many operations on tensors have been negotiated in this test."""
         return native.statistics()["tensors"] - self.before["tensors"]
 
     def test_collectives_do_not_reach_the_engine(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""torch.distributed over Ronda with PyTorch's own CUDA code, without a GPU."""
+"""Tests torch.distributed over Ronda with PyTorch's own CUDA code, without a GPU."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Weight(nn.Module):
 
 
 def sum_bucket(state, bucket):  # DDP accepts no annotations that are strings
-    """A hook, with which DDP copies gradients; without a hook it scales them by a kernel."""
+    """For this hook DDP copies gradients. Without a hook, DDP would scale them by a kernel."""
     future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     return future.then(lambda done: done.value()[0])
 
@@ -61,7 +61,7 @@ def await_condition(is_true: Callable[[], bool], otherwise: str) -> None:
 
 
 def await_end(work: dist.Work) -> None:
-    """Polls, so that no stream waits."""
+    """Polls until `work` is complete, so that no stream waits for it."""
     await_condition(work.is_completed, "a collective does not end")
 
 
@@ -129,7 +129,7 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), [self.total])
 
     def start_gather(self) -> tuple[list[torch.Tensor], dist.Work]:
-        """The collective's rows are copied to the caller's tensors after it."""
+        """Starts a gather whose rows are copied to the caller's tensors after the collective."""
         rows = [on_device(-1.0).clone() for _ in range(SIZE)]
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()

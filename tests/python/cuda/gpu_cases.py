@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for tests on a GPU: slow work, and small whole numbers."""
+"""Helpers for tests on a GPU, such as slow work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unittest
 
 import torch
 
-# A rank's device; ranks that share a GPU all have the first one.
+# The rank's device. If the ranks share a single GPU, each rank has this GPU.
 HAS_GPU = torch.cuda.is_available()
 LOCAL_RANK = int(os.environ.get("RONDA_LOCAL_RANK", "0"))
 DEVICE = (
@@ -33,7 +33,7 @@ def fill_late(tensor: torch.Tensor, value: float) -> None:
 
 
 class Slow(torch.autograd.Function):
-    """The identity; its gradient takes about 50 ms."""
+    """The identity function, whose gradient takes about 50 ms."""
 
     @staticmethod
     def forward(ctx, value: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.torch with tensors in the memory of a GPU, which the ranks may share."""
+"""Tests ronda.torch with tensors in the memory of a GPU, which the ranks may share."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class OperationsTest(unittest.TestCase):
 
 
 class StreamsTest(unittest.TestCase):
-    """The host does not wait for results: only streams are ordered."""
+    """The host does not wait for results, because only streams must wait for them."""
 
     def setUp(self) -> None:
         self.total = hvd.size() * (hvd.size() + 1) / 2
@@ -162,7 +162,7 @@ class StreamsTest(unittest.TestCase):
             del junk
 
     def test_backward_on_other_streams(self):
-        """The stream changes in each step; the sum of the ranks' inputs shows in the weight."""
+        """Each step uses another stream. The weight shows the sums of the ranks' inputs."""
         weight = nn.Parameter(torch.zeros(COUNT, device=DEVICE))
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD([weight], lr=1.0), named_parameters=[("weight", weight)], op=hvd.Sum
@@ -193,7 +193,7 @@ class StreamsTest(unittest.TestCase):
             self.check(weight.detach().clone(), -self.total * (step + 1))
 
     def test_steps_that_differ_from_the_last_ones(self):
-        """Each rank has a different order of tensors, and one is late: schedules are vetoed."""
+        """Ranks submit in different orders, and one is late, so schedules are vetoed."""
         generator = random.Random(hvd.rank())
         for step in range(40):
             numbers = list(range(4 + step // 10))
@@ -225,7 +225,7 @@ class StreamsTest(unittest.TestCase):
             self.check(tensor.clone())
 
     def test_graphs_beside_reductions(self):
-        """Backward is a CUDA graph; its gradients are reduced after each launch of it."""
+        """Backward is a CUDA graph. The gradients are reduced after each launch of the graph."""
         weight = torch.zeros(COUNT, device=DEVICE)
         gradient, factor = torch.zeros_like(weight), torch.ones((), device=DEVICE)
         graph = torch.cuda.CUDAGraph()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.torch with PyTorch's own CUDA code, without a GPU: only streams order results."""
+"""Tests ronda.torch with PyTorch's CUDA code, without a GPU. Only streams wait for results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StreamsTest(unittest.TestCase):
             hvd.check_numbers([("weight", mine)])
 
     def start(self) -> tuple[torch.Tensor, hvd.Handle]:
-        """A sum on the side stream, in memory that is -1 until its value arrives."""
+        """Starts a sum on the side stream. The tensor is -1 until this rank's value arrives."""
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()
         with torch.cuda.stream(self.side):
@@ -94,7 +94,7 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), expected)
 
     def check_backward(self, name: str, **options: object) -> None:
-        """The stream changes in each step. Gradients are complete on the stream of backward().
+        """Each step uses another stream. Gradients must be complete on the stream of backward().
 
         PyTorch adds to a gradient on the stream of the parameter's first use, which is not the
         default one.
@@ -111,7 +111,8 @@ class StreamsTest(unittest.TestCase):
             stream = streams[step % 4]
             with torch.cuda.stream(stream):
                 optimizer.zero_grad()
-                # A single pass: from the second step on, the gradients are a prepared group.
+                # All gradients come from a single backward pass. From the second step on, they are
+                # a prepared group.
                 outputs = [LateGradient.apply(weight, self.own) for weight in weights]
                 torch.autograd.backward(outputs, [on_device(1.0)] * len(outputs))
                 optimizer.synchronize()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for tests over the stand-in for CUDA: values that reach the device late, by copies."""
+"""Helpers for tests with the stand-in for CUDA. Copies bring values to the device late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import stand_in  # before torch
 import torch
 
 COUNT = 100_003
-# Not the first device. A thread that has chosen no device has the first, and must not use it.
+# The device is not the first one, because a thread that has chosen no device has the first device,
+# and must not use it.
 DEVICE = torch.device("cuda", 1 + int(os.environ.get("RONDA_LOCAL_RANK", "0")))
 _CYCLES = 100_000_000  # about 50 ms
 
@@ -19,7 +20,7 @@ _constants: dict[float, torch.Tensor] = {}
 
 
 def on_device(value: float) -> torch.Tensor:
-    """A tensor on the device with `value` in all elements, for all streams."""
+    """Returns a tensor on the device with `value` in all elements, for all streams."""
     if value not in _constants:
         _constants[value] = torch.full((COUNT,), value).to(DEVICE)
         torch.cuda.synchronize(DEVICE)
@@ -34,20 +35,20 @@ def fill_late(tensor: torch.Tensor, value: float) -> None:
 
 
 def late(value: float) -> torch.Tensor:
-    """A tensor that is -1 until the current stream fills it late."""
+    """Returns a tensor that is -1 until the current stream fills it late."""
     tensor = on_device(-1.0).clone()
     fill_late(tensor, value)
     return tensor
 
 
 def values(tensor: torch.Tensor) -> list[float]:
-    """The different values of the tensor, after the device has completed all of its work."""
+    """Waits until the device has completed its work. Returns the tensor's distinct values."""
     torch.cuda.synchronize(DEVICE)
     return tensor.cpu().unique().tolist()
 
 
 class LateGradient(torch.autograd.Function):
-    """The identity; its gradient comes late, and has `value` in all elements."""
+    """The identity function. The gradient comes late, and has `value` in all elements."""
 
     @staticmethod
     def forward(ctx, weight: torch.Tensor, value: float) -> torch.Tensor:
@@ -62,11 +63,11 @@ class LateGradient(torch.autograd.Function):
 
 
 def use_device() -> None:
-    """Makes the rank's device the current one; skips the module without a stand-in."""
+    """Makes the rank's device the current one. If there is no stand-in, skips the test module."""
     stand_in.require()
     torch.cuda.set_device(DEVICE)
 
 
 def uses_the_first_device() -> bool:
-    """Whether this process has used the first device, which no test uses."""
+    """Returns whether this process has used the first device, which no test may use."""
     return stand_in.has_context(0)

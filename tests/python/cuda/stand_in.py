@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The stand-ins in tests/testing for CUDA's libraries, for PyTorch's own CUDA code on a machine
-without a GPU. Imported before torch.
+"""Loads the stand-ins in tests/testing for CUDA's libraries, so that PyTorch's own CUDA code runs
+on a machine without a GPU. Tests must import this module before torch.
 
-Streams are threads that pause at random, so a missing order shows in the values. PyTorch's kernels
-are dropped, so values reach and leave the device by copies.
+The stand-in's streams are threads that pause at random. So if one stream does not wait for another
+as it must, the values are wrong. PyTorch's kernels do nothing here, so only copies bring values to
+the device and back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _DRIVER = "libcuda.so.1"
 
 
 def _is_asked_for() -> bool:
-    """Whether this build of torch loads such a library."""
+    """Returns whether this build of torch loads CUDA's runtime as a separate library."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
     library = pathlib.Path(spec.origin).parent / "lib" / "libc10_cuda.so"
@@ -29,7 +30,7 @@ def _is_asked_for() -> bool:
 
 
 def _load(name: str) -> ctypes.CDLL:
-    """Loads the stand-in as the library with this name that torch's libraries need."""
+    """Loads the stand-in in place of the library `name`, which torch's libraries need."""
     return ctypes.CDLL(str(_FAKES / "fake_cudart" / name), mode=ctypes.RTLD_GLOBAL)
 
 
@@ -52,10 +53,10 @@ def require() -> None:
 
 
 def dropped_kernels() -> int:
-    """The number of kernels that this process has launched, none of which did anything."""
+    """Returns how many kernels this process has launched. None of them has done anything."""
     return int(_runtime.fake_cudart_dropped_kernels())
 
 
 def has_context(device: int) -> bool:
-    """Whether this process has used the device, which would need memory on a GPU."""
+    """Returns whether this process has used the device. On a GPU, that would need memory."""
     return bool(_fake.fake_cuda_has_context(device))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The group of torch.distributed of a test over the stand-in for CUDA."""
+"""Makes and ends the torch.distributed group of tests with the stand-in for CUDA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 
 def start() -> tuple[int, int]:
-    """Makes the group. Skips the module without a stand-in.
+    """Makes the default group. If there is no stand-in for CUDA, skips the test module.
 
     Returns:
         The rank, and the number of ranks.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of Ronda's handlers as XLA makes them, without JAX and without a GPU.
+"""Calls Ronda's handlers as XLA does, without JAX and without a GPU.
 
 jaxlib documents the frames and the table of functions in xla/ffi/api/c_api.h, version 0.3.
-The GPU is the fake CUDA of the tests, whose streams are threads that pause at random.
+The GPU is the tests' fake CUDA. The streams of this GPU are threads that pause at random.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HEAD: list[tuple[str, Any]] = [("struct_size", ctypes.c_size_t), ("extensions",
 
 
 class _Sized(ctypes.Structure):
-    """A struct that begins with its size."""
+    """A C struct whose first field is the size of the struct."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(struct_size=ctypes.sizeof(self), **fields)
@@ -132,16 +132,16 @@ _INT64, _FLOAT64 = 5, 12
 
 
 class Tensor:
-    """An argument or a result: elements of 4 bytes at an address."""
+    """An argument or a result of a call: elements of 4 bytes at an address."""
 
     def __init__(self, address: int, shape: Sequence[int], dtype: int = FLOAT32) -> None:
         self.address, self.shape, self.dtype = address, tuple(shape), dtype
 
 
 class Xla:
-    """XLA, as a handler of a platform sees it. The context of a call is the number of its stream.
+    """Calls a platform's handler as XLA does. A call's context is the number of its stream.
 
-    gives_streams: whether the handler can ask for the stream; if not, it gets an error.
+    gives_streams: whether the handler gets the stream when it asks for it, or an error.
     """
 
     def __init__(self, platform: str) -> None:
@@ -166,9 +166,9 @@ class Xla:
         ticket: tuple[int, int] = (0, 0),
         **attributes: Any,
     ) -> str | None:
-        """Calls the handler. Returns the text of its error, or None.
+        """Calls the handler. Returns the text of the handler's error, or None.
 
-        ticket: the addresses of the last argument and the last result.
+        ticket: the addresses of the ticket, which is the call's last argument and last result.
         """
         kept: list[Any] = []
         given = {**_DEFAULTS, **attributes, "kind": int(kind)}
@@ -263,7 +263,8 @@ def _attribute(value: Any, kept: list[Any]) -> tuple[int, Any]:
 
 # -- The device --
 
-# The first functions of ronda_cuda_plugin, in its order (runtime/cuda/plugin.h).
+# The first functions in the struct ronda_cuda_plugin, in the struct's order
+# (runtime/cuda/plugin.h).
 _FUNCTIONS = (
     "library",
     "error_text",
@@ -289,7 +290,7 @@ _Work = ctypes.CFUNCTYPE(None, _Pointer)
 
 
 class Device:
-    """A device of the fake CUDA, for one thread."""
+    """A device of the fake CUDA, which one thread uses."""
 
     def __init__(self, ordinal: int) -> None:
         self._library = ctypes.CDLL(_PLUGIN, mode=ctypes.RTLD_GLOBAL)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of ronda.jax's handler for GPUs in jobs that fail, or that cannot use a GPU."""
+"""Tests calls of ronda.jax's GPU handler in jobs that fail, or that cannot use a GPU."""
 
 from __future__ import annotations
 

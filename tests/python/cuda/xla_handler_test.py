@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The handler of ronda.jax for GPUs, called as XLA calls it, with arrays on a fake CUDA."""
+"""Calls ronda.jax's handler for GPUs as XLA does, with arrays on a fake CUDA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def tearDownModule() -> None:
 class HandlerTest(unittest.TestCase):
     def setUp(self) -> None:
         self.rank, self.size = ronda.rank(), ronda.size()
-        # Not the first device, because a thread that has chosen no device has the first.
+        # The device is not the first one, because a thread that has chosen no device has the first
+        # device.
         self.device = Device(1 + self.rank)
         self.stream = self.device.stream()
         self.xla = Xla("CUDA")
@@ -32,19 +33,20 @@ class HandlerTest(unittest.TestCase):
         self.addCleanup(self.held.set)
 
     def late(self, *shape: int, stream: int | None = None) -> Tensor:
-        """An array that is -1 until the stream goes on, and then rank + 1."""
+        """Returns an array that is -1 until the stream continues, and then rank + 1."""
         tensor = self.device.tensor(*shape or (COUNT,))
         self.device.fill(stream or self.stream, tensor, [self.rank + 1.0])
         return tensor
 
     def call(self, kind: Kind, arguments: list[Tensor], results: list[Tensor], **options) -> None:
-        """Makes a call, which must succeed while its stream is held: it waits for no device."""
+        """Makes a call, which must succeed while its stream is held, without a wait for a
+        device."""
         stream = options.pop("stream", self.stream)
         options.setdefault("names", "\n".join(f"{self.id()}.{i}" for i in range(len(results))))
         self.assertIsNone(self.xla.call(kind, arguments, results, stream, **options))
 
     def values_later(self, tensor: Tensor, stream: int | None = None) -> Future[list[float]]:
-        """Returns what the stream's next work finds in the array."""
+        """Returns the values that the stream's next work will find in the array."""
         found = self.device.read(stream or self.stream, tensor)
         self.assertFalse(found.done())
         return found

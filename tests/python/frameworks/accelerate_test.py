@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerate's Accelerator over Ronda, compared with gloo."""
+"""Compares Accelerate's Accelerator over Ronda with gloo."""
 
 from __future__ import annotations
 

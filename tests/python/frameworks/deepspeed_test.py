@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DeepSpeed's engine on CPUs over Ronda, compared with gloo."""
+"""Compares DeepSpeed's engine on CPUs over Ronda with gloo."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of ronda.torch.frameworks alone; the frameworks are stand-ins here."""
+"""Tests ronda.torch.frameworks without the frameworks. Small modules replace them."""
 
 from __future__ import annotations
 

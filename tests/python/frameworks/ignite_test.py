@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ignite's Engine and idist over Ronda, compared with gloo."""
+"""Compares ignite's Engine and idist over Ronda with gloo."""
 
 from __future__ import annotations
 

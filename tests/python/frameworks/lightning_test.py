@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lightning's Trainer and Fabric over Ronda, compared with gloo."""
+"""Compares Lightning's Trainer and Fabric over Ronda with gloo."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster of Ray on this host, for tests."""
+"""Starts a cluster of Ray on this host, for tests."""
 
 from __future__ import annotations
 
 import ray
 
 ENV = {
-    # By default Ray's processes have a low priority, and stand still on a busy host.
+    # By default Ray's processes have a low priority, so on a busy host they hardly run.
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
-    # Actors that watch a cluster: each is one more process that imports Ray.
+    # These variables switch off actors that watch the cluster. Each would be one more process that
+    # imports Ray.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
 }
@@ -20,7 +21,7 @@ ENV = {
 def start(cpus: int, gpus: int = 0) -> str:
     """Starts Ray with these numbers of CPUs and GPUs, which need not exist. REQUIRES: ENV is set.
 
-    Returns the address at which other nodes find it.
+    Returns the address at which other nodes find this cluster.
     """
 
     def attempt() -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""RondaExecutor: ranks that are actors of Ray."""
+"""Tests RondaExecutor, whose ranks are actors of Ray."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ronda_test import eventually
 _SETTINGS = RondaExecutor.create_settings(timeout_s=100, placement_group_timeout_s=200)
 
 
-# Functions of ranks are defined within other functions. Such functions are pickled by value. Ray's
-# processes could not import this module.
+# The functions that ranks run are defined within other functions, so that they are pickled by
+# value. Ray's processes cannot import this module.
 def place_of_a_rank():
     def place():
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
@@ -243,7 +243,7 @@ class RayExecutorTest(unittest.TestCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can give a node of Ray its own /dev/shm")
 class TwoHostsTest(unittest.TestCase):
-    """Two nodes of Ray. Ronda takes them for two hosts, because each has its own /dev/shm."""
+    """Tests two nodes of Ray. For Ronda they are two hosts, because each has its own /dev/shm."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -259,7 +259,8 @@ class TwoHostsTest(unittest.TestCase):
                 *(f"--address={address}", "--node-ip-address=127.0.0.1", "--num-cpus=2"),
                 f"--object-store-memory={100 << 20}",
             ],
-            # Ray leaves a mark of a running cluster. No other program may find this mark.
+            # Ray writes a file about its running cluster to this folder, so that no other program
+            # finds it.
             env={**os.environ, "RAY_TMPDIR": folder},
             start_new_session=True,
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ray's TorchTrainer over Ronda, compared with gloo; Ray itself starts the ranks."""
+"""Compares Ray's TorchTrainer over Ronda with gloo. Ray itself starts the ranks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""torchft's Manager over Ronda: replicas die and join, and the others continue."""
+"""Tests torchft's Manager over Ronda. Replicas die and join, and the others continue."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ _HEAD = """
         os._exit(0)  # threads of torchft's wait for their peers
 """.replace("RATE", str(RATE))
 
-# Both replicas make this many steps together. Then replica 1 dies, and replica 0 makes as many
-# alone.
+# Both replicas make this many steps together. After these steps replica 1 dies, and replica 0 makes
+# the same number of steps alone.
 _STEPS = 5
 _LOSS = (
     _HEAD
@@ -106,7 +106,8 @@ _BETWEEN_STEPS = """
         time.sleep(0.01)
     print(f"{type(group.errored()).__name__}: {group.errored()}", flush=True)
 """
-# The other replica relies on this replica to take part.
+# Replica 1 dies after the quorum has been agreed on, so replica 0 expects it to take part in the
+# step.
 _WITHIN_A_STEP = """
     if number == 1:
         optimizer.zero_grad()
@@ -114,7 +115,7 @@ _WITHIN_A_STEP = """
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
-# Each replica makes steps with the other; the first one makes some alone before.
+# Replica 0 first makes some steps alone. Then both replicas make steps together.
 _JOINING = (
     _HEAD
     + f"""
@@ -127,7 +128,7 @@ _JOINING = (
 
 
 def expected(participants: Sequence[int]) -> list[torch.Tensor]:
-    """The parameters after steps of these numbers of replicas, computed in one process."""
+    """Computes in one process the parameters after steps with these numbers of replicas."""
     torch.manual_seed(1)
     model = torch.nn.Linear(4, 1)
     descent = torch.optim.SGD(model.parameters(), lr=RATE)
@@ -149,8 +150,8 @@ class TorchftTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def lighthouse(self) -> Iterator[str]:
-        """Starts the server that tells replicas which others are alive. It gives up replicas that
-        send no more heartbeats."""
+        """Starts the server that tells each replica which other replicas live. If a replica sends
+        no more heartbeats, the server counts it as dead."""
         server = LighthouseServer(
             bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=60000, heartbeat_timeout_ms=2000
         )
@@ -188,7 +189,7 @@ class TorchftTest(unittest.TestCase):
         return torch.load(self.folder / f"{number}.pt")
 
     def lose(self, death: str, wrapped: bool) -> str:
-        """The output of replica 0, whose peer dies."""
+        """Runs two replicas, of which replica 1 dies. Returns the output of replica 0."""
         death = death.replace("\n    ", "\n").strip().replace("\n", "\n    ")
         source = _LOSS.replace("DEATH", death).replace("WRAPPED", str(wrapped))
         with self.lighthouse() as address:
@@ -204,16 +205,16 @@ class TorchftTest(unittest.TestCase):
         return finished.out
 
     def test_a_replica_is_lost(self) -> None:
-        """The other replica makes the remaining steps, with its own gradients."""
+        """Replica 1 dies. Replica 0 makes the remaining steps, with its own gradients."""
         out = self.lose(_BETWEEN_STEPS, wrapped=True)
         self.assertIn("PeerFailedError: rank 1", out)
 
     def test_a_replica_is_lost_in_a_step(self) -> None:
-        """The step is repeated, which torchft 0.2.0's DistributedDataParallel cannot do."""
+        """The step is repeated. torchft 0.2.0's DistributedDataParallel cannot repeat a step."""
         self.lose(_WITHIN_A_STEP, wrapped=False)
 
     def test_a_replica_comes(self) -> None:
-        """The new replica gets the state of the other."""
+        """A replica that joins later gets the state of the other replica."""
         source = _JOINING.replace("WRAPPED", "True")
         with self.lighthouse() as address:
             for process in self.start_both(source, address):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs of two ranks that train one small model by a framework, and the results of the ranks.
+"""Runs jobs of two ranks that train a small model with a framework, and collects the ranks'
+results.
 
-A program of such a job imports this module for the model and the samples. A test starts it with
-each backend and each launcher, and compares.
+The program of such a job imports this module for the model and the samples. A test starts the
+program with each backend and each launcher, and compares the results.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RATE = 0.05  # of SGD; large enough to show a sum instead of an average
 
 _FOLDER = "TRAINED"  # variable with the folder of the results
 
-# The entry point by which torch finds the backend, as if pip had installed it.
+# Files with the entry point through which torch finds the backend, as if pip had installed Ronda.
 _INSTALLED = {
     "METADATA": "Metadata-Version: 2.1\nName: ronda\nVersion: 0\n",
     "entry_points.txt": "[torch.backends]\nronda = ronda._torch_backend:register\n",
@@ -54,7 +55,7 @@ class Model(torch.nn.Module):
 
 
 def samples() -> torch.utils.data.TensorDataset:
-    """The samples of all ranks: each rank trains STEPS batches of its part."""
+    """Returns the samples of all ranks. Each rank trains STEPS batches of its part."""
     generator = torch.Generator().manual_seed(2)
     count = RANKS * STEPS * BATCH
     inputs = torch.randn(count, 8, generator=generator)
@@ -62,7 +63,7 @@ def samples() -> torch.utils.data.TensorDataset:
 
 
 def part(rank: int) -> torch.utils.data.DataLoader:
-    """The batches of a rank, for frameworks in which the program divides the samples."""
+    """Returns a rank's batches, for frameworks in which the program divides the samples."""
     whole = samples()
     mine = torch.utils.data.Subset(whole, range(rank, len(whole), RANKS))
     return torch.utils.data.DataLoader(mine, batch_size=BATCH)
@@ -86,10 +87,10 @@ def train(
     """Runs a program, which is given as its source, and returns the report of each rank.
 
     Args:
-        source: of the program.
+        source: the source of the program.
         launcher: "rondarun", "torchrun", or "python" for a program that starts the ranks.
-        arguments: of the program.
-        env: added to the environment.
+        arguments: the arguments of the program.
+        env: variables that are added to the environment.
     """
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as name:
         folder = pathlib.Path(name)
@@ -102,8 +103,8 @@ def train(
             env=_environment(folder, env or {}),
             start_new_session=True,
         )
-        # torchrun's workers have their own sessions. They end with torchrun only if it gets a
-        # signal to end.
+        # torchrun's workers have their own sessions, so they end together with torchrun only if
+        # torchrun gets a signal to end.
         limit = threading.Timer(_LIMIT_S, process.terminate)
         limit.start()
         try:
@@ -145,9 +146,10 @@ def _environment(folder: pathlib.Path, added: Mapping[str, str]) -> dict[str, st
 
 
 def differences(results: Sequence[dict], expected: Sequence[dict]) -> list[str]:
-    """The differences between the results of the ranks and the expected ones.
+    """Returns the differences between the results of the ranks and the expected results.
 
-    Both ranks' averages are sums of the same two numbers, so the averages have the same bits.
+    The average on each rank is computed from the sum of the same two numbers, so the averages have
+    the same bits.
     """
     wrong = []
     if results[0]["seen"] == results[1]["seen"]:

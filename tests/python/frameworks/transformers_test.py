@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""transformers' Trainer over Ronda, by --ddp_backend, compared with gloo."""
+"""Compares transformers' Trainer over Ronda (--ddp_backend) with gloo."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives of random programs: each rank's arguments, and its expected result."""
+"""Has the collectives of random programs, with each rank's arguments and expected result."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from torch import Tensor
 
 _WHOLE_NUMBERS = ("BAND", "BOR", "BXOR")
 _VIEWS_OF_INPUTS = ["expanded", "conjugated", "negated"]
-# For these, torch's own functions convert complex tensors to pairs of numbers, and refuse lazy
-# conjugation.
+# For these collectives, torch's own functions convert complex tensors to pairs of numbers, and
+# refuse tensors that are conjugated lazily.
 _REFUSE_CONJUGATED = (
     "all_gather",
     "all_gather_into_tensor",
@@ -33,7 +33,8 @@ _REFUSE_CONJUGATED = (
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One collective of a group. It is the same on all ranks, except for `layouts` and `odd`."""
+    """One collective of a group. The call is the same on all ranks, except for `layouts` and
+    `odd`."""
 
     seed: int
     index: int  # in the program
@@ -55,10 +56,11 @@ class Call:
         return text + (f", but {self.odd[1]} at position {self.odd[0]}" if self.odd else "")
 
     def must_fail(self, position: int) -> bool:
-        """Whether this rank gets an error. All ranks do if one differs from the others."""
+        """Returns whether this rank gets an error. If one rank differs, all ranks get one."""
         if self.odd is None:
             return False
-        # Ranks may send different sizes to the root, which then has too little room or too much.
+        # In a gather, ranks may send different sizes. Only the root gets an error, because its
+        # memory has another size than the data.
         return self.odd[1] != "shape" or self.kind != "gather" or position == self.root
 
     def values(self, position: int, part: int = 0) -> Tensor:
@@ -73,7 +75,7 @@ class Call:
         return values
 
     def input(self, position: int, part: int = 0) -> Tensor:
-        """A tensor of the values, which the collective only reads."""
+        """Returns a tensor with the values, which the collective only reads."""
         values, layout = self.values(position, part), self.layouts[position][0]
         if layout == "expanded" and self.shape and self.shape[0] > 0:
             return values[:1].to(self.dtype).expand(self.shape)
@@ -89,7 +91,7 @@ class Call:
         return Placed(values, self.dtype, layout).tensor
 
     def place(self, position: int, values: Tensor | None = None) -> Placed:
-        """Memory for a result; for an operation in place, with values."""
+        """Returns memory for a result. For an operation in place, it contains `values`."""
         if values is None:
             values = torch.zeros(self.shape, dtype=torch.float64)
         return Placed(values, self.dtype, self.layouts[position][1])
@@ -141,7 +143,7 @@ def _reduce(call: Call, me: int, group: Any) -> Started:
     work = dist.reduce(
         place.tensor, call.members[call.root], call.reduce_op(), group, call.is_async
     )
-    # On the other ranks the content of the tensors is undefined.
+    # On ranks other than the root, the content of the tensors is undefined.
     expected = reduced(call.op, call.all_values()) if me == call.root else None
     return Started(_works(work), lambda: place.wrong(expected))
 
@@ -212,7 +214,7 @@ def _split(call: Call, sender: int, receiver: int) -> int:
 
 
 def _all_to_all_single(call: Call, me: int, group: Any) -> Started:
-    """Sends rows of the values, a random number of them to each rank."""
+    """Sends a random number of rows to each rank."""
 
     def rows(sender: int, receiver: int) -> Tensor:
         count = _split(call, sender, receiver)
@@ -288,10 +290,11 @@ STARTS: dict[str, _Start] = {
     "objects": _objects,
 }
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-# The ways in which one rank may differ. Two kinds of difference are left out. torch's functions
-# refuse some arguments before they call a backend. The other ranks would then wait for that rank
-# until the deadline. Barriers are not counted with the other calls, so if one rank calls a barrier,
-# the ranks wait for each other.
+# The ways in which one rank's call may differ. The table does not have two kinds of difference.
+# First, torch's functions refuse some arguments before they call a backend. After such an error,
+# the other ranks would wait for the rank until the deadline. Second, barriers are counted
+# separately. So if one rank calls a barrier and the other ranks call another operation, the ranks
+# wait for each other.
 ODDITIES = {
     "all_reduce": ["shape", "dtype", "op", "kind"],
     "broadcast": ["shape", "dtype", "root", "kind"],
@@ -320,7 +323,7 @@ def _random_layouts(draw: random.Random) -> tuple[str, str]:
 
 
 def random_call(draw: random.Random, seed: int, index: int, members: tuple[int, ...]) -> Call:
-    """A call that is the same on all members."""
+    """Returns a random call that is the same on all members."""
     kinds = list(STARTS)
     if len(members) == 1:
         kinds = [kind for kind in kinds if kind not in ("message", "ring")]
@@ -348,7 +351,7 @@ def random_call(draw: random.Random, seed: int, index: int, members: tuple[int, 
 
 
 def with_oddity(draw: random.Random, call: Call) -> Call:
-    """The same call with one rank that differs, if possible."""
+    """Returns the same call, in which one rank differs if this is possible."""
     if len(call.members) == 1 or call.kind not in ODDITIES or 0 in call.shape or not call.shape:
         return call
     what = draw.choice(ODDITIES[call.kind])
@@ -360,7 +363,7 @@ def with_oddity(draw: random.Random, call: Call) -> Call:
 
 
 def as_made_by(call: Call, position: int) -> Call:
-    """The call as this rank makes it."""
+    """Returns the call as the rank at `position` makes it."""
     if call.odd is None or call.odd[0] != position:
         return call
     what = call.odd[1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random programs over torch.distributed. Each result has the bits that one process computes, or
-every rank of the group gets an error."""
+"""Runs random programs over torch.distributed. Each result must have the bits that one process
+computes, or every rank of the group must get an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tearDownModule() -> None:
 
 
 class _Rank:
-    """This rank's part of one program."""
+    """Runs one program on this rank."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)  # the same numbers on every rank

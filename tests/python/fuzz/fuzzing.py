@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for fuzzers: tensors at any position in memory, exact values, and a loop over programs.
+"""Helpers for fuzzers, with tensors at any position in memory, exact values, and a loop over seeds.
 
-A program follows from its seed alone, so every rank runs the same one, and knows the inputs of all
-ranks. All values are small whole numbers: sums are exact in every dtype and in any order, and
-results are compared bit for bit.
+The seed alone decides a program. So every rank runs the same program, and knows the inputs of all
+ranks. All values are small whole numbers, so sums are exact in every dtype and in any order.
+Results are compared bit for bit.
 """
 
 import os
@@ -18,7 +18,7 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 COMPLEX = [torch.complex64, torch.complex128]
 FP8 = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
-# For these dtypes torch has only conversions from and to other numbers, and access to bytes.
+# Torch cannot compute in these dtypes. It can only convert them, and read and write their bytes.
 UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]
 
 _GUARD = 96.0  # exact in every dtype
@@ -26,18 +26,18 @@ LAYOUTS = ["whole", "offset", "column", "inner", "transposed", "channels_last"]
 
 
 def wide(values: Tensor) -> Tensor:
-    """The same numbers in a dtype that can represent all of them."""
+    """Returns the values in a dtype that can represent all of them."""
     return values.detach().to(torch.complex128 if values.is_complex() else torch.float64)
 
 
 def values_of(key: Sequence[object], shape: Sequence[int], high: int = 4) -> Tensor:
-    """Whole numbers from 0 to `high` - 1 that follow from the key, as float64."""
+    """Returns whole numbers from 0 to `high` - 1 as float64; equal keys give equal numbers."""
     generator = torch.Generator().manual_seed(random.Random(repr(key)).getrandbits(60))
     return torch.randint(0, high, tuple(shape), generator=generator).to(torch.float64)
 
 
 def _region(layout: str, shape: Sequence[int], make: Callable[[Sequence[int]], Tensor]) -> Tensor:
-    """A tensor of this shape inside a tensor that `make` creates."""
+    """Returns a tensor of this shape that lies inside a tensor that `make` creates."""
     shape = tuple(shape)
     if layout == "offset":
         return make([torch.Size(shape).numel() + 5])[3:-2].view(shape)
@@ -53,7 +53,7 @@ def _region(layout: str, shape: Sequence[int], make: Callable[[Sequence[int]], T
 
 
 class Placed:
-    """A tensor inside a larger one, whose other elements must not change."""
+    """A tensor inside a larger tensor. The rest of the larger tensor must not change."""
 
     def __init__(self, values: Tensor, dtype: torch.dtype, layout: str) -> None:
         whole: list[Tensor] = []
@@ -69,12 +69,12 @@ class Placed:
         self.tensor = _region(layout, values.shape, make)
         self.tensor.copy_(values.to(dtype))
         _region(layout, values.shape, make_mask).fill_(False)
-        # The program may give its own tensor other memory. These keep the first memory.
+        # The program may move its tensor to other memory. These attributes keep the first memory.
         self._whole, self._outside = whole[0].detach(), whole[1]
         self._alias = _region(layout, values.shape, lambda shape: self._whole)
 
     def wrong(self, expected: Tensor | None) -> str:
-        """The unexpected values; empty if there are none."""
+        """Returns a text about the unexpected values, or "" if there are none."""
         if expected is not None and not torch.equal(wide(self._alias), wide(expected)):
             return f"{wide(self._alias).tolist()} instead of {wide(expected).tolist()}"
         outside = wide(self._whole)[self._outside]
@@ -83,7 +83,7 @@ class Placed:
 
 
 def reduced(op: str, values: Sequence[Tensor]) -> Tensor:
-    """The result of one process with all ranks' values."""
+    """Returns the result that one process computes from all ranks' values."""
     stacked = torch.stack(list(values))
     if op in ("SUM", "AVG"):
         total = stacked.sum(0)
@@ -100,7 +100,7 @@ def reduced(op: str, values: Sequence[Tensor]) -> Tensor:
 
 def for_each_program(name: str, run: Callable[[int], list[str]], programs: int) -> None:
     """Runs programs of consecutive seeds; raises AssertionError with the seed of the first that
-    fails. The environment variables FUZZ_PROGRAMS and FUZZ_SEED set their number, and the first
+    fails. FUZZ_PROGRAMS in the environment sets the number of programs, and FUZZ_SEED the first
     seed.
     """
     first = int(os.environ.get("FUZZ_SEED", "1"))

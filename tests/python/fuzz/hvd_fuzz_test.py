@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random training loops over a DistributedOptimizer. After each step the parameters have the bits
-that one process computes from all ranks' losses.
+"""Runs random training loops over a DistributedOptimizer. After each step the parameters must have
+the bits that one process computes from all ranks' losses.
 
-A loss is a sum of parameters times whole numbers that are multiples of the number of ranks. So
+A loss is a weighted sum of the parameters. The weights are multiples of the number of ranks. So the
 gradients, their averages and the steps of SGD are exact.
 """
 
@@ -40,7 +40,7 @@ def tearDownModule() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Loop:
-    """The choices of a program, the same on every rank."""
+    """The random choices of a program, which are the same on every rank."""
 
     seed: int
     dtype: torch.dtype
@@ -64,12 +64,12 @@ class _Loop:
         return random.Random(repr((self.seed, *key)))
 
     def uses(self, step: int, turn: int, rank: int, index: int) -> int:
-        """The number of times that the rank uses the parameter in this pass."""
+        """Returns how many times the rank uses the parameter in this pass."""
         draw = self.draws("uses", step, turn, rank, index)
         return 0 if draw.random() >= self.usage else draw.choice([1, 1, 2])
 
     def loss(self, parameters: Sequence[Tensor], step: int, turn: int, rank: int) -> Tensor:
-        """The loss of a rank in a pass. Ranks use the parameters in different orders."""
+        """Returns the loss of a rank in a pass. Ranks use the parameters in different orders."""
         order = list(range(len(parameters)))
         self.draws("order", step, turn, rank).shuffle(order)
         terms = [torch.zeros((), dtype=self.dtype, requires_grad=True)]
@@ -101,8 +101,7 @@ def _random_loop(seed: int, members: tuple[int, ...]) -> _Loop:
         (draw.randrange(1, _STEPS), draw.randrange(count)) for _ in range(draw.choice([0, 0, 1, 2]))
     ]
     endings = ["nothing", "nothing", "synchronize"]
-    # Gradients are complete after backward() if all ranks have them, and all gradients of their
-    # group.
+    # A gradient is complete after backward() only if every rank has it and the rest of its group.
     if usage == 1.0 and embedding != "sparse" and not (groups and toggles):
         endings.append("clip")
     is_sum = draw.random() < 0.3
@@ -155,7 +154,7 @@ class _Training:
 
 
 class _OneProcess(_Training):
-    """The steps of one process with the losses of all ranks."""
+    """Trains in one process, with the losses of all ranks."""
 
     def step(self, step: int) -> None:
         self.toggle(step)
@@ -172,7 +171,7 @@ class _OneProcess(_Training):
 
 
 class _Rank(_Training):
-    """The steps of this rank."""
+    """Trains on this rank, with a DistributedOptimizer."""
 
     def __init__(self, loop: _Loop, process_set: hvd.ProcessSet) -> None:
         super().__init__(loop)
@@ -212,7 +211,7 @@ class _Rank(_Training):
 
 
 def _run(seed: int) -> list[str]:
-    """Runs one program; returns the failures of this rank."""
+    """Runs one program, and returns the failures of this rank."""
     process_set = _SETS[seed % 5 == 0 and len(_SETS) > 1]
     members = tuple(process_set.ranks)
     loop = _random_loop(seed, members)

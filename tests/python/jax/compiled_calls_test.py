@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls outside of jit that run as separate programs, as on a GPU. Here they run on CPUs."""
+"""Tests on CPUs the calls outside of jit that run as separate programs, as on a GPU."""
 
 import concurrent.futures
 import unittest.mock

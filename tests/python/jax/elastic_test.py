@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JaxState in a job that rondarun starts, which loses a rank in a compiled program."""
+"""Tests JaxState in a job of rondarun in which a rank dies in a compiled program."""
 
 import ast
 import os
@@ -10,8 +10,8 @@ import unittest
 
 import ronda_test
 
-# Each step adds 1 to every number of the state, for any number of members. Rank 1 dies in the
-# program of the third step, once. The job ends when it has its members again.
+# Each step adds 1 to every number of the state, however many members the job has. Rank 1 dies once,
+# in the compiled program of the third step. The job ends when it has all its members again.
 PROGRAM = """
     import os, pathlib, signal
     import jax, jax.numpy as jnp, numpy as np
@@ -47,7 +47,7 @@ PROGRAM = """
             if state.step != 2:  # the step before the last breath is lost
                 state.commit()
 
-    # A new rank begins with other numbers.
+    # A rank that replaces the dead one begins with different numbers.
     begin = 0 if not has_died.exists() else 100
     params = {"w": jnp.full((2,), begin, "bfloat16"), "b": jnp.full((1,), begin, "float32")}
     state = rj.elastic.JaxState(

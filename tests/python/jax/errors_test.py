@@ -99,7 +99,7 @@ class RefusalsTest(Case):
 
 class MismatchTest(Case):
     def disagreement(self, *functions_of_ranks):
-        """The error of each form of a call in which rank 0 differs from the others."""
+        """Yields the errors of a call in which rank 0 differs, outside of jit and under jit."""
         for wrap in (lambda f: f, jax.jit):
             function, *args = functions_of_ranks[self.rank != 0]
             with self.assertRaises((ronda.MismatchError, jax.errors.JaxRuntimeError)) as caught:

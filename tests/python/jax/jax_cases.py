@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The common part of the tests of ronda.jax."""
+"""Helpers that all tests of ronda.jax share."""
 
 import unittest
 from collections.abc import Callable
@@ -15,7 +15,7 @@ jax.config.update("jax_platforms", "cpu")
 
 
 class Case(unittest.TestCase):
-    """A test case on the ranks of a job."""
+    """A test case that runs on all ranks of a job."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -23,7 +23,7 @@ class Case(unittest.TestCase):
         cls.rank, cls.size = rj.rank(), rj.size()
 
     def assert_same(self, found: Any, expected: Any, **tolerance: float) -> None:
-        """Compares the leaves of two trees, in float64, and their structure."""
+        """Compares the structure of two trees, and their leaves in float64."""
         leaves, structure = jax.tree_util.tree_flatten(found)
         others, expected_structure = jax.tree_util.tree_flatten(expected)
         self.assertEqual(structure, expected_structure)
@@ -37,11 +37,11 @@ class Case(unittest.TestCase):
 
 
 def both(function: Callable[..., Any], *args: Any) -> "list[Any]":
-    """The results outside of jit, and under jit."""
+    """Returns the function's results outside of jit and under jit."""
     return [function(*args), jax.jit(function)(*args)]
 
 
 def numbers(rank: int, shape: "tuple[int, ...]" = (6, 2), dtype: Any = jnp.float32) -> jax.Array:
-    """The array of a rank: small whole numbers, with which every type computes exactly."""
+    """Returns the array of a rank, whose small whole numbers are exact in every type."""
     count = int(np.prod(shape))
     return ((jnp.arange(count) % 3).reshape(shape) + rank).astype(dtype)

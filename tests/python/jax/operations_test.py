@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives outside and inside of jit, against their definition."""
+"""Compares collectives, outside and inside of jit, with their definitions."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ MOVED = (*SUMMED, "bool", "float8_e4m3fn", "float8_e5m2")
 
 class OperationsTest(Case):
     def every(self, *shape, dtype="float32"):
-        """The arrays of all ranks."""
+        """Returns the arrays of all ranks."""
         return [numbers(rank, shape or (6, 2), dtype) for rank in range(self.size)]
 
     def test_allreduce_adds_each_type(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Training with Optax on several ranks, compared with one process."""
+"""Compares training with Optax on several ranks with one process."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ SHARE = 4  # samples per rank and step
 
 
 def same_parameters():
-    """The parameters of a small network."""
+    """Returns the parameters of a small network."""
     keys = jax.random.split(jax.random.PRNGKey(7), 2)
     return {
         "hidden": {"w": jax.random.normal(keys[0], (5, 8)) / 2, "b": jnp.zeros(8)},
@@ -87,7 +87,7 @@ class OptimizerTest(Case):
         optimizer = rj.DistributedOptimizer(optax.sgd(0.1), name="uneven")
         found = train(optimizer, same_parameters(), own[: self.rank + 1])
         found = rj.broadcast_parameters(found, rj.join())
-        # Only ranks k and above take part in step k, and the average is over these ranks.
+        # Only the ranks from k on take part in step k, and the average is over these ranks.
         rest = [(x[k * SHARE :], y[k * SHARE :]) for k, (x, y) in enumerate(every)]
         expected = train(optax.sgd(0.1), same_parameters(), rest)
         self.assert_same(found, expected, rtol=1e-4, atol=1e-5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The order in which the ranks run collectives, and the names that match them across ranks."""
+"""Tests the order in which ranks run collectives, and the names that match collectives of ranks."""
 
 import concurrent.futures
 import re
@@ -13,12 +13,12 @@ from jax_cases import Case, numbers
 
 
 def names_in(function, *args) -> "list[str]":
-    """The names of the arrays in the program of a function."""
+    """Returns the names of the arrays in the program of a function."""
     return re.findall(r'names = "([^"]*)"', jax.jit(function).lower(*args).as_text())
 
 
 def calls_in(function, *args, platform) -> "list[str]":
-    """The calls of Ronda in the program of a function for a platform."""
+    """Returns the calls of Ronda in the program that a function becomes on a platform."""
     text = jax.jit(function).trace(*args).lower(lowering_platforms=(platform,)).as_text()
     return [line for line in text.splitlines() if "@ronda_collective" in line]
 
@@ -33,12 +33,13 @@ class PlatformsTest(Case):
         self.assertEqual(*found)
 
     def test_the_handler_is_registered_for_gpus(self):
-        # JAX keeps the registration until a plugin for the platform comes.
+        # JAX keeps the registration of the handler until a plugin for the platform is loaded.
         waiting = xla_client._custom_callback["CUDA"]
         self.assertIn("ronda_collective", [name for name, *_ in waiting])
 
     def test_results_take_the_place_of_arguments(self):
-        # Each call aliases the ticket, and a broadcast aliases all arguments.
+        # The result of each call shares the ticket's memory; a broadcast shares all arguments'
+        # memory.
         found = calls_in(self.step, jnp.ones(6), platform="cpu")
         self.assertEqual([each.count("operand_index") for each in found], [1, 2, 1, 1])
         program = jax.jit(lambda x: (rj.broadcast(x), x))
@@ -66,8 +67,8 @@ class OrderTest(Case):
         self.assert_same((waited, found), (self.total((6, 2)),) * 2)
 
     def test_independent_calls_of_a_program_run_in_its_order(self):
-        # XLA may put the calls in any order. If the ranks' orders differed, the ranks would wait
-        # for each other.
+        # XLA may put the calls in any order. If two ranks ran the calls in different orders, they
+        # would wait for each other for ever.
         root = self.size - 1
 
         def step(x):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests whole programs: the example, failing ranks, and processes without Ronda's settings."""
+"""Tests the example, and programs with failing ranks or without Ronda's settings."""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JaxState in a job whose ranks stay. Tests which values it keeps, and which it sends."""
+"""Tests which values JaxState keeps and sends, in a job that neither loses nor gains ranks."""
 
 import typing
 
@@ -13,14 +13,14 @@ from ronda.jax import elastic
 
 
 class Pair(typing.NamedTuple):
-    """A tree of a class of its own."""
+    """A class that JAX treats as a tree."""
 
     w: object
     bias: object
 
 
 def tree(seed):
-    """A tree with every kind of leaf."""
+    """Returns a tree with every kind of leaf."""
     return {
         "pair": Pair(jnp.full((2, 3), seed, jnp.bfloat16), jnp.full(4, seed, "float8_e4m3fn")),
         "none": None,

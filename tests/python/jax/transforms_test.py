@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""grad, vmap, scan, cond and remat, against one process that has the data of all ranks."""
+"""Compares grad, vmap, scan, cond and remat with one process that has the data of all ranks."""
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ class TransformsTest(Case):
         return jnp.stack([numbers(rank, shape) for rank in range(self.size)])
 
     def check_gradient(self, operation, alone, shape=(6, 2)):
-        """Compares the gradient of the sum over the ranks of a loss.
+        """Sums a loss over all ranks, and compares the gradient of the sum.
 
         Args:
-            operation: of the ranks.
+            operation: what each rank runs on its own array.
             alone: takes the arrays of all ranks, and returns the results of all ranks.
         """
         weights = self.every(shape)
@@ -32,7 +32,7 @@ class TransformsTest(Case):
         expected = jax.grad(loss_alone)(weights)[self.rank]
         for found in both(jax.grad(loss), weights[self.rank]):
             self.assert_same(found, expected, rtol=1e-4, atol=1e-5)
-        # Forward: the derivative along the same direction on every rank.
+        # In forward mode, this is the derivative along the same direction on every rank.
         _, found = jax.jvp(operation, (weights[self.rank],), (weights[self.rank],))
         _, others = jax.jvp(alone, (weights,), (weights,))
         self.assert_same(found, others[self.rank], rtol=1e-4, atol=1e-5)
@@ -58,7 +58,7 @@ class TransformsTest(Case):
         )
 
     def test_gradient_of_uneven_alltoall(self):
-        # A rank sends one row to each rank, and the others to the last one.
+        # A rank sends one row to each rank, and all remaining rows to the last rank.
         n = self.size
         last = 6 - (n - 1)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The callbacks of ronda.keras, on the backend that KERAS_BACKEND names."""
+"""Tests the callbacks of ronda.keras on the backend that KERAS_BACKEND names."""
 
 import unittest
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers of the tests of ronda.keras. They have a small model and its data."""
+"""Helpers of the tests of ronda.keras, with a small model and its data."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LABELS = INPUTS.sum(axis=1, keepdims=True)
 
 
 def own(share: int = SHARE) -> tuple[np.ndarray, np.ndarray]:
-    """This rank's part of each batch of share * SIZE examples."""
+    """Returns this rank's `share` examples of each batch of share * SIZE examples."""
     batches = np.arange(len(INPUTS)).reshape(-1, share * SIZE)
     rows = batches[:, share * RANK : share * (RANK + 1)].ravel()
     return INPUTS[rows], LABELS[rows]
 
 
 def model_of(optimizer: Any, seed: int = 7, **options: Any) -> Any:
-    """A compiled model, the same for each seed."""
+    """Returns a compiled model; equal seeds give equal models."""
     keras.utils.set_random_seed(seed)
     layers = [keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((4,)), *layers])
@@ -44,7 +44,7 @@ def fit(
     epochs: int = 1,
     **options: Any,
 ) -> Any:
-    """model.fit() without shuffling; returns the history."""
+    """Runs model.fit() without shuffling, and returns the history."""
     return model.fit(
         *data,
         batch_size=batch_size,
@@ -64,5 +64,5 @@ def weights_alone(optimizer: Any, batch_size: int = SHARE * SIZE, epochs: int = 
 
 
 def weights_of(model: Any) -> np.ndarray:
-    """All weights, in one array."""
+    """Returns all weights in one array."""
     return np.concatenate([each.ravel() for each in model.get_weights()])

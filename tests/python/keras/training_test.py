@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DistributedOptimizer and the functions of ronda.keras, on the backend in KERAS_BACKEND."""
+"""Tests DistributedOptimizer and the functions of ronda.keras, on the backend in KERAS_BACKEND."""
 
 import contextlib
 import pathlib
@@ -29,7 +29,7 @@ BROADCAST = hvd.callbacks.BroadcastGlobalVariablesCallback
 
 
 def apply(optimizer, gradient, variable):
-    """Applies one gradient as fit() does, on JAX by a call without side effects."""
+    """Applies one gradient as fit() does. On JAX it makes a call without side effects."""
     if hvd.backend_name() != "jax":
         optimizer.apply([gradient], [variable])
         return
@@ -42,7 +42,7 @@ def apply(optimizer, gradient, variable):
 
 @contextlib.contextmanager
 def recorded_groups():
-    """A set of the names and sizes of the groups whose gradients are reduced."""
+    """Yields a set of the name and size of each group of gradients that is reduced."""
     found = set()
     reduce = _backends._BACKENDS[hvd.backend_name()]
 
@@ -148,7 +148,7 @@ class OptimizerTest(unittest.TestCase):
         values = [keras.ops.full((1,), np.inf if RANK == 0 else 1.0), keras.ops.full((1,), 4.0)]
         for value in values:
             apply(optimizer, value, variable)
-        # The scale is halved by the first step, so the second one divides by 0.5.
+        # The first step halves the loss scale, so the second step divides by 0.5.
         np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), [-8.0])
 
     def test_mixed_precision_gets_a_loss_scale(self):

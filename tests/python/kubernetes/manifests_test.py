@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The manifests of docs/kubernetes.md: schemas, names and numbers that agree, and commands."""
+"""Tests that docs/kubernetes.md has valid manifests and commands, whose names and numbers agree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 _TEMPLATE = {"template": {"type": "object"}}  # of a pod, which has a schema of Kubernetes
 _REPLICAS = {"replicas": {"type": "integer", "minimum": 1}}
-# The fields of mpi-operator's v2beta1 that the page uses. PyPI has no schema of v2beta1.
+# The fields of mpi-operator's API version v2beta1 that the page uses. PyPI has no schema of
+# v2beta1.
 _MPI_JOB = _object(
     {
         "apiVersion": {"const": "kubeflow.org/v2beta1"},
@@ -91,7 +92,7 @@ class ManifestsTest(unittest.TestCase):
         self.manifests = manifests()
 
     def dry_run(self, command: list[str], **variables: str) -> str:
-        """Returns what rondarun would start."""
+        """Returns the text in which rondarun describes what it would start."""
         finished = subprocess.run(
             [str(RONDARUN), "--dry-run", *command[1:]],
             env={**environment(), "RONDA_JOB_SECRET": "secret", **variables},

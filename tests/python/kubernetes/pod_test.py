@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ranks under the limits of a pod. Namespaces of this machine and a cgroup replace the pod."""
+"""Tests ranks under the limits of a pod. Namespaces and a cgroup of this machine act as the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ronda_test import PACKAGE, Finished, environment, eventually, finish
 
-# The package and the trainer are the image. It is on a separate file system that all may read.
+# The package and the trainer, in place of the pod's image. All users may read their file system.
 _POD = """
 mount -t tmpfs ronda-test /mnt
 cp -rL "$1" /mnt/package
@@ -31,9 +31,9 @@ _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-
 _RONDARUN = "/mnt/package/ronda/lib/rondarun"
 _TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
 
-# In version 1 of cgroups, where a process of root may make groups.
+# The folder in which root can make groups, in version 1 of cgroups.
 _CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
-# Groups with a limit of memory: their parent, and the name of the file with the limit.
+# The parent folders of groups that limit memory, and the name of the file with the limit.
 _MEMORY_GROUPS = (
     (pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),  # first version
     (pathlib.Path("/sys/fs/cgroup"), "memory.max"),  # second version
@@ -80,7 +80,8 @@ class PodTest(unittest.TestCase):
         self.assertEqual(expected, ends)
 
     def test_ranks_train_without_rights_on_a_read_only_root(self) -> None:
-        # The shell shows that the pod has its limits, and becomes rondarun, process 1.
+        # The shell checks the limits of the pod. Then it is replaced by rondarun, which is process
+        # 1.
         limits = (
             'test $$ = 1 && test "$(id -un)" = nobody && ! touch /usr/x 2> /dev/null && '
             'test "$(df --output=size -m /dev/shm | tail -n 1)" -eq 64 && '
@@ -124,14 +125,14 @@ class PodTest(unittest.TestCase):
         self.assertIn("give the host or container more memory, or run fewer ranks there", last)
 
     def make_group(self, parent: pathlib.Path) -> pathlib.Path:
-        """Makes a cgroup that ends with the test."""
+        """Makes a cgroup, which is removed after the test."""
         group = parent / f"ronda-test-{os.getpid()}"
         group.mkdir()
         self.addCleanup(lambda: eventually(lambda: self.remove(group), 60))
         return group
 
     def make_group_of_memory(self, limit: int) -> pathlib.Path:
-        """Makes a cgroup with this limit of memory. Skips the test if that is impossible."""
+        """Makes a cgroup with this limit of memory. Skips the test if it cannot be made."""
         for parent, file in _MEMORY_GROUPS:
             if not os.access(parent / "cgroup.procs", os.W_OK):
                 continue

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ronda.paddle.fleet on several ranks, compared with one process."""
+"""Compares ronda.paddle.fleet on several ranks with one process."""
 
 import os
 import sys
@@ -25,13 +25,13 @@ SHARE = 8  # images per rank and step
 
 
 def batches(indices: "list[list[int]]") -> "list[tuple[paddle.Tensor, paddle.Tensor]]":
-    """The digits of batches of the training set."""
+    """Returns batches of digits of the training set."""
     images, labels = paddle_mnist.load_digits("train").tensors
     return [(images[paddle.to_tensor(each)], labels[paddle.to_tensor(each)]) for each in indices]
 
 
 def same_lenet() -> paddle_mnist.LeNet:
-    """A LeNet that has the same parameters at each call."""
+    """Returns a LeNet, which has the same parameters at each call."""
     paddle.seed(7)
     return paddle_mnist.LeNet()
 
@@ -50,19 +50,19 @@ def train(model, optimizer, data) -> None:
 
 
 def parameters(model: paddle.nn.Layer) -> np.ndarray:
-    """All parameters, in one array."""
+    """Returns all parameters in one array."""
     return np.concatenate([each.numpy().ravel() for each in model.parameters()])
 
 
 def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
-    """The indices of this rank's batches, and of the batches of all ranks together."""
+    """Returns the indices of this rank's batches, and of the batches of all ranks together."""
     size, rank = fleet.worker_num(), fleet.worker_index()
     step = [list(range(i * size * SHARE, (i + 1) * size * SHARE)) for i in range(steps)]
     return [each[rank * SHARE : (rank + 1) * SHARE] for each in step], step
 
 
 class AwaitTensors(paddle.autograd.PyLayer):
-    """The identity. Its backward waits until the rank has reduced this many more tensors."""
+    """The identity. Its backward pass waits until the rank has reduced `count` more tensors."""
 
     @staticmethod
     def forward(ctx, value, count):
@@ -172,7 +172,7 @@ class FleetTest(unittest.TestCase):
         np.testing.assert_allclose(other.weight.numpy(), expected, rtol=1e-5)
 
     def heads(self):
-        """Two layers, whose gradients the optimizer has seen once, and the optimizer."""
+        """Returns two layers and their optimizer, which has already made one step."""
         heads = [paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)]
         model = fleet.distributed_model(paddle.nn.LayerList(heads))
         sgd = paddle.optimizer.SGD(1.0, parameters=model.parameters())
@@ -218,7 +218,7 @@ class FleetTest(unittest.TestCase):
         optimizer.clear_grad()
         weight = last.weight.numpy()
         hidden = first(ones)
-        # Backward continues with `first` only when both gradients of `last` are reduced.
+        # The backward pass reaches `first` only when both gradients of `last` are reduced.
         last(AwaitTensors.apply(hidden, 2)).sum().backward()
         average = sum(ronda.allgather_object(hidden.numpy())) / fleet.worker_num()
         np.testing.assert_allclose(last.weight.grad.numpy(), average.T, rtol=1e-5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole Fleet programs, and Fleet's settings."""
+"""Tests whole Fleet programs, and Fleet's settings."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from ronda.types import ReduceOp
 
 
 def accuracy_on(ranks: int) -> float:
-    """The accuracy of the example after two epochs."""
+    """Returns the accuracy of the example after two epochs."""
     done = subprocess.run(
         [ronda_test.RONDARUN, "-np", str(ranks), sys.executable, "examples/paddle_mnist.py"]
         + ["--epochs", "2"],

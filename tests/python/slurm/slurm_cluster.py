@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster of Slurm on this host, in its own namespaces. Nothing of it outlives the test.
+"""A cluster of Slurm on this host, in separate namespaces. The test ends all its processes.
 
-The machine that submits jobs and each node have their own processes, hostname and /dev/shm, so that
-Ronda takes the nodes for hosts. The nodes share a network that no other process sees.
+The machine that submits jobs and each node have separate processes, hostnames and /dev/shm. So
+Ronda treats the nodes as hosts. The nodes share a network that no other process sees.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0
-# A node that is lost is noticed soon; a rank that saves its state is not hurried on a busy machine.
+# Slurm notices a lost node soon, and gives ranks that save their state much time on a busy machine.
 SlurmdTimeout=10
 KillWait=120
 NodeName=node0 NodeAddr=10.70.0.10 Port=6820 CPUs=4
@@ -72,7 +72,7 @@ slurmctld -c
 
 _NODE = "hostname $0; mount -t tmpfs ronda-test /dev/shm; slurmd -D -N $0"
 
-# Ends with the process that has started it, however that process ends.
+# A process with this prefix is killed when the process that started it ends.
 _WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL")
 _KINDS = ("--mount", "--uts", "--pid")
 _OWN = (*_WITH_ITS_PARENT, "unshare", *_KINDS, "--fork", "--kill-child", "--mount-proc")
@@ -94,7 +94,7 @@ def _environment() -> dict[str, str]:
 
 
 class Cluster:
-    """Runs until close(). Commands run in `folder`, which the nodes see too."""
+    """Runs until close(). Commands run in `folder`, which the nodes can also access."""
 
     def __init__(self) -> None:
         self._cleanup = contextlib.ExitStack()
@@ -105,14 +105,16 @@ class Cluster:
             raise
 
     def _start(self) -> None:
-        # Sockets have short names, and munged looks at the owners of its folder.
+        # A new folder, because paths of sockets must be short, and munged checks its folder's
+        # owner.
         own = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slurm-"))
         self.folder = pathlib.Path(own, "work")
         for name in ("work", "etc", "state", *_NODES):
             pathlib.Path(own, name).mkdir()
         pathlib.Path(own, "hosts").write_text(_HOSTS)
         pathlib.Path(own, "etc/slurm.conf").write_text(_CONFIGURATION.format(folder=own))
-        # Both nodes have a folder of the same name for PMIx. They share /tmp, but not /dev/shm.
+        # PMIx uses the same path on both nodes. It must be in /dev/shm, because the nodes share
+        # /tmp.
         pathlib.Path(own, "etc/mpi.conf").write_text("PMIxCliTmpDirBase=/dev/shm\n")
         key = pathlib.Path(own, "key")
         key.write_bytes(os.urandom(128))
@@ -137,7 +139,7 @@ class Cluster:
         return self._background([*inside, *_OWN, "sh", "-c", _NODE, name])
 
     def end_node(self, name: str) -> None:
-        """Pulls the plug of a node."""
+        """Kills a node, as if it lost its power."""
         self._nodes[name].kill()
 
     def run(self, command: str, env: Mapping[str, str] | None = None) -> Finished:

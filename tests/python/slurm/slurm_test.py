@@ -32,7 +32,7 @@ _LIMIT_S = 120
 
 
 def scripts() -> dict[str, str]:
-    """The files of the page. A file has the last name that the page mentions before it."""
+    """Returns the page's scripts. A script has the last file name that stands before it."""
     files = {}
     for block in re.finditer(r"```bash\n(.*?)```", _PAGE, re.DOTALL):
         names = re.findall(r"`(\w+\.(?:sbatch|sh))`", _PAGE[: block.start()])
@@ -41,7 +41,7 @@ def scripts() -> dict[str, str]:
 
 
 def commands(script: str) -> str:
-    """Returns the page's block of commands that has these words."""
+    """Returns the page's block of commands that contains `script`."""
     [block] = [text for text in re.findall(r"```sh\n(.*?)```", _PAGE, re.DOTALL) if script in text]
     return block
 
@@ -57,14 +57,14 @@ class SlurmTest(unittest.TestCase):
             (self.cluster.folder / name).write_text(text)
 
     def outcome_of(self, command: str, **variables: str) -> Finished:
-        """Returns how the command has ended."""
+        """Runs the command, and returns how it ended."""
         library = RONDARUN.parent
         path = [str(library), str(pathlib.Path(sys.executable).parent), PATH]
         surroundings = {"PATH": os.pathsep.join(path), "LD_LIBRARY_PATH": str(library)}
         return self.cluster.run(command, {**surroundings, **variables})
 
     def run_on_cluster(self, command: str, **variables: str) -> str:
-        """Returns the output of the command, which must end without an error."""
+        """Runs the command, which must end without an error, and returns its output."""
         finished = self.outcome_of(command, **variables)
         self.assertEqual(0, finished.code, f"{command}\n{finished.out}\n{finished.err}")
         return finished.out
@@ -74,7 +74,7 @@ class SlurmTest(unittest.TestCase):
         return path.read_text() if path.exists() else ""
 
     def await_log(self, name: str, pattern: str, times: int = 1) -> None:
-        """Waits until a job has written this many lines that match."""
+        """Waits until the job's log has `times` lines that match the pattern."""
         has_come = eventually(
             lambda: len(re.findall(pattern, self.log(name), re.MULTILINE)) >= times, _LIMIT_S
         )
@@ -89,7 +89,7 @@ class SlurmTest(unittest.TestCase):
         self.assertTrue(has_ended, self.cluster.run("scontrol show job").out)
 
     def check_saved(self, log: str) -> int:
-        """Expects that all ranks ended by themselves and one saved the state. Returns its steps."""
+        """Expects that all ranks ended without a kill and one saved the state. Returns its step."""
         self.await_log(log, r"rank \d of 4 ends: average 1\.5$", 4)
         step, value = self.log("train.state").split()
         self.assertEqual(1.5 * int(step), float(value))
@@ -143,8 +143,9 @@ class SlurmTest(unittest.TestCase):
         self.await_log("train.log", "trains$", 4)
         self.run_on_cluster(commands("scontrol requeue"))
         step = self.check_saved("train.log")
-        # Slurm starts a job that was requeued after two minutes: by then its nodes are clean. The
-        # test does not wait that long. It submits the script again in place of the waiting job.
+        # Slurm starts a requeued job only after two minutes, when its nodes have no old processes.
+        # The test does not wait for two minutes. It submits the script again in place of the
+        # waiting job.
         state = "squeue --noheader --format '%T %r' --name train"
         self.assertTrue(
             eventually(lambda: self.run_on_cluster(state) == "PENDING BeginTime\n", _LIMIT_S)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An elastic trainer for jobs of Slurm. It counts steps until the file `finish` exists, whatever its members are.
+// An elastic trainer for jobs of Slurm. It counts steps until the file `finish` exists, while members join and leave.
 #include <unistd.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// All ranks together add 1 in a step.
+// In each step, all ranks together add 1 to the total.
 struct Counter {
   std::vector<double> total = {0};
   std::vector<double> gradient = {0};

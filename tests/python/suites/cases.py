@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs tests of third-party suites, each in a separate child with a deadline."""
+"""Runs tests of third-party suites. Each test has a separate child process with a deadline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SKIPPED = "suites: skipped: "
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One test on a number of ranks."""
+    """A test that runs on a given number of ranks."""
 
     suite: str
     test: str
@@ -32,7 +32,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a case ended."""
+    """The outcome of a case, its duration and its output."""
 
     case: Case
     outcome: str  # "pass", "skip" or "fail"
@@ -41,7 +41,7 @@ class Result:
 
 
 def run_test(test: unittest.TestSuite) -> None:
-    """Runs a suite of one test and ends the process, as the body of a case."""
+    """Runs a suite with one test, then ends the process. A case can use it as its body."""
     result = unittest.TextTestRunner(verbosity=2).run(test)
     if result.skipped:
         print(_SKIPPED + result.skipped[0][1], flush=True)
@@ -51,7 +51,7 @@ def run_test(test: unittest.TestSuite) -> None:
 def run(
     cases: Sequence[Case], jobs: int, deadline: float, report: Callable[[Result], None]
 ) -> list[Result]:
-    """Runs `jobs` cases at a time, each for at most `deadline` seconds; reports each as it ends."""
+    """Runs `jobs` cases at a time, each for at most `deadline` seconds. Reports each result."""
     waiting, running, results = list(reversed(cases)), [], []
     while waiting or running:
         while waiting and len(running) < jobs:
@@ -73,12 +73,12 @@ class _Child:
         self._begin = time.monotonic()
         self.end = self._begin + deadline
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="suites-"))
-        # With a fork, modules that the parent has imported, above all PyTorch, are not imported
-        # again.
+        # A forked child need not import PyTorch again, which the parent has already imported.
         context = multiprocessing.get_context("fork")
         self._process = context.Process(target=self._run)
         self._process.start()
-        # The case's processes hold the other end of this pipe. It closes with the last of them.
+        # The case's processes hold the other end of this pipe. The last process that ends closes
+        # the pipe.
         self.sentinel = self._process.sentinel
 
     def _run(self) -> None:

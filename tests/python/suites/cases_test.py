@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Children that run tests of third-party suites."""
+"""Tests the child processes that run tests of third-party suites."""
 
 import pathlib
 import subprocess
@@ -25,7 +25,7 @@ def _unittest(body: Callable[[unittest.TestCase], None]) -> Callable[[], None]:
 
 
 def _meeting(mine: pathlib.Path, other: pathlib.Path) -> Callable[[], None]:
-    """A body that passes if another one runs at the same time."""
+    """The body of a case, which passes if another case runs at the same time."""
 
     def meet() -> None:
         mine.touch()
@@ -35,7 +35,7 @@ def _meeting(mine: pathlib.Path, other: pathlib.Path) -> Callable[[], None]:
 
 
 def _is_gone(pid: int) -> bool:
-    """Whether a process has ended, also if it is a zombie."""
+    """Returns whether a process has ended. A zombie has ended."""
     try:
         return " Z " in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

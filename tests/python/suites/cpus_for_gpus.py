@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs tests for GPUs on CPUs: in a process that calls install(), every GPU is the CPU.
+"""Runs tests for GPUs on CPUs. In a process that calls install(), the CPU acts as every GPU.
 
-Features that only a GPU has, such as streams and events, are missing: tests of these fail over any
-backend.
+Features that only a GPU has, such as streams and events, are missing. So tests of these features
+fail over any backend.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ class _OnCpu(TorchFunctionMode):
 
 
 def _on_cpu(device: Any) -> Any:
-    """The CPU for "cuda:0", torch.device("cuda", 0) or 0; any other value unchanged."""
+    """Returns the CPU for "cuda:0", torch.device("cuda", 0) or 0, and any other value unchanged."""
     is_gpu = isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
     return torch.device("cpu") if is_gpu or type(device) is int else device

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""torch's own tests of torch.distributed, DistributedTest, with Ronda in place of gloo.
+"""Runs torch's own tests of torch.distributed (DistributedTest) with Ronda in place of gloo.
 
-Decorators of the tests check, at the import, whether the backend is a known one. The tests are
-imported with gloo's name, so that Ronda must pass every test that gloo must pass. The processes
-that the tests start get the backend's own name.
+At the import, decorators of the tests check whether they know the backend. So the tests are
+imported with gloo's name, and Ronda must pass every test that gloo must pass. The processes that
+the tests start get Ronda's own name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cases import Case, run_test
 
 
 def cases(backend: str, ranks: int, *, of_gpus: bool) -> list[Case]:
-    """The tests; `of_gpus`: those for GPUs, run on CPUs (see cpus_for_gpus.py)."""
+    """Returns the tests. `of_gpus` selects the tests for GPUs, run on CPUs (cpus_for_gpus.py)."""
     tests = _load(ranks)
     suite = "distributed_gpu" if of_gpus else "distributed"
     return [
@@ -44,19 +44,20 @@ def _load(ranks: int) -> type[unittest.TestCase]:
         def setUp(self) -> None:
             super().setUp()
             distributed_test.INIT_METHOD = os.environ["INIT_METHOD"]  # a new file for each test
-            # torch spawns the ranks. Forks do not have to import PyTorch again.
+            # torch itself spawns the ranks. Here they are forked, so they need not import PyTorch
+            # again.
             self._start_processes(multiprocessing.get_context("fork").Process)
 
     return TestDistributed
 
 
 def _is_of_gpus(test: Any) -> bool:
-    """Whether a test's source, including its decorators, mentions GPUs."""
+    """Returns whether a test's source, including its decorators, mentions GPUs."""
     return re.search("gpu|cuda|nccl", inspect.getsource(inspect.unwrap(test)), re.I) is not None
 
 
 def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
-    """Runs one test: this process starts the ranks and checks how they end."""
+    """Runs one test. This process starts the ranks, and checks how they end."""
     from torch.testing._internal.distributed import distributed_test
 
     os.environ["BACKEND"] = backend
@@ -73,7 +74,7 @@ def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
 
 
 class _TakenForGloo(str):
-    """The name of a backend that the tests treat like gloo."""
+    """A backend's name that equals "gloo" in comparisons, so that the tests treat it like gloo."""
 
     def __eq__(self, other: object) -> bool:
         return other == "gloo" or str.__eq__(self, other)

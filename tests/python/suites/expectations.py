@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The failing tests of third-party suites, with reasons: reads and checks expected.txt."""
+"""Reads and checks expected.txt, the table of failing tests of third-party suites."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(path: pathlib.Path) -> list[Expectation]:
     """Reads the table.
 
     Raises:
-        ValueError: a line is not a row; the message names it.
+        ValueError: a line is not a row. The message names the line.
     """
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -52,7 +52,7 @@ def read(path: pathlib.Path) -> list[Expectation]:
 
 
 def surprises(results: Iterable[Result], rows: Iterable[Expectation], torch: str) -> list[str]:
-    """A sentence about each result that differs from the table."""
+    """Returns a sentence about each result that differs from the table."""
     sentences = []
     for result in results:
         row = expectation(result.case, rows, torch)
@@ -65,7 +65,7 @@ def surprises(results: Iterable[Result], rows: Iterable[Expectation], torch: str
 
 
 def expectation(case: Case, rows: Iterable[Expectation], torch: str) -> Expectation | None:
-    """The first row that covers a case with a version of torch."""
+    """Returns the first row that covers a case with this version of torch."""
     return next((row for row in rows if row.covers(case, torch)), None)
 
 
@@ -80,6 +80,6 @@ def _is_in(version: str, span: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    """(2, 6) of 2.6.0+cpu."""
+    """Returns (2, 6) for the version 2.6.0+cpu."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The table of tests that are expected to fail: its content, and the check against results."""
+"""Tests the table of tests that are expected to fail, and its comparison with results."""
 
 import pathlib
 import tempfile

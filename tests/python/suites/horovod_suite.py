@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's own tests of horovod.torch, on Ronda, each in a separate job.
+"""Runs Horovod's own tests of horovod.torch on Ronda, each in a separate job.
 
 After a process has requested the cases, the name `horovod` means `ronda` in this process. The ranks
 of a job are forks, so that no test waits for an import of PyTorch. The ranks find each other by the
@@ -31,7 +31,7 @@ _GRACE_S = 10.0  # in which the other ranks can report on the end of a failed ra
 
 
 def cases(folder: pathlib.Path, ranks: int) -> list[Case]:
-    """The tests in a checkout of Horovod's repository.
+    """Returns the tests in a checkout of Horovod's repository.
 
     Raises:
         ModuleNotFoundError: the folder has no such tests.
@@ -77,7 +77,7 @@ def _in_thread(target: Any, args: tuple[Any, ...] = (), daemon: bool = True) -> 
 
 
 def _run_job(test: unittest.TestCase, ranks: int) -> None:
-    """Runs a test on ranks of a new job; exits with 1 if it fails on any rank."""
+    """Runs a test on the ranks of a new job. Exits with 1 if the test fails on any rank."""
     job = f"suites-{uuid.uuid4().hex}"
     context = multiprocessing.get_context("fork")
     left = [

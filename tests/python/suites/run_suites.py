@@ -36,7 +36,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--filter", default="", help="a regular expression: only tests that match")
     parser.add_argument("--jobs", type=int, default=1, help="tests at a time (1)")
-    # torch itself gives its longest test, which takes 80 s on two idle cores, 400 s.
+    # torch's longest test takes 80 s on two idle cores; torch itself allows it 400 s.
     parser.add_argument("--deadline", type=float, default=450, help="seconds a test (450)")
     return parser.parse_args(args)
 
@@ -59,8 +59,8 @@ def _run(
     options: argparse.Namespace,
     rows: Sequence[expectations.Expectation] = (),
 ) -> list[cases.Result]:
-    """Runs the cases. A case that fails beside others, and is in no row, runs again alone, because
-    many tests have short deadlines.
+    """Runs the cases. If a case fails that the table does not list, it runs again without other
+    cases, because many tests have short deadlines.
     """
     results = cases.run(wanted, options.jobs, options.deadline, _report)
     again = [result for result in results if _is_news(result, rows)] if options.jobs > 1 else []
@@ -73,13 +73,13 @@ def _run(
 
 
 def _is_news(result: cases.Result, rows: Sequence[expectations.Expectation]) -> bool:
-    """Whether a failed test is in no row."""
+    """Returns whether the test failed, and the table does not list it."""
     row = expectations.expectation(result.case, rows, torch.__version__)
     return result.outcome == "fail" and row is None
 
 
 def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dict[str, str]:
-    """The results over gloo of tests that fail over Ronda."""
+    """Runs tests that fail over Ronda again over gloo, and returns their results."""
     names = {result.case.test for result in news}
     suite = news[0].case.suite
     wanted = [case for case in _cases(suite, options, "gloo") if case.test in names]
@@ -88,7 +88,7 @@ def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dic
 
 
 def _judge(suite: str, options: argparse.Namespace) -> list[str]:
-    """Runs a suite and prints its counts; returns the unexpected results."""
+    """Runs a suite, prints its counts, and returns the unexpected results."""
     of_suite = _cases(suite, options, options.backend)
     wanted = [case for case in of_suite if re.search(options.filter, case.test)]
     if not wanted:
@@ -120,7 +120,7 @@ def _judge(suite: str, options: argparse.Namespace) -> list[str]:
 
 
 def main(args: Sequence[str]) -> int:
-    """Returns the exit code: 1 if a result differs from expected.txt."""
+    """Returns the exit code, which is 1 if a result differs from expected.txt."""
     options = _arguments(args)
     surprises = [line for suite in options.suite or _SUITES for line in _judge(suite, options)]
     for line in surprises:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Small modules that third-party suites import, for Pythons that lack them.
+"""Provides small modules that third-party suites import, if Python lacks these modules.
 
-A suite needs a decorator or a base class of each, which is not worth an installation.
+A suite uses only a decorator or a base class of each module, so installing them is not worthwhile.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 
 def install(*names: str) -> None:
-    """Makes modules importable: "pytest", "mock", "packaging", "expecttest".
+    """Makes the modules "pytest", "mock", "packaging" and "expecttest" importable.
 
-    `pytest` is replaced even if it is installed, because unittest, which runs the suites here,
-    ignores its marks.
+    `pytest` is replaced even if it is installed. Its marks have no effect here, because unittest
+    runs the suites.
     """
     makers = {"pytest": _pytest, "mock": _mock, "packaging": _packaging, "expecttest": _expecttest}
     for name in names:

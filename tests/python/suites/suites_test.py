@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""torch's own tests of torch.distributed over Ronda: docs/suites.md."""
+"""Runs torch's own tests of torch.distributed over Ronda; see docs/suites.md."""
 
 import pathlib
 import subprocess

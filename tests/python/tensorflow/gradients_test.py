@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Gradients of the collectives of ronda.tensorflow, which equal the gradients of Horovod."""
+"""Tests that gradients of the collectives of ronda.tensorflow equal Horovod's gradients."""
 
 import unittest
 from unittest import mock
@@ -15,7 +15,7 @@ WEIGHTS = tf.range(1.0, 4.0)[:, None] * [[1.0, 2.0]]  # of a rank's loss
 
 
 def gradient_of(operation, tensor, weight):
-    """The gradient of a weighted sum of the operation's result."""
+    """Returns the gradient of a weighted sum of the operation's result."""
     with tf.GradientTape() as tape:
         tape.watch(tensor)
         loss = tf.reduce_sum(operation(tensor) * weight)

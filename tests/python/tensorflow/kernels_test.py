@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The operation of Ronda in TensorFlow's graphs, which runs without Python, on two ranks."""
+"""Tests Ronda's operation in TensorFlow's graphs, which runs without Python, on two ranks."""
 
 import tempfile
 import unittest
@@ -11,7 +11,7 @@ from tf_cases import RANK, SIZE, Case
 
 
 def operations_of(function, *arguments):
-    """The types of the operations in the graph of a function."""
+    """Returns the types of the operations in the graph of a function."""
     graph = tf.function(function).get_concrete_function(*arguments).graph
     return [each.type for each in graph.get_operations()]
 
@@ -31,7 +31,7 @@ class KernelTest(Case):
         self.assertNotIn("PyFunc", types)
 
     def test_operations_of_any_graph_run_in_the_order_of_the_program(self):
-        # TensorFlow itself orders only the operations of a tf.function.
+        # Outside of a tf.function, TensorFlow does not order the operations, so Ronda does.
         with tf.Graph().as_default() as graph:
             hvd.allreduce(tf.ones(3))
             hvd.allgather(tf.ones(3))
@@ -43,7 +43,8 @@ class KernelTest(Case):
             self.assertIn(before, after.control_inputs)
 
     def test_a_process_set_needs_python(self):
-        # The number of a process set belongs to a job, and an elastic program keeps its graphs.
+        # An elastic program keeps its graphs in the next job, where a process set has another
+        # number.
         ranks = hvd.add_process_set([1])
         self.addCleanup(hvd.remove_process_set, ranks)
         types = operations_of(lambda tensor: hvd.allreduce(tensor, process_set=ranks), tf.ones(2))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives of ronda.tensorflow on two ranks, eagerly and in tf.function."""
+"""Tests collectives of ronda.tensorflow on two ranks, eagerly and in tf.function."""
 
 import os
 import pathlib
@@ -18,12 +18,12 @@ TOTAL = SIZE * (SIZE + 1) / 2  # the sum of all ranks' RANK + 1
 
 
 def own(dtype=tf.float32, shape=(3,)):
-    """RANK + 1 in each element."""
+    """Returns a tensor with RANK + 1 in each element."""
     return tf.cast(tf.fill(shape, RANK + 1), dtype)
 
 
 def resident_mib():
-    """This process's memory."""
+    """Returns this process's memory in use."""
     pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -250,7 +250,7 @@ class OrderTest(Case):
     def test_a_function_runs_its_calls_in_the_order_of_the_program(self):
         @tf.function
         def many(tensor):
-            # Independent of each other: TensorFlow would choose the order.
+            # These calls do not depend on each other, so TensorFlow could choose their order.
             return [hvd.allreduce(tensor + i, op=hvd.Sum) for i in range(30)]
 
         operations = many.get_concrete_function(own()).graph.get_operations()

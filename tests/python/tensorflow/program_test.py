@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole programs of TensorFlow: the example, and a job that loses a rank in a tf.function."""
+"""Tests TensorFlow programs, namely the example and a job that loses a rank in a tf.function."""
 
 import re
 import subprocess
@@ -50,7 +50,7 @@ class ProgramTest(unittest.TestCase):
             import tensorflow as tf
             import ronda.tensorflow as hvd
             hvd.init()
-            # In the graph of a tf.function TensorFlow itself puts the operations in an order.
+            # TensorFlow itself orders the operations in the graph of a tf.function.
             graph = tf.Graph()
             with graph.as_default():
                 given = tf.compat.v1.placeholder(tf.float32, [3])

@@ -15,7 +15,7 @@ import tensorflow as tf
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
 
-# An error of Ronda, in eager mode and in tf.function.
+# The classes of Ronda's errors, in eager mode and in tf.function.
 ERRORS = (hvd.HorovodInternalError, tf.errors.OpError)
 
 
@@ -23,12 +23,12 @@ class Case(unittest.TestCase):
     """A test that runs functions eagerly and in tf.function."""
 
     def modes(self) -> Iterator[Callable[[Callable[..., Any]], Callable[..., Any]]]:
-        """Decorators: the first changes nothing, the second makes a tf.function."""
+        """Yields two decorators. The first changes nothing, the second makes a tf.function."""
         for name, mode in (("eager", lambda function: function), ("function", tf.function)):
             with self.subTest(mode=name):
                 yield mode
 
     def assertValues(self, tensor: Any, expected: Any, **tolerance: float) -> None:
-        """Compares the values of a tensor."""
+        """Compares the values of a tensor with `expected`."""
         wide = tf.cast(tensor, tf.float64).numpy()
         np.testing.assert_allclose(wide, np.asarray(expected, np.float64), **tolerance)

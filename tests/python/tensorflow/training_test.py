@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Training with ronda.tensorflow, compared with one process."""
+"""Compares training with ronda.tensorflow with one process."""
 
 import unittest
 
@@ -62,7 +62,7 @@ class OptimizerTest(Case):
         model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD()), "mse", jit_compile=True)
         with self.assertRaisesRegex(ValueError, r"model.compile\(..., jit_compile=False\)"):
             model.fit(OWN, OWN[:, :1], verbose=0)
-        # The callback finds the model before Keras compiles it.
+        # With the callback there is no error, because it turns jit_compile off in time.
         model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD()), "mse", jit_compile=True)
         broadcast = hvd_keras.callbacks.BroadcastGlobalVariablesCallback()
         model.fit(OWN, OWN[:, :1], verbose=0, callbacks=[broadcast])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checked mode: ranks compare their gradients and parameters."""
+"""Tests the checked mode, in which ranks compare their gradients and parameters."""
 
 import os
 import unittest
@@ -108,7 +108,7 @@ class CheckedModeTest(TrainingCase):
 
 @mock.patch.dict(os.environ, {"RONDA_CHECK": "100"})
 class ChangedWhileRunningTest(unittest.TestCase):
-    """Tensors that the program changes between the start of an operation and synchronize()."""
+    """Tests errors if the program changes a tensor before synchronize() ends its operation."""
 
     def setUp(self):
         hvd.shutdown()  # the next job reads the variable

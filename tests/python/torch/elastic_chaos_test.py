@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The elastic example learns while its ranks are killed, stopped and asked to leave at random."""
+"""Tests the elastic example while its ranks are killed, stopped and asked to leave at random."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import unittest
 
 import ronda_test
 
-# Enough for some replacements, which take seconds to import PyTorch.
+# Enough passes for some new ranks to join, which need seconds to import PyTorch.
 PASSES = "25"
 
 
 class ElasticChaosTest(unittest.TestCase):
     def test_the_example_learns_whoever_dies(self) -> None:
-        # The other test has its own cases, which do not belong to the report.
+        # elastic_chaos_test must not write its own test cases into this test's report.
         own = ("XML_OUTPUT_FILE", "TEST_")
         env = {n: v for n, v in ronda_test.environment().items() if not n.startswith(own)}
         done = subprocess.run(

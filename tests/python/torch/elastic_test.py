@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API in jobs whose ranks die, join and leave. The test is the launcher."""
+"""Tests Horovod's elastic API with ranks that die, join and leave. The test is the launcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import ronda_test
 
-# The gradients depend only on the batch, so the result does not depend on the members.
+# The gradients depend only on the batch, so the result is the same for any members of the job.
 PROGRAM = """
     import os, signal
     import torch
@@ -61,7 +61,8 @@ PROGRAM = """
     hvd.shutdown()
 """
 
-# Begins with one member. Each member prints whether its gradients are those of all.
+# The job begins with one member. Each member prints its averaged gradients, with the number of
+# members.
 GROWING = """
     import torch
     import ronda.torch as hvd
@@ -88,7 +89,7 @@ GROWING = """
     hvd.shutdown()
 """
 
-# Prints its device and the local ranks it has had. The first member dies in the middle.
+# Each member prints its device and its local ranks so far. The first member dies during the job.
 DEVICES = """
     import os, signal
     import torch
@@ -117,7 +118,7 @@ DEVICES = """
 
 
 class Launcher:
-    """Gives the members places. Ranks are in the order of the members' starts."""
+    """Assigns ranks to the members, in the order in which the members started."""
 
     def __init__(self, env: dict[str, str] | None = None, command: list[str] | None = None) -> None:
         self.command = [sys.executable, *(command or [ronda_test.program(PROGRAM)])]
@@ -209,8 +210,7 @@ def weights_of_one_rank() -> str:
 
 class ElasticTest(unittest.TestCase):
     def results(self, finished: list[ronda_test.Finished]) -> list[list[str]]:
-        """The output of members that have finished: the number of ranks, of resets, and the
-        weights."""
+        """Returns what finished members print: the numbers of ranks and resets, and the weights."""
         found = []
         for each in finished:
             match = re.search(r"finished (\d+) (\d+) (\S+ \S+)", each.out)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A DistributedOptimizer's gradients between backward() and step(). Tests when they are complete,
-and which changes are allowed.
+"""Tests when a DistributedOptimizer's gradients are complete between backward() and step(), and
+which changes of them are allowed.
 """
 
 import copy
@@ -27,7 +27,7 @@ STEPS = 7  # the schedule is locked after four
 
 
 def gradients_of_all(model, step):
-    """The average over the ranks, which this rank computes with the weights of `model`."""
+    """Returns the average of all ranks' gradients, which this rank computes alone from `model`."""
     alone = copy.deepcopy(model)
     alone.zero_grad(set_to_none=True)
     for rank in range(hvd.size()):
@@ -36,7 +36,7 @@ def gradients_of_all(model, step):
 
 
 class Doubling(hvd.mpi_ops.Compressor):
-    """A compressor that the program defines."""
+    """A compressor that a user's program could define."""
 
     @staticmethod
     def compress(tensor):
@@ -48,7 +48,7 @@ class Doubling(hvd.mpi_ops.Compressor):
 
 
 class WithExtra(torch.nn.Module):
-    """A network with a parameter that not every loss depends on."""
+    """A network with an extra parameter that only some losses use."""
 
     def __init__(self):
         super().__init__()
@@ -142,7 +142,8 @@ class WholeTest(TrainingCase):
                     (loss / hvd.size()).backward()
                 own = uses[hvd.rank()]
                 model(batch(hvd.rank(), step), own).square().mean().backward()
-                # Ranks that have returned meet those that have not, if any.
+                # If some ranks are still in backward(), they and the ranks that have returned meet
+                # here.
                 hvd.allreduce(torch.ones(1), name="between")
                 if not options:
                     self.check(model.net, [each.grad for each in whole.net.parameters()])
@@ -206,7 +207,7 @@ class WholeTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
 
     def test_closures_see_one_loss(self):
-        """LBFGS evaluates as often as the loss requires."""
+        """LBFGS calls the closure as often as the loss requires, so the ranks must see one loss."""
         for search in (None, "strong_wolfe"):
             model = make_model()
             optimizer = hvd.DistributedOptimizer(
@@ -268,7 +269,7 @@ class WholeTest(TrainingCase):
 
 class ChangedTest(TrainingCase):
     def changes(self, factor):
-        """Ways to multiply a gradient."""
+        """Yields functions that multiply a gradient, each in another way."""
 
         def swap(p):
             p.grad.data = p.grad.data * factor
@@ -295,7 +296,7 @@ class ChangedTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
 
     def test_differently_between_backward_and_step(self):
-        """They are averaged again."""
+        """If ranks change gradients differently, step() averages the gradients again."""
         for change in self.changes(1.0 + hvd.rank()):
             model = make_model()
             optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
@@ -310,7 +311,7 @@ class ChangedTest(TrainingCase):
             self.assert_same_on_all_ranks(model)
 
     def test_each_rank_another_element(self):
-        """The ranks' gradients have the same bits, in different elements."""
+        """Each rank changes one element, so all gradients have equal values in different orders."""
         for dtype in (torch.float16, torch.float32, torch.float64):
             for change in (torch.Tensor.neg_, torch.Tensor.zero_, lambda each: each.add_(0.5)):
                 parameter = torch.nn.Parameter(torch.ones(5, dtype=dtype))
@@ -349,7 +350,7 @@ class ChangedTest(TrainingCase):
         self.assert_same_on_all_ranks(model)
 
     def test_in_flight(self):
-        """By a hook on one rank; every rank refuses."""
+        """A hook on one rank changes a gradient in flight. Then every rank raises an error."""
         for change in self.changes(2.0):
             model = make_model()
             optimizer = self.wrap(model)
@@ -357,7 +358,7 @@ class ChangedTest(TrainingCase):
             bad_steps = []
 
             def hook(_, model=model, change=change, bad_steps=bad_steps):
-                # The gradients of the last layer have been announced.
+                # Ronda has already submitted the gradients of the last layer.
                 if hvd.rank() == 0 and bad_steps and bad_steps[-1]:
                     change(model[2].weight)
 
@@ -409,7 +410,7 @@ class ChangedTest(TrainingCase):
 
 
 class SeveralTest(TrainingCase):
-    """Optimizers whose gradients one pass computes."""
+    """Tests several optimizers whose gradients are computed by one backward pass."""
 
     def check(self, forward):
         """`forward` gets the layers, a rank's data and the step."""
@@ -449,8 +450,8 @@ class SeveralTest(TrainingCase):
 
 
 class StorageTest(unittest.TestCase):
-    """Memory that is freed while an operation works on it. A block of this size is returned to the
-    system at once. A later access to the block ends with SIGSEGV.
+    """Tests that memory of an operation in flight stays allocated. A freed block of this size is
+    returned to the system at once. A later access to the block ends with SIGSEGV.
     """
 
     def operations(self):
@@ -483,7 +484,7 @@ class StorageTest(unittest.TestCase):
                     self.assertEqual(len(set(result[:: 1 << 18].tolist())), 1)
 
     def test_of_gradients(self):
-        """A gradient of a rank that others lack, and one in backward."""
+        """Only rank 0 has this gradient. The program replaces its memory while it is in flight."""
         model = WithExtra()
         model.extra = torch.nn.Parameter(torch.ones(1 << 20))
         optimizer = hvd.DistributedOptimizer(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every operation of Horovod on every dtype and number of dimensions, whole or by process sets.
+"""Tests Horovod's operations on every dtype and number of dimensions, also in process sets.
 
-It also tests errors if ranks disagree, and integers under factors.
+It also tests errors if the ranks' calls differ, and integers that are scaled by factors.
 """
 
 import itertools
@@ -110,7 +110,7 @@ class WholeJobTest(GridCase):
             received, splits = hvd.alltoall(own, [int(rank > 0)] * size)
             self.assertEqual(splits.tolist(), [0] + [1] * (size - 1))
             self.check(received[:, 0], torch.arange(1, size).to(dtype))
-            # Rank 0 receives all.
+            # Rank 0 receives all rows.
             received, splits = hvd.alltoall(own, [size] + [0] * (size - 1))
             self.assertEqual(splits.tolist(), [size if rank == 0 else 0] * size)
             self.assertEqual(received.shape, (size * size if rank == 0 else 0, 2))
@@ -136,7 +136,7 @@ class WholeJobTest(GridCase):
 
 
 class ProcessSetTest(GridCase):
-    """The even and the odd ranks, each set separately and at the same time."""
+    """Tests the even and the odd ranks as two process sets, one after the other and together."""
 
     def setUp(self):
         needs_other_ranks(self)
@@ -218,7 +218,7 @@ class ProcessSetTest(GridCase):
 
 
 class FactorsTest(GridCase):
-    """Factors scale as in Horovod: before and after the sum, integers towards zero."""
+    """Factors scale before and after the sum, and integers round towards zero, as in Horovod."""
 
     def values(self, dtype):
         low = 0 if dtype == torch.uint8 else -10
@@ -280,7 +280,7 @@ class FactorsTest(GridCase):
 
 
 class DisagreementTest(GridCase):
-    """All ranks raise, the text has the tensor's name, and the job continues."""
+    """Expects that all ranks raise an error with the tensor's name, and that the job continues."""
 
     def setUp(self):
         needs_other_ranks(self)
@@ -334,7 +334,7 @@ class DisagreementTest(GridCase):
 
 
 class MistakesTest(GridCase):
-    """Mistakes that are found before anything is sent."""
+    """Tests mistakes that a rank finds before it sends anything."""
 
     def test_of_an_alltoall(self):
         size = hvd.size()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DistributedOptimizer, compared with one process that has the data of all ranks."""
+"""Compares DistributedOptimizer with one process that has the data of all ranks."""
 
 import inspect
 import unittest
@@ -25,7 +25,7 @@ STEPS = 7  # the schedule is locked after four
 
 
 def train_alone(steps=STEPS, passes=1, factor=None, clip=None, model=None):
-    """The expected result of the ranks together; `factor` of the sum of their gradients."""
+    """Returns the expected model; `factor` scales the sum of all ranks' gradients."""
     model = make_model() if model is None else model
     optimizer = sgd(model)
     for step in range(steps):
@@ -86,7 +86,7 @@ class ReductionTest(Case):
 
     def test_compression(self):
         class Halving(hvd.mpi_ops.Compressor):
-            """A compressor that the program defines."""
+            """A compressor that a user's program could define."""
 
             @staticmethod
             def compress(tensor):
@@ -281,7 +281,7 @@ class ParametersTest(Case):
         for step in range(STEPS):
             optimizer.zero_grad(set_to_none=True)
             gradient = torch.arange(108.0).view(4, 3, 3, 3) * (hvd.rank() + 1)
-            # With the parameter's layout, or another.
+            # The gradient has the parameter's memory layout in every other step.
             layout = torch.channels_last if step % 2 else torch.contiguous_format
             model.weight.grad = None
             (model.weight * gradient.contiguous(memory_format=layout)).sum().backward()
@@ -313,7 +313,7 @@ class ParametersTest(Case):
             self.assert_same_on_all_ranks(table)
 
     def test_parameters_with_empty_sparse_gradients(self):
-        """A rank has no rows, or no backward pass; or zero_grad() has left such a gradient."""
+        """The gradient is empty on a rank without rows or backward pass, or after zero_grad()."""
         for to_none in (False, True):
             table = torch.nn.Embedding(10, 3, sparse=True)
             torch.nn.init.ones_(table.weight)
@@ -329,7 +329,7 @@ class ParametersTest(Case):
                 torch.testing.assert_close(table.weight.detach(), want)
 
     def test_parameters_that_are_frozen_now_and_then(self):
-        """Like those of a generator and a discriminator, with one optimizer each."""
+        """Freezes each half in turn, like a generator and a discriminator with two optimizers."""
         halves = [torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)]
         for half in halves:
             hvd.broadcast_parameters(half.state_dict(), 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A DistributedOptimizer's parameters that change, are copied, or are shared; and the arguments of
-step().
+"""Tests parameters of a DistributedOptimizer that are changed, copied or shared, and the arguments
+of step().
 """
 
 import copy

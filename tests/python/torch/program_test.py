@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests whole programs: the example, and jobs that lose a rank."""
+"""Tests whole programs, namely the example and jobs that lose a rank."""
 
 import os
 import re
@@ -86,7 +86,7 @@ class ProgramTest(unittest.TestCase):
             self.assertIn("on some ranks only", done.out)
 
     def test_two_horovods_in_one_program(self):
-        """A program that names its modules horovod.torch.*, by an alias."""
+        """Runs a program that uses the modules of ronda.torch under the names horovod.torch.*."""
         done = ronda_test.run(
             """
             import sys

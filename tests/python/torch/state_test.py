@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Equal state on all ranks, the elastic API, and SyncBatchNorm."""
+"""Tests how all ranks get equal state, the elastic API, and SyncBatchNorm."""
 
 import collections
 import copy
@@ -23,14 +23,14 @@ class Own:
 
 
 def optimizer_classes():
-    """All of torch.optim."""
+    """Returns all optimizers of torch.optim."""
     found = [each for _, each in inspect.getmembers(torch.optim, inspect.isclass)]
     base = torch.optim.Optimizer
     return [each for each in found if issubclass(each, base) and each is not base]
 
 
 def flat(value):
-    """The leaves of nested dicts and sequences, with tensors as lists."""
+    """Returns the leaves of nested dicts and sequences. Tensors become lists."""
     if isinstance(value, torch.Tensor):
         return [(str(value.dtype), tuple(value.shape), value.flatten().tolist())]
     if isinstance(value, dict):
@@ -84,7 +84,7 @@ class BroadcastTest(unittest.TestCase):
                     each.grad = each.grad.to_sparse()
             return loss
 
-        # The others have no state yet, or a different one.
+        # The other ranks have made fewer or more steps than the root, so their states differ.
         for _ in range(3 if is_root else hvd.rank() - 1):
             optimizer.step(closure)
         before = [each.detach().clone() for each in layer.parameters()]
@@ -133,7 +133,7 @@ class BroadcastTest(unittest.TestCase):
                 hvd.broadcast_optimizer_state(optimizer, 0)
 
     def test_a_resumed_training_is_the_same(self):
-        """Only rank 0 has the checkpoint."""
+        """Tests a resumed training whose checkpoint only rank 0 has."""
 
         def train(model, optimizer, steps):
             for step in steps:
@@ -240,11 +240,11 @@ class ElasticTest(unittest.TestCase):
 
 
 class SyncBatchNormTest(unittest.TestCase):
-    """Compares with torch's BatchNorm in one process that has the batches of all ranks."""
+    """Compares SyncBatchNorm with torch's BatchNorm in one process that has all ranks' batches."""
 
     def batches(self, dims, dtype):
         torch.manual_seed(5)
-        # Batches of different sizes, with a mean that is large compared with the deviation.
+        # The ranks' batches have different sizes. Their mean is much larger than their deviation.
         return [
             (torch.randn(2 + rank, 3, *[4] * dims) * (rank + 1) + 100).to(dtype)
             for rank in range(hvd.size())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for tests of Horovod's operations: a job, and numbers that differ between ranks."""
+"""Helpers for tests of Horovod's operations, with a job, and numbers that differ between ranks."""
 
 import copy
 import unittest
@@ -29,7 +29,7 @@ def needs_other_ranks(test):
 
 
 def of_rank(rank, shape=(5, 3), dtype=torch.float32):
-    """Small whole numbers that differ between ranks, exact in every dtype."""
+    """Returns small whole numbers that differ between ranks and are exact in every dtype."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) + 2 * rank) % 7).reshape(shape).to(dtype)
 
@@ -39,8 +39,8 @@ def of_all(shape=(5, 3), dtype=torch.float32):
 
 
 def parameters_for(kind, model):
-    """The parameters that an optimizer of class `kind` accepts: Muon, in newer versions of torch,
-    accepts only matrices.
+    """Returns the parameters that an optimizer of class `kind` accepts. Muon, in newer versions of
+    torch, accepts only matrices.
     """
     matrices_only = kind.__name__ == "Muon"
     return [each for each in model.parameters() if not matrices_only or each.ndim == 2]
@@ -70,7 +70,7 @@ def sgd(model, **options):
 
 
 def pair(model, make_optimizer, **options):
-    """A model's optimizer, and the model and optimizer of one process."""
+    """Returns the model's distributed optimizer, and a copy of the model with its own optimizer."""
     whole = copy.deepcopy(model)
     optimizer = hvd.DistributedOptimizer(
         make_optimizer(model.parameters()), model.named_parameters(), **options

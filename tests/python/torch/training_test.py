@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""LeNet-5 on the digits, trained as in Horovod's examples."""
+"""Trains LeNet-5 on the digits, as Horovod's examples do."""
 
 import importlib.util
 import pathlib
@@ -57,7 +57,7 @@ class TrainingTest(unittest.TestCase):
         self.assertGreaterEqual(example.test(model, own), 0.97)
 
     def test_uneven_data_with_join(self):
-        """Rank r has 3 r steps more than rank 0; the last steps train without the other ranks."""
+        """Rank r makes 3 r steps more than rank 0. It makes these steps without rank 0."""
         model, optimizer = self.make()
         images, labels = example.load_digits("t10k").tensors
         for step in range(3 + 3 * hvd.rank()):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations must give the right value or an error on every rank, even in difficult cases."""
+"""Tests that operations give the right value or an error on every rank, even in difficult cases."""
 
 import unittest
 
@@ -9,7 +9,7 @@ import ronda.torch as hvd
 import torch
 from torch_cases import needs_other_ranks, setUpModule, tearDownModule  # noqa: F401
 
-# Twice each value does not fit.
+# Twice each of these values overflows its dtype.
 LARGE_INTEGERS = (
     (torch.uint8, 200), (torch.int8, 100), (torch.int8, -101), (torch.int16, -(2**15)),
     (torch.int32, 2**30 + 5), (torch.int64, 2**62 + 5), (torch.int64, -(2**63)),
@@ -80,7 +80,7 @@ class ValueTest(unittest.TestCase):
     def test_operations_on_one_tensor_take_effect_in_order(self):
         size = hvd.size()
         tensor = torch.ones(1000)
-        # The first one has to wait for more than the others.
+        # All operations use this tensor, so each must see the results of the operations before it.
         handles = [
             hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"one behind the other {i}")
             for i in range(3)
@@ -189,10 +189,10 @@ class ObjectTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """The arguments of one rank are wrong."""
+    """Tests calls whose arguments are wrong on one rank."""
 
     def check_refused(self, call, good, bad, text):
-        """Calls call(bad) on rank 0, and call(good) on the others."""
+        """Calls call(bad) on rank 0, and call(good) on the other ranks."""
         error = ValueError if hvd.rank() == 0 else hvd.HorovodInternalError
         with self.assertRaisesRegex(error, text) as raised:
             call(bad if hvd.rank() == 0 else good)

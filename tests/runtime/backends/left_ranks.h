@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of ranks, the last of which gives up. It has its own file because the C++ API, which other programs use,
-// has another Handle.
+// A program for all ranks of a job, of which the last rank gives up. The program has its own file, because the C++ API,
+// which other programs use, has a different class Handle.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_LEFT_RANKS_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_LEFT_RANKS_H_
 
 namespace ronda::testing {
 
-// Connects to the other ranks as the environment says. Then the last rank ends without shutdown, while the others wait
-// for it and print the failure that they get. WORDS names a directory, which is empty at first.
+// Connects to the other ranks as the environment says. Then the last rank ends without shutdown. The other ranks wait
+// for it, and print the failure that they get. WORDS names a directory, which is empty at first.
 void IsLeftByTheLastRank();
 
 }  // namespace ronda::testing

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that an MPI's own launcher starts, on one host and on two. The two hosts are two sets of processes, each with
-// its own /dev/shm.
+// Tests jobs that an MPI's own launcher starts, on one host and on two hosts. The two hosts are two sets of processes,
+// each with its own /dev/shm.
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,7 +82,8 @@ class MpirunJobTest : public ::testing::TestWithParam<Mpi> {
     if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
   }
 
-  // Returns the command line of a rank. It sets the variables of `settings`, and unsets those of RunProcesses.
+  // Returns the command line of a rank. It sets the variables of `settings`, and unsets the variables that RunProcesses
+  // has set.
   static std::vector<std::string> RankWith(std::vector<std::string> settings, const std::string& program) {
     std::vector<std::string> argv = {"/usr/bin/env", "-u", "RONDA_RANK", "-u", "RONDA_SIZE", "-u", "RONDA_JOB_ID"};
     argv.insert(argv.end(), settings.begin(), settings.end());
@@ -121,7 +122,8 @@ TEST_P(MpirunJobTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
   EXPECT_THAT(result.output, HasSubstr("data goes over mpi, as RONDA_BACKEND says"));
 }
 
-// The second host is a mount namespace whose /dev/shm is a directory of the test. Ronda treats it as another host.
+// The second host is a mount namespace whose /dev/shm is a directory of the test. Ronda treats this namespace as
+// another host.
 class TwoHostsJobTest : public MpirunJobTest {
  protected:
   void SetUp() override {
@@ -136,11 +138,12 @@ class TwoHostsJobTest : public MpirunJobTest {
     return absl::StrCat(::testing::TempDir(), "/second_host_", getpid(), "_", GetParam().name);
   }
 
-  // Ranks from `first_of_second` on are on the second host.
+  // Runs ranks. Those from `first_of_second` on are on the second host.
   static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
                            const std::string& program) {
     for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
-    // The launcher believes that all ranks are on one host. This setting keeps them from meeting in shared memory.
+    // The launcher believes that all ranks are on one host. With this setting, the ranks do not try to meet in shared
+    // memory.
     settings.push_back("RONDA_MPI=1");
     std::vector<std::string> argv = {
         "/bin/sh", "-c",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The programs of ranks that are connected.
+// Programs that tests run on connected ranks.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 
@@ -24,7 +24,7 @@ inline void ExpectAddsUp(ConnectedJob job, RankId rank, int size) {
   job.transport.control->Depart();
 }
 
-// Checks the places of the ranks of `job` on one host, and a sum over its communicator. Then leaves the job.
+// Checks that all ranks of `job` are on one host, and a sum over its communicator. Then leaves the job.
 inline void ExpectOneHostThatAddsUp(ConnectedJob job, RankId rank, int size) {
   EXPECT_EQ(job.topology.rank, rank);
   EXPECT_EQ(job.topology.size, size);

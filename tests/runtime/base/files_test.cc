@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files that are read and written as a whole.
+// Tests reading and writing of whole files.
 #include "runtime/base/files.h"
 
 #include <string>

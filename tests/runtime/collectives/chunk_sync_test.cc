@@ -58,8 +58,8 @@ TEST(DataStreamTest, ChunksOfAnotherSizeBeginAtAMultipleOfIt) {
   EXPECT_EQ(chunks.count, 2u);
 }
 
-// For any requests and any changes of the chunk size, chunks follow each other, hold all the data, and do not cross a
-// multiple of the chunk size.
+// Makes random requests and changes the chunk size at random. The chunks must hold all data without gaps, and no chunk
+// may cross a multiple of the chunk size.
 TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The errors of collectives that cannot end, for each backend and several numbers of ranks.
+// Tests the errors of collectives that cannot end, for each backend and several numbers of ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,12 +20,12 @@
 namespace ronda::testing {
 namespace {
 
-// Enough for many chunks, so that a rank stops in the middle of a collective.
+// Enough elements for many chunks, so that a rank stops in the middle of a collective.
 constexpr size_t kCount = 100'000;
 
 class CommunicatorFailureTest : public BackendTest {
  protected:
-  // The rank that does not take part.
+  // Returns the rank that does not take part in the collective.
   RankId late() const { return size() - 1; }
   std::string LateName() const { return absl::StrCat("rank ", late(), " (host localhost, pid ", getpid(), ")"); }
 
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest, ::testing::ValuesIn(
                          NameOfBackendRanks);
 
 TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
-  // All ranks start together: on a busy machine, a thread that starts late would itself be the late rank.
+  // All ranks start together, because on a busy machine a thread that starts late would be named as the late rank.
   std::atomic<int> started{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) transport.flights->Of(rank).Record(FlightKind::kSubmitted, OpType::kBroadcast, "conv9", 12);
@@ -62,7 +62,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
 TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   ::testing::internal::CaptureStderr();
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // Another rank has warned as soon as its last event is a wait.
+    // When the last event of another rank is a wait, that rank has printed its warning.
     for (RankId other = 0; rank == late() && other < late(); ++other) {
       const auto is_waiting = [&] {
         const std::optional<FlightEvent> last = transport.flights->Of(other).Last();
@@ -74,8 +74,8 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
               absl::OkStatus());
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  // On a busy machine other ranks may also be late, and warnings may name them first. The last of them then waits only
-  // for this rank.
+  // On a busy machine other ranks may also be late, and warnings may name them first. But the last of the other ranks
+  // waits only for the rank late().
   const std::string warning = absl::StrCat("W has waited 20ms for ", LateName(),
                                            " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
                                            late(), " has done nothing yet\n");
@@ -85,7 +85,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   }
 }
 
-// The operations that are not reductions, with one byte per rank. The last rank is the root.
+// Runs an operation that is not a reduction, with one byte per rank. The last rank is the root.
 absl::Status RunOperation(OpType op, Communicator& communicator, const CallInfo& info) {
   const size_t size = static_cast<size_t>(communicator.size());
   std::string input(size, 'x');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs on two levels whose collective cannot end. As in the engine, the first error of a rank is the job's failure.
+// Tests jobs on two levels with a collective that cannot end. The first error of any rank is the job's failure, as in
+// the engine.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@
 namespace ronda::testing {
 namespace {
 
-// Several chunks of two levels, so that a worker is in the middle of a chunk.
+// Enough elements for several chunks, so that a worker stops in the middle of a chunk.
 constexpr size_t kCount = size_t{1} << 20;
 
 constexpr uint64_t kSeed = 7;
@@ -47,7 +48,8 @@ absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   return transports.front().control->failure();
 }
 
-// Ranks on the late rank's host wait for the late rank itself. Ranks on other hosts wait for a rank that waits.
+// Ranks on the late rank's host wait for the late rank itself. Ranks on other hosts wait for a rank that itself waits
+// for the late rank.
 TEST(HierarchicalFailureTest, LateRankIsNamedWhereverItIs) {
   const HostMap map = {.hosts = {{0, 1}, {2, 3}}};
   for (RankId late : {0, 1, 3}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The memory that collectives on one host take, for any size of tensors.
+// Tests how much memory collectives on one host need for tensors of any size.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kModelFloats = size_t{16} << 20;
 constexpr size_t kSegments = 50;
 
-// This process's resident memory.
+// Returns this process's resident memory.
 size_t ResidentBytes() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages >> pages;
@@ -45,8 +45,8 @@ TEST(MemoryTest, SharedMemoryOfAJobIsAtMostTwiceItsRings) {
   }
 }
 
-// No buffer holds a whole bucket. The smaller bucket comes first, so that memory which is independent of the size, such
-// as the rings, is in use before the measurement.
+// No buffer holds a whole bucket. The smaller bucket comes first. So memory that does not depend on the bucket's size,
+// such as the rings, is in use before the measurement.
 TEST(MemoryTest, ABucketTakesLessThanOnePercentOfItsSize) {
   absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess({.size = 2});
   ASSERT_TRUE(transports.ok()) << transports.status();

@@ -43,11 +43,11 @@ TEST(LogicalBufferTest, EachSegmentBeginsAGranuleAndMayEndWithinOne) {
   EXPECT_EQ(counts, (std::vector<size_t>{1, 8, 1}));
 }
 
-// The place of an element: its segment, and its index in the segment.
+// The position of an element, which is its segment and its index in the segment.
 using Place = std::pair<size_t, size_t>;
 
-// The runs of any range of granules cover exactly the elements of those granules, in order, for segments of random
-// sizes.
+// Tests segments of random sizes. The runs of any range of granules must cover exactly the elements of these granules,
+// in order.
 TEST(LogicalBufferTest, RangesAreThoseOfOneArrayOfGranules) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reductions with the algorithms for small data (lines and blocks), and of sizes just above.
+// Tests reductions with the algorithms for small data (lines and blocks), and reductions of slightly larger data.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -13,10 +13,10 @@
 namespace ronda {
 namespace {
 
-// The ring is so small that the tests go round it often.
+// The ring is so small that the data of a test wraps around it often.
 constexpr size_t kSlotBytes = 20 << 10;
 constexpr int kSlotCount = 3;
-// Numbers of floats: less than a line, some lines, some blocks, and more than a block.
+// Numbers of floats that fill less than a line, some lines, some blocks, and more than a block.
 constexpr size_t kCounts[] = {1, 3, 14, 15, 31, 33, 559, 561, 1000, 1023, 2048, 2049, 4096, 4097, 5120, 6000};
 
 std::vector<Transport> Connect(int size) {
@@ -26,7 +26,7 @@ std::vector<Transport> Connect(int size) {
   return *std::move(transports);
 }
 
-// Element i of the contribution of `rank` in `round`. Sums are exact.
+// Returns element i of the contribution of `rank` in `round`. Sums are exact.
 float Value(RankId rank, size_t i, int round) {
   return static_cast<float>((static_cast<size_t>(rank) + 1) * (i % 251 + 1) + static_cast<size_t>(round));
 }
@@ -45,7 +45,7 @@ std::vector<float> Sum(int size, size_t count, int round) {
   return sum;
 }
 
-// One tensor takes the short path, two take the general one.
+// Cuts the values into one tensor, for the short code path, or two tensors, for the general path.
 std::vector<Segment> CutAt(size_t cut, std::vector<float>& values) {
   std::vector<Segment> segments;
   if (cut > 0) segments.push_back({.input = values.data(), .output = values.data(), .count = cut});

@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Two cores, and the cost of a byte between them for each kind of stores.
+// Two cores, with the cost of moving a byte between them for each kind of store.
 struct Cores {
   double through_cache = 0;
   double past_cache = 0;
@@ -20,7 +20,7 @@ struct Cores {
 constexpr Cores kNear = {.through_cache = 0.05, .past_cache = 0.09};
 constexpr Cores kFar = {.through_cache = 0.5, .past_cache = 0.06};
 
-// A job that writes laps around the ring, as rank 0 sees it.
+// A job whose rank 0 writes its data around the ring again and again, in laps.
 class Job {
  public:
   explicit Job(absl::Duration lap_time) : lap_time_(lap_time) {}
@@ -37,7 +37,8 @@ class Job {
     for (uint64_t i = 0; i < laps; ++i) RunLap(cores);
   }
 
-  // Runs laps until `stores` is settled, and returns their number. More than `most` means that it was not settled.
+  // Runs laps until the kind `stores` is settled, and returns the number of laps. A number above `most` means that the
+  // kind was not settled.
   uint64_t LapsUntil(Stores stores, const Cores& cores, uint64_t most) {
     uint64_t laps = 0;
     while (trials_.settled() != stores && laps <= most) {
@@ -97,7 +98,8 @@ TEST(StoreTrialsTest, ASlowJobTriesAgainAfterASecond) {
   Job job(absl::Milliseconds(100));
   job.Run(300, kFar);
   ASSERT_EQ(job.trials().settled(), Stores::kPastCache);
-  // The settled kind is not slower than before, so nothing starts a trial at once. But the other kind is better now.
+  // The settled kind is not slower than before, so nothing starts a trial at once. But the other kind of store has
+  // become faster.
   EXPECT_LE(job.LapsUntil(Stores::kThroughCache, {.through_cache = 0.03, .past_cache = 0.06}, 200), 22u);
 }
 

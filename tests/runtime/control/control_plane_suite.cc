@@ -57,7 +57,8 @@ TEST_P(ControlPlaneTest, LongBroadcastsDoNotWaitForRanksThatReceiveNothing) {
   });
 }
 
-// Before any rank receives, all ranks send more than any ring holds, and the coordinator also broadcasts that much.
+// All ranks send more than a ring can hold before any rank receives. The coordinator also broadcasts more than a ring
+// can hold.
 TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
   constexpr size_t kMessages = 3;
   const std::string text(300'000, 'x');
@@ -118,7 +119,7 @@ TEST_P(ControlPlaneTest, HighestUnlockRequestCounts) {
   }
 }
 
-// The engine needs this: one thread drives it while the background thread sleeps.
+// The engine needs this, because another thread may drive the engine while the background thread sleeps in Wait().
 TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   std::atomic<bool> over{false};
   const absl::Time deadline = Deadline();
@@ -142,7 +143,7 @@ TEST_P(ControlPlaneTest, PollerFindsWhatOthersSend) {
   ASSERT_EQ(control(sender).SendToCoordinator("report"), absl::OkStatus());
   const absl::Time deadline = Deadline();
   ControlPlane::Inbox inbox = *coordinator.Receive();
-  // A network may take longer than a thread polls.
+  // Over a network, a message may take longer than one period of polling.
   while (inbox.to_coordinator.empty() && SteadyNow() < deadline) {
     coordinator.KeepPolling();
     inbox = *coordinator.Receive();
@@ -162,7 +163,7 @@ TEST_P(ControlPlaneTest, PollerGivesUpWhenNothingComes) {
   control(0).StopPolling();
 }
 
-// Otherwise the waiting thread would sleep until the deadline.
+// A message that the poller misses must end Wait(), or the waiting thread would sleep until the deadline.
 TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   ControlPlane& coordinator = control(0);
   if (!coordinator.StartPolling()) GTEST_SKIP() << "there is no polling here";
@@ -186,7 +187,8 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 
-// A sender that polls gives the coordinator's poller a moment to come back. After that it wakes the coordinator.
+// A sender that polls gives the coordinator's poller a moment to poll again. After that moment, the sender wakes the
+// coordinator.
 TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
   ControlPlane& coordinator = control(0);
   ControlPlane& sender = control(size() - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The promises of ControlPlane, as tests for any implementation.
+// Tests of the promises of ControlPlane, for any implementation.
 //
 //   INSTANTIATE_TEST_SUITE_P(Mine, ControlPlaneTest, ::testing::ValuesIn({...}), NameOfControlRanks);
 #ifndef RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
@@ -28,8 +28,8 @@ namespace ronda::testing {
 struct ControlRanks {
   std::string name;
   int size;
-  // Returns one transport per rank, whose communicator may be nullptr. If the ranks do not connect, it fails the test
-  // and returns nothing.
+  // Returns one transport per rank, whose communicator may be nullptr. If the ranks do not connect, the function fails
+  // the test and returns an empty list.
   std::function<std::vector<Transport>()> connect;
 };
 
@@ -37,7 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const ControlRanks& ranks) {
   return out << ranks.name << " with " << ranks.size << " ranks";
 }
 
-// A name such as "Shm3".
+// Returns a name such as "Shm3" (backend and number of ranks).
 inline std::string NameOfControlRanks(const ::testing::TestParamInfo<ControlRanks>& info) {
   return absl::StrCat(info.param.name, info.param.size);
 }
@@ -49,7 +49,8 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     ASSERT_EQ(transports_.size(), static_cast<size_t>(size()));
   }
 
-  // The ranks leave together. A rank that left alone would fail the job, and the others would wait for it.
+  // Makes all ranks leave together. If a rank left alone, the job would fail, and the other ranks would wait for the
+  // rank.
   void TearDown() override {
     for (Transport& transport : transports_) {
       if (transport.control != nullptr) transport.control->Depart();
@@ -60,7 +61,8 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   ControlPlane& control(RankId rank) { return *transports_[rank].control; }
   void Destroy(RankId rank) { transports_[rank].control.reset(); }
 
-  // Runs body(rank, control plane) for each rank, on its own thread. A failed expectation in it names the rank.
+  // Runs body(rank, control plane) for each rank, on its own thread. The text of an expectation that fails in `body`
+  // names the rank.
   template <typename Body>
   void OnEveryRank(const Body& body) {
     RunRanksOn(transports_, [&](RankId rank, Transport& transport) {
@@ -72,7 +74,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   // Each wait must end by this time, however busy the machine is. A test that waits longer fails.
   static absl::Time Deadline() { return SteadyNow() + absl::Minutes(1); }
 
-  // Receives until `done` accepts the messages so far, and returns them. At the deadline it fails the test and also
+  // Receives until `done` accepts the messages so far, and returns them. At the deadline, fails the test, and also
   // returns the messages so far.
   template <typename Done>
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {

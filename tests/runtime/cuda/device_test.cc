@@ -245,7 +245,7 @@ TEST(DeviceTest, ThreadsShareADevice) {
 
 }  // namespace
 
-// The choice of the file for the CUDA plugin, and the description of its devices.
+// Tests the choice of the CUDA plugin's file, and the description of the plugin's devices.
 
 namespace {
 

@@ -14,8 +14,8 @@ std::string PluginUnderTest() { return std::filesystem::absolute("runtime/cuda/l
 
 namespace {
 
-// The plugin has its own CUDA runtime, and thus its own last error. A trainer uses another runtime, and neither sees
-// the other's errors.
+// The plugin contains a CUDA runtime, which stores the last error. A trainer uses another copy of the runtime, so the
+// plugin and the trainer do not see each other's errors.
 TEST(InstalledPluginTest, RuntimeIsItsOwn) {
   ASSERT_EQ(LoadCudaPlugin(PluginUnderTest()).status(), absl::OkStatus());
   void* const library = dlopen(PluginUnderTest().c_str(), RTLD_NOW | RTLD_NOLOAD);

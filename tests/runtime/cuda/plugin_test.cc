@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin itself on a GPU or on the stand-ins for CUDA's libraries, and its errors on a machine without a GPU.
+// Tests the plugin on a GPU or on the stand-ins for CUDA's libraries, and its errors on a machine without a GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -208,7 +208,7 @@ TEST_F(DevicePluginTest, ExhaustedMemoryIsAnErrorThatLeavesNothingBehind) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(absl::StrContains(status.message(), "1024 TiB of device memory for a test of too much")) << status;
   const DeviceMemory memory = *device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, 16, "a test");
-  // The launch of a kernel would report an error that was left behind.
+  // If the failed allocation left its error in the runtime, the launch of this kernel would report the error.
   RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
     const kernels::cuda::PackSegment segment = {.input = memory.data(), .count = 1};
     const kernels::cuda::PackCall call = {.segments = &segment, .segment_count = 1, .buffer = memory.data()};

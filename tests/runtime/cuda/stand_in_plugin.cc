@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin on the stand-ins for CUDA's libraries. Also tests that need to know the devices.
+// Tests the plugin on the stand-ins for CUDA's libraries. Some tests also call functions of the fake devices.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -50,13 +50,13 @@ class StandInPluginTest : public ::testing::Test {
     return device;
   }
 
-  // A function of the fake devices.
+  // Finds a function of the fake devices by its name.
   template <typename Function>
   Function* FakeFunction(const char* name) const {
     return reinterpret_cast<Function*>(dlsym(dlopen(std::getenv("FAKE_CUDA_LIBRARY"), RTLD_NOW), name));
   }
 
-  // A function of the CUDA runtime under the plugin.
+  // Finds a function of the CUDA runtime that the plugin uses.
   template <typename Function>
   Function* RuntimeFunction(const char* name) const {
     void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
@@ -145,7 +145,7 @@ TEST_F(StandInPluginTest, ErrorsAreClearedOnceTheyAreReturned) {
   EXPECT_EQ(RuntimeFunction<int()>("cudaPeekAtLastError")(), 0);
 }
 
-// A trainer's capture in CUDA's strictest mode, which forbids such calls to all threads.
+// A trainer captures in CUDA's strictest mode, in which calls such as cudaMalloc by any thread break the capture.
 TEST_F(StandInPluginTest, CallsOfThePluginLeaveACaptureValid) {
   const auto begin = FakeFunction<int(void*, int)>("fake_cuda_begin_capture");
   const auto end = FakeFunction<int(void*, void**)>("fake_cuda_end_capture");
@@ -180,7 +180,7 @@ TEST_F(StandInPluginTest, CallsOfThePluginLeaveACaptureValid) {
   EXPECT_EQ(end(captured, &graph), 0);
   EXPECT_EQ(FakeFunction<int(void*)>("fake_cuda_destroy_graph")(graph), 0);
 
-  // Without the plugin, the same call breaks it.
+  // A direct call of cudaMalloc, not by the plugin, breaks the capture.
   ASSERT_EQ(begin(captured, kGlobal), 0);
   void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
   EXPECT_NE(reinterpret_cast<int (*)(void**, size_t)>(dlsym(runtime, "cudaMalloc"))(&memory, 8), 0);

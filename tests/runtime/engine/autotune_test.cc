@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that look for faster settings while they run.
+// Tests jobs that search for faster settings while they run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,8 +31,8 @@ using ::ronda::testing::Sum;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
-// A search with samples of 4 steps takes a tenth of this, including the steps that lock the schedule again after each
-// change.
+// The limit of steps for a search. A search with samples of 4 steps needs only a tenth of this number, with the steps
+// that lock the schedule again.
 constexpr int kMostSteps = 5000;
 
 Tunables Autotuned(const std::string& log) {
@@ -46,14 +46,15 @@ std::vector<std::string> Lines(const std::string& path) {
   return lines;
 }
 
-// A step's tensors. Their sizes are from one element to a few chunks.
+// Returns the tensors of a step, with sizes from one element to a few chunks.
 std::vector<std::vector<float>> Gradients(int rank) {
   std::vector<std::vector<float>> gradients;
   for (const size_t size : {1, 7, 1000, 30000}) gradients.emplace_back(size, static_cast<float>(rank + 1));
   return gradients;
 }
 
-// Runs a step: sums all its tensors, in flight together. Returns whether rank 0 has declared this step the last one.
+// Runs a step, in which all tensors are summed at the same time. Returns whether rank 0 has declared this step the last
+// one.
 bool RunStep(Runtime& runtime, float is_last) {
   std::vector<std::vector<float>> gradients = Gradients(runtime.topology().rank);
   std::vector<float> last = {is_last};
@@ -73,12 +74,12 @@ bool HasEnded(const std::string& log) {
   return !lines.empty() && absl::StrContains(lines.back(), ",choice,");
 }
 
-// Runs steps until rank 0 has made its choice, and some more.
+// Runs steps until shortly after rank 0 has chosen its settings.
 void Train(Runtime& runtime, const std::string& log) {
   const bool is_first = runtime.topology().rank == kCoordinatorRank;
   for (int step = 0; step < kMostSteps; ++step) {
-    // This makes the other ranks idle when rank 0 unlocks the schedule. They may receive its new settings before they
-    // have unlocked.
+    // The delay makes the other ranks idle when rank 0 unlocks the schedule. Idle ranks may receive the new settings
+    // before they have unlocked the schedule.
     for (int i = 0; !is_first && i < 20; ++i) std::this_thread::yield();
     const bool may_be_last = is_first && step % 20 == 0;
     if (RunStep(runtime, may_be_last && HasEnded(log) ? 1.0f : 0.0f)) break;

@@ -63,7 +63,7 @@ TEST(PoolAllocatorTest, SharedObjectsComeBackInTheSameMemory) {
   }
 }
 
-// AddressSanitizer reports a pool that is freed too soon, or never.
+// If the pool is freed too soon, or never, AddressSanitizer reports an error.
 TEST(PoolAllocatorTest, ObjectsMayOutliveTheOwnerOfThePool) {
   BlockPool::Owner pool = BlockPool::Create();
   auto kept = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 7);

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 constexpr int kRanks = 2;
 constexpr size_t kCount = 6;
 
-// A rank's calls of a lane, which it opens.
+// Opens a lane on a rank, and makes calls on this lane.
 class Calls {
  public:
   explicit Calls(DeviceRank& rank, ProcessSetId process_set = kGlobalProcessSet)
@@ -48,14 +48,14 @@ class Calls {
     return lane().Submit(&submission);
   }
 
-  // Makes the rank's stream wait for the call.
+  // Makes the call, and makes the rank's stream wait for its result.
   void MakeAndOrder(Submission submission) {
     const auto handle = Make(std::move(submission));
     ASSERT_EQ(handle.status(), absl::OkStatus());
     EXPECT_EQ((*handle)->OrderBefore(rank_.stream()), absl::OkStatus());
   }
 
-  // The status of the call, once it has ended.
+  // Makes the call, waits for its end, and returns its status.
   absl::Status StatusOf(Submission submission) {
     const auto handle = Make(std::move(submission));
     return handle.ok() ? (*handle)->Wait() : handle.status();
@@ -95,7 +95,7 @@ Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const Devi
   return submission;
 }
 
-// Makes all operations. Each needs the result of the operation before.
+// Makes all kinds of operations in each step. Each operation needs the result of the one before it.
 void RunSteps(DeviceRank& rank, Calls& calls, int steps) {
   DeviceTensor tensor(rank, kCount * sizeof(float)), all(rank, kRanks * kCount * sizeof(float));
   for (int step = 0; step < steps; ++step) {
@@ -254,19 +254,19 @@ TEST(CallerLane, OperationsOfTheEngineThatAreDoneAreNotKept) {
   });
 }
 
-// The engine's work so far.
+// Returns counts of the engine's work so far.
 std::vector<uint64_t> EngineCounts(Runtime& runtime) {
   const Statistics counts = runtime.statistics();
   return {counts.reports_sent, counts.lists_received, counts.buckets_agreed, counts.buckets_scheduled, counts.tensors};
 }
 
-// Calls of the driver, without queries of events, which the watch makes as often as it likes.
+// Returns the number of calls of the driver. Queries of events are not counted, because their number depends on timing.
 size_t DriverCalls(FakeCuda& cuda) {
   return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
 }
 
-// A look at the stream (two calls), its point, the wait of the lane's stream, and the event behind the call. Then the
-// waiting stream: a look and a wait.
+// Five calls query the stream (two calls), record its point, make the lane's stream wait, and record the event after
+// the call. Three calls query the waiting stream (two calls) and make it wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
 TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {

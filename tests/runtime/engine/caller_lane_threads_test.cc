@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Lanes on a system that refuses a thread. The file replaces pthread_create(), so that a call can fail.
+// Tests lanes on a system that refuses to start a thread. The file replaces pthread_create(), so that a call can fail.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,8 +36,8 @@ absl::StatusOr<bool> Open(DeviceRank& rank) {
   return rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits());
 }
 
-// By then the other rank has opened the lane, or is about to open it. In its first call it would wait for this rank
-// until the deadline.
+// When this rank fails, the other rank has opened the lane or is about to open it. If the job did not fail, the first
+// call of the other rank would wait for this rank until the deadline.
 TEST(CallerLaneThreads, ARankWithoutAThreadForItsWatchFailsTheJob) {
   ::testing::internal::CaptureStderr();
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The runtime's Adasum of tensors in the memory of devices.
+// Tests the runtime's Adasum of tensors in device memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_P(DeviceAdasum, EqualGradientsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
-// Consecutive tensors. There are more of them than one kernel launch takes, and some have no elements.
+// Consecutive tensors. They are too many for one kernel launch, and some have no elements.
 struct Tensors {
   static constexpr size_t kCount = 500;
   Tensors() {
@@ -135,7 +135,8 @@ TEST_P(DeviceAdasum, OverflowIsFound) {
   });
 }
 
-// The members have equal gradients, which Adasum does not change. It would change them if the other ranks took part.
+// The members have equal gradients, which Adasum does not change. If other ranks took part, Adasum would change the
+// gradients.
 TEST_P(DeviceAdasum, RanksOutsideOfAProcessSetAreLeftAlone) {
   Run([](DeviceRank& rank) {
     std::vector<RankId> members;
@@ -177,7 +178,7 @@ TEST_P(DeviceAdasum, StepsThatRepeatThemselvesAreScheduledAndAllocateNothing) {
       const auto value = static_cast<float>(step + 1);
       small.Set(std::vector<float>(3, value));
       large.Set(std::vector<float>(9000, -value));
-      // One by one, so that the small tensor uses the memory after the large one.
+      // The tensors are summed one by one, so that the small tensor uses the large tensor's memory again.
       ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("large", rank, large, 9000)), nullptr);
       ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("small", rank, small, 3)), nullptr);
     };

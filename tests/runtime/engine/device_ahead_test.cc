@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Buckets of a locked schedule whose ranks agree before they launch them, while the device is still busy with earlier
-// work. Neither the host nor the trainer waits for the device. What is launched is final. After a lost vote nothing has
-// been launched.
+// Tests buckets of a locked schedule. The ranks agree on a bucket before they launch it, while the device is still busy
+// with earlier work. Neither the host nor the trainer waits for the device. A bucket that is launched is never undone.
+// If a vote is lost, its bucket has not been launched.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kCount = 5;
 
-// A time by which an expected event has happened, unless it never happens.
+// Returns a deadline for an expected event. If the event has not happened by then, it never will.
 absl::Duration Soon() { return MonotonicTime() + absl::Seconds(10); }
 
 // Options for small buckets, with one tensor each.
@@ -58,7 +58,7 @@ std::unique_ptr<DeviceEvent> RecordStream(DeviceRank& rank) {
   return event;
 }
 
-// A step of sums on the device. No thread waits for the device.
+// A training step with sums on the device, in which no thread waits for the device.
 class Step {
  public:
   Step(DeviceRank& rank, int tensors) : rank_(rank) {
@@ -70,7 +70,7 @@ class Step {
     }
   }
 
-  // Every rank contributes its number, counted from 1.
+  // Begins the step. Every rank contributes its number, counted from 1.
   void Begin() {
     for (size_t i = 0; i < tensors_.size(); ++i) handles_.push_back(Submit(i));
   }
@@ -78,13 +78,14 @@ class Step {
     CopyOnStream(rank_, tensors_[i], sources_[i]);
     return SubmitAgain(i);
   }
-  // Submits the tensor with the value that it has now.
+  // Submits the tensor with its present value.
   std::shared_ptr<Handle> SubmitAgain(size_t i) {
     const auto handle = rank_.runtime().Submit(DeviceSum(absl::StrCat("t", i), rank_, tensors_[i], kCount));
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.ok() ? *handle : nullptr;
   }
-  // Makes the stream wait for the results and copy them. Returns whether all of them were launched by Soon().
+  // Makes the stream wait for the results and copy them. Returns whether all operations were launched before the
+  // deadline Soon().
   bool End() {
     bool launched = true;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -154,8 +155,8 @@ bool GiveAwayALockedStep(int tensors) {
   return left == 0;
 }
 
-// If a rank gets no core for a while, the others unlock the schedule. That is right, but it leaves no locked step to
-// test, so the test tries again.
+// If a rank gets no core for a while, the other ranks unlock the schedule. This is right, but then there is no locked
+// step to test, so the test tries again.
 TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   constexpr int kAttempts = 20;
   for (const int tensors : {2, 20}) {
@@ -165,7 +166,7 @@ TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   }
 }
 
-// A submission of each kind of operation.
+// Returns one submission for each kind of operation.
 std::vector<Submission> OneOfEachKind(DeviceRank& rank, const DeviceTensor& tensor) {
   const auto make = [&](const std::string& name) { return DeviceSum(name, rank, tensor, kCount); };
   std::vector<Submission> all = {make("allreduce"), make("adasum"),    make("overflow"),
@@ -383,8 +384,8 @@ TEST(DeviceAgreement, AFailureEndsTheVote) {
 
 // --- All of it together ---
 
-// Trains in steps that do not wait for the device. Only now and then a rank waits for the results of a step. Once per
-// phase each rank submits another sum, at its own random step.
+// Trains in steps that do not wait for the device. A rank waits for the results of only a few steps. Once per phase,
+// each rank submits an extra sum at a random step of its own.
 void TrainAhead(DeviceRank& rank, uint32_t seed) {
   std::mt19937 common(seed);
   std::mt19937 own(seed + 1 + static_cast<uint32_t>(rank.rank()));

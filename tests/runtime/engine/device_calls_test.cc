@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls that a locked step makes to the driver. It makes calls for buckets and streams, but none for a tensor that
-// was in an earlier step.
+// Tests which calls a locked step makes to the driver. The step makes calls for buckets and streams, but no calls for a
+// tensor that was in an earlier step.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -25,21 +25,21 @@ constexpr size_t kCount = 5;
 constexpr size_t kSteps = 7;  // whose calls are counted
 constexpr int kRounds = 10;
 
-// Five calls: a wait for the point of the submissions, two kernels, and the event after the bucket; then the waiting
-// stream's wait for that event.
+// Five calls of the driver. Ronda's stream waits for the submissions, runs two kernels, and records an event. Then the
+// trainer's stream waits for this event.
 constexpr size_t kCallsOfBucket = 5;
-// A look at a stream: whether it is being captured, and its number.
+// Two queries of a stream, for whether it is being captured and for its number.
 constexpr size_t kLook = 2;
 // A submission also records the stream's point.
 constexpr size_t kCallsOfSubmission = kLook + 1;
-// Changes of the current device by a trainer that uses another device. Ronda changes to its own device and back up to
-// four times. It does so for the submission, for the bucket if this thread launches it, to look up the number of the
-// stream that shall wait, and to make that stream wait.
+// The changes of the current device that Ronda makes if the trainer's thread uses another device. Ronda changes to its
+// own device and back up to four times. Ronda changes the device for the submission, and for the bucket if this thread
+// launches the bucket. It also does so to look up the number of the waiting stream, and to make this stream wait.
 constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };
 
-// Steps of sums. The rank's stream waits for the results.
+// Training steps with sums, for whose results the rank's stream waits.
 class Steps {
  public:
   Steps(DeviceRank& rank, size_t tensors, Submit way) : rank_(rank), way_(way) {
@@ -64,7 +64,7 @@ class Steps {
     for (const std::shared_ptr<Handle>& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
   }
 
-  // In all steps, each counted up to the stream's waits.
+  // Returns how often the current device was changed in all steps. A step ends after the stream's waits.
   size_t device_changes() const { return device_changes_; }
 
  private:
@@ -83,9 +83,9 @@ class Steps {
 };
 
 struct Calls {
-  // All calls except two kinds. Queries of events are not counted, because the watch makes them as often as it likes.
-  // Calls that create events or memory are not counted, because they go on until enough exist for the most in use at
-  // once.
+  // The number of calls, without two kinds of calls. Queries of events are not counted, because their number depends on
+  // timing. Calls that create events or memory are not counted, because they occur only until enough events and memory
+  // exist.
   size_t all = 0;
   size_t pointers = 0;
   size_t streams = 0;
@@ -100,7 +100,7 @@ Calls CallsSoFar(FakeCuda& cuda) {
           .threads = FakeNcclThreads()};
 }
 
-// Returns the calls of kSteps steps of all ranks, as rank 0 counts them. Returns nullopt on the other ranks.
+// Returns the calls of kSteps steps of all ranks, as rank 0 counts them. On all other ranks it returns nullopt.
 std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& together) {
   together.arrive_and_wait();
   const Calls before = CallsSoFar(rank.fake());
@@ -120,7 +120,7 @@ std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& 
 }
 
 // Returns the calls of kSteps locked steps of all ranks. It takes the lowest count of several rounds, because a round
-// creates objects if it has more buckets under way at once than ever before.
+// creates objects if more buckets are in flight at once than ever before.
 Calls CallsOfLockedSteps(size_t tensors, Submit way) {
   Calls fewest;
   std::barrier<> together(kRanks);
@@ -156,7 +156,7 @@ TEST(DeviceCalls, ATensorThatIsSubmittedAloneCostsALookAtItsStreamAndAPoint) {
   EXPECT_EQ(calls.all, kRanks * kSteps * kTensors * (kCallsOfSubmission + kLook) + calls.buckets * kCallsOfBucket);
 }
 
-// The current device of all ranks' threads is device 0, which is rank 0's.
+// Device 0, the device of rank 0, is the current device of all ranks' threads.
 TEST(DeviceCalls, TheCurrentDeviceIsChangedOnceForABucketAndOnlyIfItIsAnother) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     Steps steps(rank, /*tensors=*/50, Submit::kTogether);

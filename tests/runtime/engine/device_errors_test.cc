@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations on tensors in the memory of devices: refusals and failures.
+// Tests which operations on device tensors are refused, and how they fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of runtimes in the threads of one test. Their tensors are in the memory of fake devices.
+// Runs jobs whose ranks are threads of one test. The tensors are in the memory of fake devices.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 
@@ -27,7 +27,8 @@ class DeviceRank;
 
 // A tensor on the device of a rank.
 //
-// The rank's stream writes the values that are set. Reading the tensor waits until the stream has come to that place.
+// The rank's stream writes the values that are set. Reading the tensor waits until the stream has done its earlier
+// work.
 class DeviceTensor {
  public:
   DeviceTensor(DeviceRank& rank, size_t bytes);
@@ -41,7 +42,7 @@ class DeviceTensor {
 
   void* data() const { return memory_.data(); }
 
-  // Returns the memory, which this object then does not free.
+  // Returns the memory, and will not free it.
   void* Abandon() {
     void* const memory = memory_.data();
     memory_.Abandon();
@@ -75,7 +76,7 @@ class DeviceTensor {
   DeviceMemory staging_;  // pinned memory for the values that are being written
 };
 
-// One rank of such a job: its runtime, its device, and its own stream, as a trainer has it.
+// One rank of a job, with its runtime, its device, and a stream like a trainer's stream.
 class DeviceRank {
  public:
   DeviceRank(Runtime& runtime, FakeCuda& cuda, int ordinal);
@@ -116,16 +117,16 @@ struct DeviceJobOptions {
 };
 
 // Runs a job of `options.size` ranks. Each rank runs `body` and shuts down. If the job is expected to fail, the
-// shutdown must fail. Otherwise it must succeed, and nothing may be left on the devices afterwards.
+// shutdown must fail. If not, the shutdown must succeed, and no objects may be left on the devices after it.
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
 
 // Returns two hosts for `size` ranks if the backend works in two levels, else no hosts.
 HostMap HostsFor(absl::string_view backend, int size);
 
-// Returns an allreduce in place.
+// Returns the submission of an allreduce in place.
 Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count);
 
-// Submits and waits. Returns the handle after a success. Otherwise fails the test and returns nullptr.
+// Submits and waits. Returns the handle after a success. After an error, fails the test and returns nullptr.
 std::shared_ptr<Handle> SucceedOn(DeviceRank& rank, const Submission& submission);
 
 }  // namespace ronda::testing

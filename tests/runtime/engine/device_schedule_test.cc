@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The locked schedule with tensors in the memory of devices. A job that repeats its steps locks a schedule. When it
-// stops repeating them, all ranks unlock at the same position, wherever each rank is.
+// Tests the locked schedule with tensors in device memory. A job that repeats its steps locks a schedule. When the job
+// stops repeating its steps, all ranks unlock at the same position of the schedule, however far each rank is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using ::testing::Le;
 
 constexpr size_t kCount = 5;
 
-// A rank's contribution to a sum of a step, and the sum.
+// Returns a rank's contribution to a sum in a step. SumOf returns the sum of all ranks.
 float ValueOf(int step, RankId rank) { return static_cast<float>(step % 64 + rank); }
 float SumOf(int step, int size) {
   float sum = 0;
@@ -141,7 +141,8 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
   });
 }
 
-// Four rows for three ranks, which vote in every step. NCCL scatters the sums, and no rank sends its number of rows.
+// Three ranks sum and scatter four rows, and vote in every step. NCCL scatters the sums, and no rank sends its number
+// of rows.
 TEST(DeviceScheduleOverNccl, AReduceScatterIsOneOfNcclsInLockedStepsToo) {
   constexpr int kSteps = 30;
   const int scatters = FakeNcclCalls("ReduceScatter");
@@ -194,7 +195,7 @@ TEST(DeviceScheduleOfOne, StreamsMayLagFarBehind) {
   });
 }
 
-// If a rank does not take part, the others request to unlock. Then the negotiation names that rank.
+// If a rank does not take part, the other ranks request to unlock the schedule. Then the negotiation names that rank.
 TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);
@@ -214,8 +215,8 @@ TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   });
 }
 
-// One rank of a job whose ranks repeat the same steps for a while. Once per phase each rank also submits another sum,
-// at its own random step. It waits for results on the host or on its stream.
+// One rank of a job whose ranks repeat the same steps for a while. Once per phase, each rank also submits an extra sum
+// at a random step of its own. The rank waits for results on the host or on its stream.
 class RandomDeviceTrainer {
  public:
   RandomDeviceTrainer(DeviceRank& rank, uint32_t seed)

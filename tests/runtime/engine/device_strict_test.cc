@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Training steps on devices that wait where CUDA may wait: their streams share one queue, and allocating and freeing
-// memory wait for all work of the device.
+// Tests training on fake devices that wait wherever CUDA may wait. Their streams share one queue, and calls that
+// allocate or free memory wait for all work of the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::Each;
 
 constexpr int kRanks = 2;
 
-// Sums of a rank's tensors, for which its stream waits.
+// Steps that sum a rank's tensors. The rank's stream waits for the sums.
 class StrictSteps {
  public:
   explicit StrictSteps(DeviceRank& rank) : rank_(rank) {}
@@ -94,7 +94,7 @@ TEST_P(DeviceStrict, StepsAreLockedAndRight) {
   });
 }
 
-// Steps that differ from the last ones, so that locked steps lose their votes.
+// Tests steps that change, so that the votes of locked steps are lost.
 class DeviceStrictChanges : public DeviceStrict {};
 
 INSTANTIATE_TEST_SUITE_P(Strictness, DeviceStrictChanges,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Results and waits of negotiated tensors in the memory of devices.
+// Tests the results of negotiated tensors in device memory, and the waits for them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,7 +110,7 @@ TEST_P(DeviceOperations, ReduceAndReduceScatterReachTheirOwners) {
   });
 }
 
-// The result goes to the caller's memory. On a rank whose memory is too small, nothing is written.
+// The result is written to the caller's memory. If a rank's memory is too small, nothing is written on this rank.
 TEST_P(DeviceOperations, ResultsMayGoToMemoryOfTheCallers) {
   Run([](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
@@ -219,7 +219,8 @@ TEST_P(DeviceOperations, OverflowIsFoundWherever) {
 
 TEST_P(DeviceOperations, ErrorFeedbackMakesUpForRounding) {
   Run([](DeviceRank& rank) {
-    // Float16 rounds 1 + 2^-12 to 1. The losses of four steps add up to one unit in the last place of that 1.
+    // Float16 rounds 1 + 2^-12 to 1. The rounding errors of four steps add up to 2^-10, the distance from 1 to the next
+    // float16.
     const float value = 1.0f + 1.0f / 4096;
     float sum = 0;
     DeviceTensor tensor(rank, sizeof(float));
@@ -283,7 +284,7 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
     StreamHold hold(rank.stream());
     const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
     ASSERT_TRUE(handle.ok()) << handle.status();
-    // This returns although the operation cannot have begun on the device.
+    // OrderBefore returns although the device cannot have begun the operation.
     EXPECT_EQ((*handle)->OrderBefore((*other)->handle()), absl::OkStatus());
     EXPECT_TRUE((*handle)->launched());
     EXPECT_FALSE((*handle)->done());
@@ -298,7 +299,7 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
   });
 }
 
-// The stream reads the result only after the handle was freed and another result was made.
+// When the stream reads the result, the handle has been freed, and another result has been made.
 TEST(DeviceOrder, AResultIsNotUsedAgainWhileAStreamThatWasOrderedReadsIt) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
@@ -353,8 +354,8 @@ TEST(DeviceOrder, ANameIsFreeAgainOnceItsTensorIsOnItsWay) {
   });
 }
 
-// A step of a trainer that submits its gradients one by one, all on one stream. For each bucket, the device's streams
-// wait for each other once.
+// A step of a trainer that submits its gradients one by one, all on one stream. Ronda's stream and the trainer's stream
+// wait for each other once per bucket.
 TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
   constexpr size_t kTensors = 30;
   Runtime::Options options;
@@ -383,7 +384,7 @@ TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
     step();
     const size_t new_buckets = buckets() - buckets_before;
     EXPECT_LT(new_buckets, kTensors);
-    // One event per submission, and one after each bucket.
+    // Ronda records one event per submission, and one event after each bucket.
     EXPECT_EQ(rank.fake().recorded_events() - recorded, kTensors + new_buckets);
     // For each bucket Ronda's stream waits once, and the trainer's stream once.
     EXPECT_EQ(rank.fake().awaited_events() - awaited, 2 * new_buckets);
@@ -399,7 +400,7 @@ TEST(DeviceOrder, EachOfTheStreamsIsWaitedFor) {
     StreamHold hold(other->handle());
     Submission behind_hold = DeviceSum("first", rank, first, 3);
     behind_hold.stream = other->handle();
-    // The last submission is on the stream that is not held.
+    // The first submission is on the stream that is held, the last submission is not.
     std::vector<Submission> submissions = {behind_hold, DeviceSum("second", rank, second, 3)};
     for (Submission& submission : submissions) {
       submission.request.group = "both";
@@ -469,8 +470,8 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
     const size_t events = rank.fake().created_events();
     constexpr int kSteps = 100;
     for (int i = 0; i < kSteps; ++i) step();
-    // On a busy machine more may be in use at once than ever before, because that depends on when each thread releases
-    // a handle. If a step left something behind, the count would grow by the number of steps.
+    // On a busy machine, threads may release handles late, so a few more objects may be in use at once. If each step
+    // leaked an object, the count would grow by the number of steps.
     EXPECT_LE(rank.fake().allocations(), allocations + kSteps / 2);
     EXPECT_LE(rank.fake().created_events(), events + kSteps / 2);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Devices in a timeline: their work for each bucket, with times by the devices' own clocks.
+// Tests how a timeline shows the work of devices for each bucket, with times of the devices' own clocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ constexpr int kSteps = 12;           // the later ones have a locked schedule an
 
 double Microseconds(FlightTime time) { return absl::ToDoubleMicroseconds(time); }
 
-// Returns the spans in the row of a rank's device. Expects them in the order of time.
+// Returns the spans in the row of a rank's device. Expects that the spans are sorted by time.
 std::vector<TraceEvent> DeviceSpans(const std::string& path, RankId rank) {
   const auto events = ReadTraceFile(PathOfRank(path, rank));
   EXPECT_TRUE(events.has_value());

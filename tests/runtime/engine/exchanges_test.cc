@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Broadcast, allgather, gather, scatter, alltoall, send/recv and barrier through runtimes of one to four ranks.
+// Tests broadcast, allgather, gather, scatter, alltoall, send/recv and barrier with runtimes of one to four ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

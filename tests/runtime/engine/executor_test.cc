@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The executor's calls to the communicator, for each set of participants.
+// Tests the executor's calls to the communicator for each set of participating ranks.
 #include "runtime/engine/executor.h"
 
 #include <gmock/gmock.h>
@@ -17,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Rank 1 of four. It moves no data, and notes each call: the operation, the size of the group (0 for the job), whether
-// the call has a buffer, and how this rank votes.
+// The communicator of rank 1 of four. It moves no data. For each call it records the operation, the size of the group
+// (0 for the job), and this rank's vote. It also records whether the call has a buffer.
 class RecordingCommunicator : public Communicator {
  public:
   RankId rank() const override { return 1; }
@@ -116,7 +116,7 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
     const TensorRequest request = {.name = "x", .op = c.op, .shape = {4}, .root = 0, .receiver = 2};
     ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 2})).ok());
     EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.op);
-    // A rank that has joined makes the same calls.
+    // A rank that has joined makes the same calls as the other ranks.
     communicator_.calls_.clear();
     if (c.op == OpType::kJoin) continue;
     ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 1, 2}, {1})).ok());
@@ -125,7 +125,7 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "none of this was this rank's";
 }
 
-// A HostPlane that notes the calls to it and to its communicator.
+// A HostPlane that records its own calls and those of its communicator.
 class RecordingPlane : public HostPlane {
  public:
   using HostPlane::HostPlane;
@@ -264,7 +264,8 @@ TEST_F(ExecutorTest, RankThatVetoesNeedsNoTensor) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "nothing was begun";
 }
 
-// At the warning time the ranks go back to the negotiation, whose deadline must end before that of the vote.
+// At the warning time the ranks go back to the negotiation. The negotiation's deadline must come before the vote's
+// deadline.
 TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
   executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
   Submit({.name = "x", .shape = {4}});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Flags (runtime/step/flags.h) in a job whose steps repeat: they travel with the votes, and never disturb the schedule.
+// Tests flags (runtime/step/flags.h) in a job whose steps repeat. The flags travel with the votes, and never unlock the
+// schedule.
 #include "runtime/step/flags.h"
 
 #include <gmock/gmock.h>
@@ -112,7 +113,7 @@ TEST_P(FlagsTest, MayBeAskedInSomeStepsOnly) {
   });
 }
 
-// Rank 0 asks before a step, and the others ask after it: the flag travels with the step after that.
+// Rank 0 asks before a step, and the other ranks ask after this step. So the flag travels with the next step.
 TEST_P(FlagsTest, WaitForTheRankThatAsksLast) {
   RunLocked([&](Runtime& runtime) {
     const bool is_first = runtime.topology().rank == 0;

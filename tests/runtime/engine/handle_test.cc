@@ -52,8 +52,8 @@ TEST(HandleTest, ThreadThatSeesTheEndSeesTheResult) {
   }
 }
 
-// The operation completes while a thread is about to sleep and another one adds callbacks. The sleeper still wakes, and
-// each callback runs once.
+// The operation completes while a thread is about to sleep and another thread adds callbacks. The sleeping thread must
+// wake, and each callback must run once.
 TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   constexpr int kRounds = 300;
   const std::shared_ptr<CallbackThread> callbacks = CallbackThread::Create({});
@@ -86,7 +86,7 @@ TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   callbacks->Stop();
 }
 
-// Completes a handle when it is driven.
+// Progress that completes a handle when a thread drives it.
 class FakeEngine : public ProgressEngine::Steps {
  public:
   Progress Advance() override {

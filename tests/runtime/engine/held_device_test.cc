@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that fail while streams wait for their operations. This is a separate binary, because the work of a held device
-// and NCCL's communicators stay until the process ends.
+// Tests jobs that fail while streams wait for operations of the job. These tests are a separate binary, because work on
+// a held device, and NCCL's communicators, stay until the process ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 constexpr int kRanks = 2;
 constexpr size_t kCount = 3;
 
-// Gives the sum of `tensor` to the rank's device, by the engine or over a lane.
+// Puts the sum of `tensor` on the rank's device, by the engine or over a lane.
 using SubmitFn = std::function<absl::StatusOr<std::shared_ptr<Handle>>(DeviceRank& rank, const DeviceTensor& tensor)>;
 
 // Doubles a tensor of ones twice, in place. Rank 1 gives up when both ranks' streams wait for the second sum. The

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs of runtimes in the threads of one test, and submissions to them.
+// Runs jobs whose ranks are threads of one test, and makes submissions for these jobs.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
 
@@ -29,10 +29,10 @@ void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
 void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
                    const std::function<void(Runtime& runtime)>& body);
 
-// Returns an allreduce in place.
+// Returns the submission of an allreduce in place.
 Submission Sum(const std::string& name, std::vector<float>* data);
 
-// Submits all. Returns the handles, in the same order.
+// Submits all. Returns the handles in the order of the submissions.
 absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(Runtime& runtime,
                                                                absl::Span<const Submission> submissions);
 
@@ -43,10 +43,10 @@ absl::Status CarryOut(Runtime& runtime, Submission submission);
 // have other operations with a deadline in flight, because all other ranks check whether rank 0 answers in time.
 absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
-// Submits and waits. Returns the handle after a success. Otherwise fails the test and returns nullptr.
+// Submits and waits. Returns the handle after a success. After an error, fails the test and returns nullptr.
 std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission);
 
-// Returns a barrier of all ranks, or of a process set.
+// Returns the submission of a barrier of all ranks, or of a process set.
 Submission Barrier(const std::string& name, ProcessSetId process_set = kGlobalProcessSet);
 
 Submission Join(ProcessSetId process_set = kGlobalProcessSet,

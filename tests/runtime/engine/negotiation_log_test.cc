@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The coordinator's recording of a job can be replayed.
+// Tests that the coordinator's recording of a job can be replayed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

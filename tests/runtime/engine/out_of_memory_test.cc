@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// If memory runs out, that is reported, and nothing is left half done. The file replaces the global operator new, so
-// that a test can make allocations fail.
+// Tests that a lack of memory is reported, and that no operation is left half done. The file replaces the global
+// operator new, so that a test can make allocations fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,10 +19,11 @@
 
 namespace {
 
-// How many more allocations of this thread succeed; all later ones fail. A negative number means that none fails.
+// How many more allocations of this thread succeed. All later allocations fail. A negative number means that none
+// fails.
 thread_local int countdown = -1;
 
-// Allocations of at least this size fail in threads that are not exempt.
+// Allocations of at least `limit` bytes fail in threads whose variable `exempt` is false.
 std::atomic<size_t> limit{std::numeric_limits<size_t>::max()};
 thread_local bool exempt = false;
 
@@ -52,7 +53,7 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
-// No check for leaks, because an engine that has run out of memory does not free its state.
+// Turns off the check for leaks, because an engine that has run out of memory does not free its state.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 namespace ronda {
@@ -65,8 +66,8 @@ using ::testing::HasSubstr;
 
 constexpr size_t kLarge = size_t{1} << 20;
 
-// Repeats `submit` until it succeeds: its allocations fail from the first on, then from the second on, and so on.
-// Returns how often it failed.
+// Repeats `submit` until it succeeds. In the first call all allocations fail, in the second call all except the first,
+// and so on. Returns how many calls failed.
 template <typename Submit>
 int FailEveryAllocationOf(const Submit& submit) {
   for (int allocation = 0;; ++allocation) {
@@ -128,8 +129,8 @@ TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
   });
 }
 
-// Submits with enough memory, then waits without it. The background thread or this one carries out the operation, and
-// neither of them can make a large allocation.
+// Submits with enough memory, then waits without it. The background thread or this thread carries out the operation,
+// but neither thread can make a large allocation.
 absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
   const auto handle = runtime.Submit(submission);
   if (!handle.ok()) return handle.status();

@@ -20,7 +20,7 @@ namespace {
 const absl::Time kSoon = absl::UnixEpoch();
 const absl::Time kLater = absl::UnixEpoch() + absl::Seconds(1);
 
-// A number of steps to do.
+// Work for the engine that consists of a number of steps.
 class FakeSteps : public ProgressEngine::Steps {
  public:
   Progress Advance() override {
@@ -76,7 +76,7 @@ class ProgressEngineTest : public ::testing::Test {
     progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
   }
 
-  // Acts as a program that waits for each tensor at once, so often that the engine expects it.
+  // Waits for each tensor right after its submission. After several such tensors, the engine expects this.
   void WaitAtOnceRepeatedly() {
     for (int i = 0; i < 10; ++i) SubmitAndWait();
     progress_.DriveUntilIdle();
@@ -247,7 +247,8 @@ TEST_F(ProgressEngineTest, NoteLeftBeforeAStepDoesNotRing) {
   EXPECT_EQ(steps_.rung, 0) << "the step has done what it came for";
 }
 
-// Otherwise each call would ring for the background thread, which would find the next call under way, and so on.
+// The background thread must sleep. If each call woke it, it would find the next call already in progress, again and
+// again.
 TEST_F(ProgressEngineTest, BlockingCallsInARowLetTheBackgroundThreadSleep) {
   progress_.DriveUntilIdle();
   const auto call_and_meet_background_thread = [&] {
@@ -257,7 +258,7 @@ TEST_F(ProgressEngineTest, BlockingCallsInARowLetTheBackgroundThreadSleep) {
   };
   call_and_meet_background_thread();
   EXPECT_EQ(steps_.rung, 1) << "the program may do something else now";
-  // The time between two calls is much shorter than a call, unless this thread loses its core just there.
+  // Two calls follow each other quickly, unless the system takes this thread off its core between them.
   for (int rung = 0; rung != steps_.rung;) {
     rung = steps_.rung;
     call_and_meet_background_thread();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Allreduce, reduce and reducescatter through runtimes of one to four ranks.
+// Tests allreduce, reduce and reducescatter with runtimes of one to four ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -175,7 +175,7 @@ TEST(Reductions, SubsetsReduceAmongThemselves) {
     const int rank = runtime.topology().rank;
     const ProcessSetId odd = AddSet(runtime, {1, 3});
     const ProcessSetId low = AddSet(runtime, {0, 1, 2});
-    // Both sets have a tensor of one name in flight at the same time.
+    // The two process sets have tensors of the same name in flight at the same time.
     std::vector<std::shared_ptr<Handle>> handles;
     std::vector<float> in_odd(3, static_cast<float>(rank));
     std::vector<float> in_low(3, static_cast<float>(rank));
@@ -252,7 +252,7 @@ TEST(Reductions, OverflowOfASubsetIsTheSubsetsBusiness) {
   });
 }
 
-// The largest error of the running sum of many steps of gradients, relative to the exact sum.
+// Adds up the gradients of many steps. Returns the largest error of the sum, relative to the exact sum.
 float DriftAfter(int steps, WireFormat wire, Submission::ErrorFeedback feedback) {
   constexpr size_t kCount = 300;
   std::atomic<float> drift{0};
@@ -264,7 +264,7 @@ float DriftAfter(int steps, WireFormat wire, Submission::ErrorFeedback feedback)
       std::vector<float> sum(kCount);
       std::vector<float> mine(kCount);
       for (size_t i = 0; i < kCount; ++i) {
-        // Each rank knows the parts of both ranks, so it can compute the exact sum.
+        // Each rank knows the contributions of both ranks, so it can compute the exact sum.
         const float parts[] = {0.3f + 1e-3f * static_cast<float>(i), -0.1f};
         mine[i] = parts[rank];
         exact[i] += static_cast<double>(parts[0]) + static_cast<double>(parts[1]);

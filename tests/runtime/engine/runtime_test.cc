@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runtimes of one to eight ranks in this process, over the in-process backend.
+// Tests runtimes of one to eight ranks in this process, over the in-process backend.
 #include "runtime/engine/runtime.h"
 
 #include <gmock/gmock.h>

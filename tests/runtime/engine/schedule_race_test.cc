@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Races of messages about a schedule. A list that begins a schedule is held back until another rank has unlocked that
-// schedule, so that messages arrive together although one was sent long before the other.
+// Tests races of messages about a schedule. The test holds back a list that begins a schedule, until another rank has
+// unlocked the schedule. So two messages arrive together, although one was sent long before the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using ::ronda::testing::Sum;
 using ::testing::Each;
 
 constexpr int kRanks = 2;
-// The list for the last of kSteps equal steps begins a schedule.
+// After kSteps equal steps, the response list of the last step begins a schedule.
 constexpr int kSteps = 5;
 const Tunables kTunables = {.lock_after = kSteps - 1};
 
@@ -48,14 +48,14 @@ bool WasSentAfterSchedule(const ControlMessage& report) {
   return decoded.ok() && decoded->schedule > 0;
 }
 
-// Whether a rank has sent a report after it unlocked the schedule.
+// Returns whether a rank has sent a report after it unlocked the schedule.
 bool HasReportAfterSchedule(const Inbox& inbox) {
   return std::any_of(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), WasSentAfterSchedule);
 }
 
 bool HasListAfterSchedule(const Inbox& inbox) { return !BeginsSchedule(inbox.broadcasts.back()); }
 
-// Holds back the list that begins the first schedule, and later messages, until they are `enough`.
+// Holds back the list that begins the first schedule, and all later messages, until `enough` returns true for them.
 class HoldsScheduleBack : public ForwardingControlPlane {
  public:
   using Predicate = std::function<bool(const Inbox&)>;
@@ -88,8 +88,8 @@ class HoldsScheduleBack : public ForwardingControlPlane {
   bool handed_over_ = false;
 };
 
-// Runs a job in which `late` begins the first schedule only when its messages are `enough`. The job uses shared memory,
-// where a rank that vetoes does not wait for other ranks.
+// Runs a job in which the rank `late` begins the first schedule only when `enough` returns true for its messages. The
+// job uses shared memory, where a rank that vetoes does not wait for other ranks.
 void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
                  const std::function<void(Runtime& runtime)>& body) {
   std::vector<Transport> transports = testing::ConnectRanks(Backend::kShm, {.size = kRanks});
@@ -103,7 +103,7 @@ void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
   });
 }
 
-// No rank waits for another in steps without elements.
+// Runs steps without elements, in which no rank waits for another rank.
 void RunEmptySteps(Runtime& runtime) {
   std::vector<float> none;
   for (int i = 0; i < kSteps; ++i) Succeed(runtime, Sum("empty", &none));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs that repeat their steps a random number of times, with other operations in between, which each rank begins at a
-// random moment. All operations complete with the right results, inside and outside of locked schedules, and while
-// autotune tries settings.
+// Tests jobs that repeat their steps a random number of times. Between the steps there are other operations, which each
+// rank begins at a random moment. All operations must have the right results, inside and outside of locked schedules,
+// and while autotune tries settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,15 +37,15 @@ using ::ronda::testing::Sum;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// A tensor of a step: an allreduce, or a broadcast from rank 0.
+// A tensor of a step, for an allreduce or for a broadcast from rank 0.
 struct Tensor {
   std::string name;
   size_t count = 1;
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// What a rank submits in addition to the steps, alone or together with other ranks: the submissions, their buffers, and
-// the values that the buffers must have in the end. A rank that takes no part has no submissions.
+// Operations that a rank submits in addition to the steps, alone or together with other ranks. The struct has the
+// submissions, their buffers, and the expected final values. A rank that takes no part has no submissions.
 struct Extra {
   std::vector<Submission> submissions;
   std::vector<std::unique_ptr<std::vector<float>>> buffers;
@@ -68,8 +68,8 @@ struct Extra {
   }
 };
 
-// The body of one rank. All ranks draw the same numbers from Common(), even for work in which they take no part, so
-// that they make the same choices. A rank draws its own choices from Own().
+// The program of one rank. All ranks get the same random numbers from Common(), so that they make the same choices,
+// even for operations in which they take no part. Own() returns random numbers for one rank only.
 class RandomTrainer {
  public:
   RandomTrainer(Runtime& runtime, uint32_t seed)
@@ -99,7 +99,7 @@ class RandomTrainer {
     return step;
   }
 
-  // Repeats a random step. If there is also an extra, each rank submits it at its own random repetition.
+  // Repeats a random step. If there is also an Extra, each rank submits it at a random repetition of its own.
   void RepeatSteps() {
     const std::vector<Tensor> step = RandomStep();
     const int times = 1 + Common(40);
@@ -265,7 +265,7 @@ class RandomTrainer {
     }
   }
 
-  // One rank makes one step more than the others.
+  // The rank `last` makes one step more than the other ranks, which join.
   void JoinBut(int last) {
     if (rank() == last) {
       std::vector<float> data(3, 1.0f);
@@ -301,12 +301,12 @@ class RandomTrainer {
   std::mt19937 own_;
   int round_ = 0;
   int extras_ = 0;
-  // A process set other than that of all ranks.
+  // A process set that does not contain all ranks.
   std::optional<ProcessSetId> set_;
   std::vector<RankId> members_;
 };
 
-// Rank 0's control plane. Counts the settings that it sends.
+// The control plane of rank 0, which counts how often rank 0 sends settings.
 class CountsSettings : public ForwardingControlPlane {
  public:
   CountsSettings(std::unique_ptr<ControlPlane> to, std::atomic<int>* count)
@@ -334,7 +334,7 @@ std::string NameOf(const ::testing::TestParamInfo<Job>& info) {
   return absl::StrCat(Name(info.param.backend), "_", info.param.size, info.param.is_tuned() ? "_tuned" : "");
 }
 
-// Counts over all ranks of a job.
+// Counts of events on all ranks of a job.
 struct Counts {
   std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> left{0};
@@ -360,7 +360,7 @@ class ScheduleStressTest : public ::testing::TestWithParam<Job> {
   }
 
  private:
-  // With these settings autotune gets through several samples while the steps repeat.
+  // With these settings, autotune takes several samples while the steps repeat.
   static Tunables Settings() {
     Tunables tunables = {.autotune = GetParam().autotune};
     if (GetParam().is_tuned()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The locked schedule as a trainer sees it: jobs that repeat their steps, and jobs that stop repeating them.
+// Tests the locked schedule from a trainer's view, in jobs that repeat their steps, and in jobs that stop repeating
+// their steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +38,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Enough steps for a schedule to be locked and carried out.
+// A number of steps in which the job locks a schedule, and carries it out.
 constexpr int kSteps = 12;
 
 struct Job {
@@ -49,7 +50,7 @@ std::string NameOf(const ::testing::TestParamInfo<Job>& info) {
   return absl::StrCat(Name(info.param.backend), "_", info.param.size);
 }
 
-// One step of a job: some allreduces, submitted at once, and their results.
+// One step of a job, which submits some allreduces at once and waits for their results.
 class Step {
  public:
   explicit Step(std::vector<std::string> names, size_t count = 5)
@@ -92,8 +93,8 @@ uint64_t MessagesOf(const Statistics& statistics) {
 
 class ScheduleTest : public ::testing::TestWithParam<Job> {
  protected:
-  // Makes each rank wait for all others, because the next step of one rank may unlock the schedule that the others
-  // still check.
+  // Makes each rank wait for all others. Without this, the next step of one rank could unlock the schedule while other
+  // ranks still check it.
   void Meet() { meeting_.arrive_and_wait(); }
 
   void Run(const std::function<void(Runtime& runtime)>& body, const Runtime::Options& options = {}) {
@@ -185,7 +186,7 @@ TEST_P(ScheduleTest, NewTensorLeavesAndTheJobLocksAgain) {
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});
     Lock(runtime, &step);
-    // Rank 0 submits it before the step, the others after it.
+    // Rank 0 submits the new tensor before the step, the other ranks after it.
     Step extra({"new"});
     const auto first = runtime.topology().rank == 0 ? extra.Submit(runtime) : step.Submit(runtime);
     const auto second = runtime.topology().rank == 0 ? step.Submit(runtime) : extra.Submit(runtime);
@@ -310,14 +311,14 @@ TEST_P(ScheduleTest, FailureOfOneRankReachesTheOthersInABucket) {
     Lock(*runtime, &step);
     std::vector<float> data(5, 1.0f);
     if (rank == 1) runtime->Abandon(absl::AbortedError("out of data"));
-    // Rank 1 may see its own failure before or after it submits.
+    // Rank 1 may notice the failure before or after its submission.
     const absl::Status status = CarryOut(*runtime, Sum("a", &data));
     EXPECT_THAT(std::string(status.message()), HasSubstr("out of data"));
     EXPECT_THAT(std::string(runtime->Shutdown().message()), HasSubstr("out of data"));
   });
 }
 
-// If a rank never submits, the others go back to the negotiation, which names that rank. The job goes on.
+// If a rank never submits, the other ranks go back to the negotiation, which names this rank. The job continues.
 TEST_P(ScheduleTest, RankThatStopsSubmittingIsNamedWithTheTensor) {
   if (GetParam().size == 1) GTEST_SKIP() << "no rank is late";
   std::atomic<int> expired{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The timelines that jobs write, with the events of the engine in each rank's file.
+// Tests the timelines that jobs write, which have the engine's events in each rank's file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Enough steps for a schedule to be locked and carried out.
+// A number of steps in which the job locks a schedule, and carries it out.
 constexpr int kSteps = 12;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }

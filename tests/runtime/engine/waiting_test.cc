@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The limits of waiting, and the events that the flight recorder keeps.
+// Tests the limits of waits, and the events that the flight recorder keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ TEST(Limits, OfACallMayOutlastTheJobs) {
   RunRuntimes(2, {.tunables = kImpatient, .clock = &clock}, [&](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
     if (runtime.topology().rank == 0) {
-      // This waits for as long as the job's deadline.
+      // No other rank submits this tensor, so rank 0 waits until the job's deadline.
       const auto lonely = runtime.Submit(Sum("lonely", &data));
       EXPECT_EQ(WaitAndAdvance(**lonely, &clock).code(), absl::StatusCode::kDeadlineExceeded);
     }
@@ -75,7 +75,7 @@ TEST(Limits, JoinMayLastAsLongAsOthersAreActive) {
       // The operation may have to wait until rank 0 has joined.
       submission.request.limits = WaitLimits{.deadline = absl::InfiniteDuration()};
       Succeed(runtime, submission);
-      // Rank 0 may have read the clock just before, so it may count two of these steps as one wait.
+      // Rank 0 may read the clock just before Advance, so it may count two of these advances as one wait.
       clock.Advance(kImpatient.stall_deadline * 2 / 5);
     }
     EXPECT_NE(Succeed(runtime, Join()), nullptr);
@@ -90,7 +90,8 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   std::vector<float> data(3, 1.0f);
   const auto handle = runtime->Submit(Sum("x", &data));
   ASSERT_TRUE(handle.ok());
-  // In several steps, because the time is counted from the moment when the background thread takes the tensor.
+  // Advances the clock several times, because the wait is counted only after the background thread has taken the
+  // tensor.
   while (!(*handle)->done()) {
     clock.Advance(absl::Minutes(10));
     std::this_thread::yield();
@@ -101,7 +102,7 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("started broadcast 'weights' (400 bytes)"));
 }
 
-// Redirects standard error, so that a test can read what is written meanwhile.
+// Redirects standard error while the object exists, so that a test can read what is written.
 class ErrorReader {
  public:
   ErrorReader() : original_(dup(STDERR_FILENO)) {
@@ -162,7 +163,7 @@ std::vector<FlightKind> KindsOf(const FlightRecorder& recorder, const std::strin
   return kinds;
 }
 
-// A communicator whose reductions return late.
+// A communicator whose reductions return only after a signal of the test.
 class Dawdler : public Communicator {
  public:
   Dawdler(std::unique_ptr<Communicator> communicator, std::shared_future<void> go_on)
@@ -186,7 +187,7 @@ class Dawdler : public Communicator {
   const std::shared_future<void> go_on_;
 };
 
-// Waits until the runtime's background thread has made another step, in which no message arrives.
+// Waits until the background thread of the runtime has run once more without a new message.
 void WaitForAnotherStep(Runtime& runtime, const FlightRecorder& flight) {
   for (const std::string name : {"probe/1", "probe/2"}) {
     const auto probe = runtime.Submit(testing::Barrier(name));

@@ -86,7 +86,7 @@ TEST_F(FlightRecorderTest, LongNamesAreCutBetweenCharacters) {
   const std::string ascii(FlightRecorder::kNameBytes + 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, ascii, 0);
   EXPECT_EQ(recorder_->Last()->name, ascii.substr(0, FlightRecorder::kNameBytes));
-  // The limit is at the second byte of an e with an accent.
+  // The name would be cut within a character, between the two bytes of an e with an accent.
   const std::string before(FlightRecorder::kNameBytes - 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, before + "\xc3\xa9", 0);
   EXPECT_EQ(recorder_->Last()->name, before);
@@ -106,7 +106,7 @@ TEST_F(FlightRecorderTest, AWriterThatIsAWholeRoundLateIsNotWaitedFor) {
   RecordNth(*recorder_, 0);
   *SequenceOf(*recorder_, 0) -= 1;
   for (uint64_t n = 1; n <= FlightRecorder::kEvents; ++n) RecordNth(*recorder_, n);
-  // Among the last events, the event that needed the slot is missing.
+  // The event for which the slot was not free is missing among the last events.
   const std::vector<FlightEvent> events = recorder_->Events();
   ASSERT_EQ(events.size(), FlightRecorder::kEvents - 1);
   EXPECT_EQ(events.back().bytes, FlightRecorder::kEvents - 1);
@@ -155,11 +155,11 @@ TEST_F(FlightRecorderTest, SeveralWritersAndAReaderDoNotMixEventsUp) {
     for (const FlightEvent& event : recorder_->Events()) ASSERT_TRUE(IsWhole(event)) << event.name;
   }
   for (std::thread& thread : threads) thread.join();
-  // Each writer may have left at most one slot to a writer that was a round late.
+  // Each writer may have lost at most one event, whose slot a late writer still held.
   EXPECT_GE(recorder_->Events().size(), FlightRecorder::kEvents - kWriters);
 }
 
-// A process that records without end, in memory that it shares with this process.
+// Tests a process that records events without end, in memory that it shares with this process.
 class RecordingProcessTest : public FlightRecorderTest {
  protected:
   void Run(int signal, int wait_options) {
@@ -174,7 +174,8 @@ class RecordingProcessTest : public FlightRecorderTest {
     });
     child.WaitUntilReady();
     child.Kill(signal);
-    // A peer is not the parent of a rank. In this test it is, so it learns when the signal has had its effect.
+    // In a job, a peer is not the parent of a rank. In this test the parent is the peer, so that it can wait until the
+    // signal has taken effect.
     siginfo_t info;
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, wait_options | WNOWAIT), 0);
     const std::vector<FlightEvent> events = board.Of(0).Events();

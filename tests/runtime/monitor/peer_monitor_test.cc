@@ -25,7 +25,7 @@ namespace {
 
 using testing::ForkedChild;
 
-// A child that does nothing until it is killed, and the facts that its peers know about it.
+// A child process that does nothing until it is killed, with the description that its peers have of it.
 class Peer {
  public:
   Peer()
@@ -33,7 +33,7 @@ class Peer {
           pause();
           return std::string();
         }) {
-    // The child describes itself, and peers would have received this description.
+    // In a job, the child would send this description of itself to its peers.
     process_ = {.pid = child_.pid(), .start_time = StartTimeOf(child_.pid())};
   }
 
@@ -117,7 +117,7 @@ TEST_P(PeerMonitorTest, AnotherProcessWithTheSamePidIsNotTakenForThePeer) {
   EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({4}));
 }
 
-// The system refuses the call only in threads that begin after this point.
+// The system refuses the call only in the thread `watcher` and in the threads that it starts.
 TEST_P(PeerMonitorTest, EndsAreReportedWhereTheSystemRefusesPoll) {
   const Peer peer;
   std::thread watcher([&] {
@@ -149,7 +149,7 @@ TEST_P(PeerMonitorTest, AProgramThatClosesAllDescriptorsStillHearsOfEndsAndCanSt
         [&](RankId rank) { ends.Add(rank); }, options);
     if (!monitor.ok()) return monitor.status().ToString();
     for (int fd = first_descriptor; fd < 1024; ++fd) close(fd);
-    // The new descriptors get the numbers of the monitor's descriptors.
+    // The files that are opened now get the descriptor numbers that the monitor had.
     std::vector<int> files;
     for (int i = 0; i < 8; ++i) files.push_back(open("/dev/null", O_RDWR));
     second.Kill();

@@ -21,7 +21,7 @@ using Kind = TimelineRequest::Kind;
 
 class RankRequestTest : public ::testing::Test {
  protected:
-  // The rank's side. It stores the request in `asked_`, and answers with `answer_`.
+  // The rank's side. The rank stores the request in `asked_`, and answers with `answer_`.
   void Answer() {
     AnswerRequest(
         [this](const TimelineRequest& request) {
@@ -91,7 +91,7 @@ TEST_F(RankRequestTest, PathHasToBeOneForEachProcess) {
   EXPECT_FALSE(HasRequest(*words_));
 }
 
-// A process of the same user may write any bytes.
+// Any process of the same user may write into the memory, so it may contain any bytes.
 TEST_F(RankRequestTest, WordsThatAreNoRequestAreAnsweredWithAnError) {
   words_->kind = 77;
   words_->number = 5;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank whose job has failed: leaving_rank PLUGIN. It must end although the other rank never calls MPI_Finalize.
+// A rank whose job has failed: leaving_rank PLUGIN. The rank must end although the other rank never calls MPI_Finalize.
 #include <unistd.h>
 
 #include <cstdio>

@@ -19,7 +19,7 @@
 namespace ronda::testing {
 namespace {
 
-// Shared by all tests of the process, because MPI starts and ends only once.
+// The state that all tests of the process share, because MPI can start and end only once.
 struct Program {
   std::shared_ptr<MpiSession> session;
   uint64_t seed = 0;
@@ -134,7 +134,7 @@ TEST(MessageCommunicatorRanks, OperationsDoNotDisturbEachOther) {
 TEST(MessageCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
-  // These variables are for the test that starts the ranks: the part of its cases to run, and the files to write.
+  // Bazel sets these variables for the test that starts the ranks. They name the cases to run and the files to write.
   for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "TEST_PREMATURE_EXIT_FILE",
                                "TEST_SHARD_STATUS_FILE", "XML_OUTPUT_FILE"}) {
     unsetenv(variable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The search for MPI's plugin, and its errors.
+// Tests the search for the MPI plugin, and the errors of this search.
 #include "runtime/mpi/mpi_session.h"
 
 #include <gtest/gtest.h>

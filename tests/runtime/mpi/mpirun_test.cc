@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Messages and collectives over the MPIs that are installed, on ranks that their own launchers start.
+// Tests messages and collectives over each installed MPI. The MPI's own launcher starts the ranks.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -67,7 +67,7 @@ TEST_P(OwnMpiTest, ProgramThatInitializesMpiItselfKeepsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// One of the ranks stays. mpirun ends it when the other rank has ended without MPI_Finalize.
+// One of the two ranks does not exit. mpirun kills it when the other rank has ended without MPI_Finalize.
 TEST(LeavingTest, RankOfAFailedJobEndsWithoutTheOthers) {
   if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "its mpirun is not installed";
   const ProcessResult result = RunUnderMpirun(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A plugin of a later version. Only the first field of its table is known.
+// An MPI plugin of a later version. Ronda knows only the first field of its table.
 #include "runtime/mpi/plugin.h"
 
 extern "C" __attribute__((visibility("default"))) const ronda_mpi_plugin* ronda_mpi_plugin_table(void) {

@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Returns the plan as ids. The tensors have the ids 1, 2, ... in the order of `requests`.
+// Returns the ids of the tensors in each bucket of the plan. The tensors have the ids 1, 2, ... in the order of
+// `requests`.
 std::vector<std::vector<CacheId>> Plan(size_t threshold, std::vector<TensorRequest> requests) {
   std::vector<Agreed> agreed;
   CacheId id = 0;

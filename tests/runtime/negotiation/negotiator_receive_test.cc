@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Receives that take messages in the order of their arrival.
+// Tests receives that take messages in the order of their arrival.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::SizeIs;
 
 constexpr RankId kReceiver = 0;
 
-// Returns the message of this number from `from` to the receiver. Both ranks submit it in this form.
+// Returns the request for message `number` from the rank `from` to the receiver. Both ranks submit this request.
 TensorRequest Message(RankId from, int number, absl::string_view tag = "7", Shape shape = {2}) {
   return {.name = absl::StrCat(ChannelName(from, kReceiver, tag), "/", number),
           .op = OpType::kSendRecv,
@@ -150,7 +150,7 @@ TEST(NegotiatorReceive, NamesAllThatCouldSendAtTheDeadline) {
                                       HasSubstr("missing: rank 1"), HasSubstr("rank 2")));
   negotiator->Fail(findings[0].tensor, absl::DeadlineExceededError(findings[0].text));
   EXPECT_EQ(negotiator.Responses().errors.at(0).ranks, std::vector<RankId>{kReceiver});
-  // The next receive takes the message that comes too late.
+  // The message comes too late for the first receive, so the next receive takes it.
   negotiator.Submit(1, {Message(1, 0)});
   EXPECT_TRUE(negotiator.Responses().empty());
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});

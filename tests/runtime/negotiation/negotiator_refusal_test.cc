@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors that ranks refuse to take part in.
+// Tests tensors for which ranks have refused to take part.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

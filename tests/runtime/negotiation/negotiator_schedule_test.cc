@@ -32,7 +32,7 @@ class NegotiatorScheduleTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // Takes a report that names the previous schedule.
+  // Gives the negotiator a report that names the previous schedule.
   void ReceiveStale(RankId rank, RankReport report) {
     report.schedule = begun_ - 1;
     const absl::Status status = negotiator_.Add(rank, report, now_);
@@ -142,7 +142,7 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileAnythingElseWaits) {
   Lock();
 }
 
-// Whatever the program asks in between, its step is "a" and "b".
+// The step of the program is "a" and "b", even if the program also asks for flags.
 TEST_F(NegotiatorScheduleTest, FlagsAreNoPartOfAStep) {
   const auto ask = [&] {
     for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce(std::string(kStopFlag))}));

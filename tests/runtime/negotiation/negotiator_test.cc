@@ -85,7 +85,7 @@ TEST(Negotiator, ReportByIdCountsThoughItsEntryIsEvictedLater) {
   negotiator.Receive(0, ReportById(1));
   negotiator.SubmitAll({0, 1}, Allreduce("b"));
   negotiator.Responses();
-  // Rank 0 sees the eviction of 'a', and repeats its request, which the negotiator has already counted.
+  // When 'a' is evicted, rank 0 repeats its request for 'a', which the negotiator has already counted.
   negotiator.Receive(0, {.repeated = {{1, Allreduce("a")}}});
   negotiator.Submit(1, {Allreduce("a")});
   EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.name, "a");

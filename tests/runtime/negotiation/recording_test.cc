@@ -169,8 +169,8 @@ TEST(RecordingFile, ErrorsNameThePath) {
   EXPECT_THAT(std::string(ReadRecording(path).status().message()), HasSubstr(path));
 }
 
-// The recording was made when the format was new. It has three ranks with joins, process sets, groups and deadlines. A
-// change of the code that gives other lists here changes what the ranks of a job agree on.
+// The recording in testdata was made when the format was new. It has three ranks with joins, process sets, groups and
+// deadlines. If a change of the code gives different lists here, ranks of a job would agree on different operations.
 TEST(Recording, CheckedInOneReplaysToTheSameLists) {
   const std::string path = "tests/runtime/negotiation/testdata/three_ranks.negotiation";
   const auto recording = ReadRecording(path);

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Rank 1 of 3. Its cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more.
+// The reporter of rank 1 of 3. Its cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more name.
 class ReporterScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class ReporterScheduleTest : public ::testing::Test {
     return list;
   }
 
-  // Applies the list and begins its schedule, if it has one.
+  // Applies the response list. If the list begins a schedule, begins it.
   Reporter::Work Apply(const ResponseList& list) {
     auto work = reporter_.Apply(list);
     EXPECT_TRUE(work.ok()) << work.status();
@@ -117,7 +117,8 @@ TEST_F(ReporterScheduleTest, EarlierReportIsForgotten) {
   Apply(Begin({{1}, {2}, {3}}));
   Unlock();
   EXPECT_FALSE(reporter_.has_news());
-  // "a" is not repeated when it is evicted. The join does not keep later requests from being reported by their ids.
+  // After its eviction, the rank does not report "a" again. After the join, it still reports later requests by their
+  // ids.
   ResponseList evicting;
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);
@@ -203,7 +204,7 @@ TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   EXPECT_EQ(report("b"), RankReport::Waited::kNo);
   reporter_.RecordCompletions(8);
   EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
-  // The coordinator may not have received what the rank reported before a schedule.
+  // The coordinator may not have received the rank's reports from before the schedule.
   Apply(Begin({{1}}));
   Unlock();
   reporter_.RecordCompletions(8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The sizes of a report and of a response list do not grow with the number of ranks. So a rank other than 0 sends and
-// receives bytes only for its own tensors.
+// Tests that the sizes of a report and of a response list do not grow with the number of ranks. So a rank other than 0
+// sends and receives bytes only for its own tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kTensors = 100;
 
-// A job in which all ranks do the same at the same time, unless a test has them differ.
+// A large job whose ranks all submit the same tensors at the same time, unless a test changes this.
 class LargeJob {
  public:
   explicit LargeJob(int ranks) : negotiator_({.world_size = ranks}) {
@@ -57,7 +57,7 @@ void SubmitGradients(RankId, Reporter* reporter) {
   for (int i = 0; i < kTensors; ++i) reporter->Submit(Allreduce("gradient" + std::to_string(i)));
 }
 
-// Submits all gradients, but each rank starts with another one.
+// Submits all gradients. Each rank starts with a different gradient.
 void SubmitGradientsInAnotherOrder(RankId rank, Reporter* reporter) {
   for (int i = 0; i < kTensors; ++i) {
     reporter->Submit(Allreduce("gradient" + std::to_string((i + rank) % kTensors)));

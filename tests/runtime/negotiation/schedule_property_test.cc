@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulations of whole jobs that repeat their steps, each from a seed that a failure prints (simulation.h lists the
-// checks).
+// Runs simulations of whole jobs that repeat their steps, each from a seed that a failure prints. simulation.h lists
+// the checks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -131,7 +131,7 @@ void Simulation::SubmitGroup(RankId id, ProcessSetId set, int number) {
   for (TensorRequest& member : members) Submit(id, std::move(member));
 }
 
-// Each plan has its time. So if a plan fails on a rank, the ranks meet again at a later plan.
+// Each plan is submitted at a fixed time. So even if a plan fails on a rank, all ranks submit the later plans together.
 void Simulation::SubmitPlan(RankId id) {
   Rank& rank = ranks_[id];
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kPlanPeriod);
@@ -184,7 +184,7 @@ ProcessSetId Simulation::RandomSetOf(RankId id) {
   return sets[Random(static_cast<int>(sets.size()))];
 }
 
-// The result depends only on the arguments and the hour, so ranks agree without messages.
+// The request depends only on the arguments and the hour, so all ranks submit equal requests.
 TensorRequest Simulation::Tensor(int number, ProcessSetId set, RankId rank) {
   const int64_t hour = (now_ - absl::UnixEpoch()) / absl::Hours(1);
   TensorRequest request = {.name = absl::StrCat("tensor", number), .process_set = set, .shape = {4, 1 + hour % 2}};
@@ -289,8 +289,8 @@ void Simulation::ApplyList(RankId id) {
   const auto work = rank.reporter.Apply(*list);
   if (!work.ok()) return Violate(work.status().ToString());
   const size_t number = rank.lists++;
-  // Notes the joined sets first, because errors come before buckets: a join may fail in the same list that carries out
-  // tensors without the rank.
+  // Records the joined sets first, because errors come before buckets. In one list, a join may fail, and tensors may be
+  // carried out without the rank.
   rank.joined.clear();
   for (const auto& [key, request] : rank.in_flight) {
     if (request.op == OpType::kJoin) rank.joined.insert(key.process_set);
@@ -313,7 +313,7 @@ void Simulation::ApplyList(RankId id) {
   if (work->job == ResponseList::Job::kEnds) rank.state = Rank::State::kDone;
 }
 
-// Delivers everything that is on its way, but submits nothing new.
+// Delivers all messages that are under way, and submits nothing new.
 void Simulation::Drain() {
   bool busy = true;
   while (busy && violations_.empty()) {
@@ -407,7 +407,7 @@ void Simulation::ReceiveExecution(RankId id, const AgreedBucket& bucket, const R
 void Simulation::CheckCause(const Answer& answer) {
   const absl::string_view text = answer.error.status.message();
   if (absl::StrContains(text, "has joined process set")) ++counts_.refused;
-  // In a group, another tensor may have caused the error.
+  // If the tensor belongs to a group, another tensor of the group may have caused the error.
   if (!absl::StrContains(text, "ranks disagree") || absl::StrContains(text, "of group")) return;
   ++counts_.mismatches;
   for (const TensorRequest& request : answer.requests) {
@@ -416,7 +416,7 @@ void Simulation::CheckCause(const Answer& answer) {
   Violate(absl::StrCat("all submitted the same, and are told: ", text));
 }
 
-// Whether every rank that must submit the tensor of this key has done so, or has joined.
+// Returns whether every rank that must submit the tensor of this key has submitted it, or has joined.
 bool Simulation::AllAreReady(const TensorKey& key, const Group& participants) const {
   return std::all_of(participants.ranks().begin(), participants.ranks().end(), [&](RankId rank) {
     return ranks_[rank].in_flight.contains(key) || HasJoin(ranks_[rank], key.process_set);

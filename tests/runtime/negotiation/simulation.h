@@ -21,7 +21,7 @@
 
 namespace ronda {
 
-// The properties of a simulation. Equal worlds run equally.
+// The settings of a simulation. Simulations with equal settings run in the same way.
 struct World {
   int ranks = 2;
   int names = 4;  // tensors that are submitted again and again
@@ -37,32 +37,32 @@ inline void PrintTo(const World& world, std::ostream* out) {
        << world.seed;
 }
 
-// Drives reporters and a negotiator through random orders, delays and subsets, in virtual time. Every message is
-// encoded, and delivered late. Ranks add, remove and join process sets, submit single tensors and groups, send and
-// receive. Some submissions contradict others, and some tensors run into their deadlines.
+// Runs reporters and a negotiator in virtual time, with random orders, delays and subsets of ranks. Every message is
+// encoded, and is delivered after a delay. Ranks add, remove and join process sets, submit single tensors and groups,
+// send and receive. Some ranks' submissions contradict each other, and some tensors miss their deadlines.
 //
-// It checks some properties during the run. A rank gets answers only to its tensors in flight. An execution fits the
-// submission of every rank that takes part, and a member that does not take part has joined. All ranks carry out the
-// same buckets in the same order. It checks the others at the end, against a model that knows only the tensors that
-// ranks have in flight: each error has its cause, and no tensor is left that should have been answered.
+// The simulation checks some properties during the run. A rank gets answers only for its tensors in flight. An
+// operation fits the submission of every rank that takes part. A member that takes no part has joined. All ranks carry
+// out the same buckets in the same order. Other properties are checked at the end, by a model that knows only the
+// ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it should have.
 //
-// In worlds with schedules, ranks also run a training loop for some time, with other operations in between. They enter
-// the buckets of a schedule at random times. They see votes, and requests to unlock, at random later times.
-// They unlock for every possible cause. While a schedule is locked, rank 0 gets no report and sends no list, except for
+// In worlds with schedules, ranks also run a training loop for some time, with other operations in between. Ranks enter
+// the buckets of a schedule at random times. Votes and requests to unlock reach them at random later times. Ranks
+// unlock for every possible reason. While a schedule is locked, rank 0 gets no report and sends no list, except for
 // messages that were already under way. A bucket is carried out only if its vote is won. In the end all ranks must have
 // carried out the same buckets, under the same ids.
 class Simulation {
  public:
   explicit Simulation(const World& world);
 
-  // Makes random steps, then delivers everything that is on its way.
+  // Makes random steps, then delivers all messages that are under way.
   void Run(int steps);
 
-  // Shuts down some ranks, lets the waiting tensors run into their deadlines, then shuts down all ranks, so that the
-  // job ends.
+  // Shuts down some ranks, waits until the deadlines of the waiting tensors have passed, then shuts down all ranks, so
+  // that the job ends.
   void Finish();
 
-  // The violations found. The first one stops the simulation.
+  // The violations that were found. The first violation stops the simulation.
   const std::vector<std::string>& violations() const { return violations_; }
 
   const Recording& recording() const { return recording_; }
@@ -72,7 +72,7 @@ class Simulation {
     int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, sets_by_members = 0, removals = 0,
         deadlines = 0, groups = 0;
     int repeated = 0, by_id = 0, sent = 0, refused = 0;
-    // Events of schedules: why a rank wanted to unlock, and others.
+    // Events of schedules, such as the reasons why ranks wanted to unlock.
     int schedules = 0, scheduled = 0, vetoes = 0;
     int unlocked_for_tensor = 0, unlocked_for_change = 0, unlocked_for_join = 0, unlocked_for_set = 0,
         unlocked_for_shutdown = 0;
@@ -119,7 +119,7 @@ class Simulation {
     TensorRequest request;
     int adds = -1;  // the plan that added the set that this one removes
   };
-  // An error, and the tensors in flight on its ranks that it answered.
+  // An error, and the tensors in flight that this error answered on the ranks that got it.
   struct Answer {
     TensorError error;
     std::vector<TensorRequest> requests;
@@ -201,7 +201,7 @@ class Simulation {
   Counts counts_;
 };
 
-// Whether two ranks' requests fit together. This is a model of the rules that does not use the code under test.
+// Returns whether two ranks' requests fit together. The function models the rules without the code under test.
 bool MayMeet(const TensorRequest& a, const TensorRequest& b);
 
 }  // namespace ronda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The simulation's part for schedules: the training loop that makes them begin, and a rank's engine while a schedule is
-// locked.
+// The simulation of schedules. It has the training loop that makes schedules begin, and a rank's engine while a
+// schedule is locked.
 #include <algorithm>
 #include <utility>
 
@@ -29,7 +29,7 @@ bool Simulation::InLoop() const {
   return world_.identical_steps > 0 && (now_ - absl::UnixEpoch()) / kPhase % kPhases != 0;
 }
 
-// Submits something between the steps, at most once per rank and period.
+// Submits a tensor that is in no step, at most once per rank and period.
 void Simulation::SubmitStray(RankId id) {
   Rank& rank = ranks_[id];
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kStrayPeriod);
@@ -49,7 +49,7 @@ void Simulation::SubmitStray(RankId id) {
   }
 }
 
-// Goes on until rank 0 can shut down between two steps while a schedule is locked, or until it takes too long.
+// Runs until rank 0 can shut down between two steps of a locked schedule. Gives up if this takes too long.
 void Simulation::ShutDownInTheLoop() {
   const uint64_t wait_for = schedules_ + 2;
   for (int i = 0; i < 20000 && violations_.empty(); ++i) {
@@ -60,8 +60,8 @@ void Simulation::ShutDownInTheLoop() {
   }
 }
 
-// Whether a rank can go on with item number `item` of a step. The next step begins when all items of the last one are
-// complete, or, now and then, as soon as its own first item is.
+// Returns whether a rank can submit item number `item` of a step. The next step begins when all items of the last step
+// are complete. Now and then it begins as soon as the item that comes first in it is complete.
 bool Simulation::IsFree(RankId id, int item) {
   const std::map<TensorKey, TensorRequest>& in_flight = ranks_[id].in_flight;
   if (item == 0 && Percent(95)) {
@@ -243,7 +243,7 @@ bool Simulation::DrainSchedule() {
   return busy || std::any_of(ranks_.begin(), ranks_.end(), is_requested);
 }
 
-// Lets time pass for the ranks that wait in a schedule. Returns false if none waits.
+// Lets time pass for the ranks that wait in a schedule. Returns false if no rank waits.
 bool Simulation::LetWaitsTimeOut() {
   const auto waits = [](const Rank& rank) {
     return rank.schedule.locked() && (rank.in_bucket || rank.schedule.submitted() > 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Clients for tests of servers: a connected socket, and another user of this host.
+// Clients for tests of servers, such as a connected socket, and a client of another user of this host.
 #ifndef RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
 #define RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
 
@@ -31,13 +31,14 @@ constexpr uid_t kOtherUser = 65534;
 // Only root can act as another user.
 inline bool CanBeOtherUser() { return geteuid() == 0; }
 
-// Calls `act` as kOtherUser and returns its result. The sockets and threads that `act` makes keep that user. REQUIRES:
-// CanBeOtherUser().
+// Calls `act` as kOtherUser and returns its result. The sockets and threads that `act` makes also belong to kOtherUser.
+// REQUIRES: CanBeOtherUser().
 template <typename Act>
 auto AsOtherUser(const Act& act) {
   std::optional<decltype(act())> result;
   std::thread([&] {
-    // A system call, because the C library's setresuid would change the user of all threads.
+    // A direct system call changes the user of this thread only. The C library's setresuid would change it for all
+    // threads.
     EXPECT_EQ(syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser), 0);
     result = act();
   }).join();

@@ -39,7 +39,7 @@ class ConnectionLimiterTest : public ::testing::Test {
     limiter_->Start();
   }
 
-  // Connects a client and sends `words`.
+  // Connects a client, and sends `words` from it.
   UniqueFd Client(const std::string& words) {
     UniqueFd client = ConnectTo(endpoint_);
     Send(client, words);

@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A listening socket, and a connection to it. `family` is the family of the sockets. In both families the address is
-// 127.0.0.1.
+// A listening socket, and a connection to it. `family` is the address family of the sockets. The address is 127.0.0.1,
+// also for IPv6 sockets.
 struct Sockets {
   explicit Sockets(int family) : listener(socket(family, SOCK_STREAM, 0)), client(socket(family, SOCK_STREAM, 0)) {
     sockaddr_storage address = {};
@@ -97,7 +97,7 @@ TEST(ForkGuardTest, AnEndpointWithTwoGuardsIsGuardedUntilBothHaveGone) {
   EXPECT_THAT(OpenInChild(sockets), ElementsAre(false, false, false));
 }
 
-// A child has no guards, because it may have its own connections at that endpoint.
+// A child process has no guards, because it may have its own connections at the endpoint.
 TEST(ForkGuardTest, AGrandchildKeepsItsParentsSockets) {
   const Sockets sockets(AF_INET);
   const ForkGuard guard(sockets.endpoint());

@@ -73,7 +73,7 @@ TEST_P(LoopbackUsersTest, ACallerOfAnotherUserIsRefused) {
   EXPECT_THAT(std::string(CheckCaller(accepted.get()).message()), HasSubstr("the caller is a process of user 65534"));
 }
 
-// The kernel lists a closed connection as root's.
+// The kernel lists a closed connection as if it belonged to root.
 TEST_P(LoopbackUsersTest, ACallerThatHasClosedItsConnectionIsRefused) {
   const UniqueFd listener = Listen();
   ConnectTo(EndpointOf(listener)).Reset();

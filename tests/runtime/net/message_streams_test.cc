@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams with both ends in one process, the clients of a server, and the search for the plugin.
+// Tests streams with both ends in one process, the clients of a server, and the search for the plugin.
 #include "runtime/net/message_streams.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ class Joiner final : public MessageStreamOwner {
   std::string all_;
 };
 
-// Sends messages, and keeps the answers.
+// Sends messages, and stores the answers.
 class Client final : public MessageStreamOwner {
  public:
   Client(MessageStream stream, std::vector<std::string> messages) : stream_(stream), messages_(std::move(messages)) {}
@@ -107,7 +107,7 @@ TEST(MessageStreamsTest, MessagesGoBothWaysAndTheServersWordCloses) {
   EXPECT_EQ(other.Run(), absl::UnimplementedError("there is no such call"));
 }
 
-// Authenticates every client of the method "/prove", and answers all.
+// Authenticates every client that calls the method "/prove", and answers all clients.
 class TrustingCall final : public ServedCall {
  public:
   TrustingCall(absl::string_view method, MessageStream stream)
@@ -173,7 +173,7 @@ TEST_P(ClientsOfMessageServersTest, AClientThatAuthenticatesAndLeavesAtOnceIsNot
 
 TEST_P(ClientsOfMessageServersTest, ACallerOfAnotherUserIsRefusedWhereThisUsersAreServed) {
   if (!CanBeOtherUser()) GTEST_SKIP();
-  // The first bytes that an HTTP/2 client sends, with a SETTINGS frame. The server answers with its own frame.
+  // An HTTP/2 client begins with these bytes, which include a SETTINGS frame. The server answers with a SETTINGS frame.
   const std::string words("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
   const auto has_answer = [&](const UniqueFd& client) {
     EXPECT_EQ(send(client.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));

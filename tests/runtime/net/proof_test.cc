@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// The HMAC as OpenSSL's own function computes it.
+// Returns the HMAC that OpenSSL's own function computes.
 std::string Hmac(const std::string& key, const std::string& text) {
   std::string digest(kProofBytes, '\0');
   unsigned int length = 0;

@@ -11,7 +11,7 @@
 
 namespace ronda::testing {
 
-// Returns a member: rank 3, for example, has pid 1003 on host "a".
+// Returns a member. For example, rank 3 has pid 1003 on host "a".
 inline Member MemberOf(RankId rank, const std::string& host = "a") {
   return {
       .peer = {.rank = rank, .host = host, .pid = 1000 + rank}, .host_id = absl::StrCat(host, "-id"), .version = "1.0"};

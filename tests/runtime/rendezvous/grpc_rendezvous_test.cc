@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rank 0's server and its clients as threads of one process, over real sockets on loopback.
+// Tests rank 0's server and its clients as threads of one process, over real sockets on loopback.
 #include <grpcpp/grpcpp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -161,7 +161,7 @@ TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
                                   HasSubstr(absl::StrCat("localhost:", port)), HasSubstr("MASTER_PORT")));
 }
 
-// The client gets an answer, so the server has accepted its connection.
+// When the client has got an answer, the server has accepted the connection, so the server can count it.
 TEST(RendezvousGrpcTest, RankZeroCountsTheConnectionsThatDidNotAuthenticate) {
   RendezvousServer::Options options = ServerOptions(2);
   options.timeout = absl::Milliseconds(500);
@@ -240,7 +240,7 @@ TEST(RendezvousGrpcTest, BeyondLoopbackBothSidesNeedASecret) {
   EXPECT_THAT(Text(JoinRendezvous(client).status()), HasSubstr("RONDA_JOB_SECRET"));
 }
 
-// A job without a secret. Each side checks the user of the other side.
+// Tests a job without a secret, in which each side checks the user of the other side.
 class RendezvousOfOneUserTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -281,7 +281,7 @@ TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserIsRefused) {
   ExpectRefusal(Join(server->port()));
 }
 
-// The rank has already begun to call when rank 0 of another user takes the port, and answers.
+// Rank 0 of another user takes the port and answers, after the rank has already begun to call.
 TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserThatComesLaterIsRefused) {
   UniqueFd listener = *ListenAt(*ResolveEndpoint("127.0.0.1", 0));
   const int port = *BoundPort(listener.get());

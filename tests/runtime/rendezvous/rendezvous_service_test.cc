@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr char kSecret[] = "open sesame";
 
-// The answer to one Join. A second answer fails the test.
+// Receives the answer to one call of Join. A second answer fails the test.
 class Answer {
  public:
   RendezvousService::JoinDone Callback() {

@@ -66,7 +66,8 @@ TEST(RendezvousTableTest, AnotherSizeIsRefusedNamingBoth) {
                                   HasSubstr("rank 0 (host a, pid 1000) says 4")));
 }
 
-// A rank of an earlier epoch can do nothing about it. A rank of a later epoch may find rank 0 in that epoch later.
+// A rank of an earlier epoch cannot succeed by trying again. A rank of a later epoch can, when rank 0 has reached that
+// epoch.
 TEST(RendezvousTableTest, AnotherEpochIsRefusedNamingBoth) {
   RendezvousTable table({.job_id = "job", .size = 2, .epoch = 3, .coordinator = MemberOf(0)});
   for (const auto& [epoch, code] :

@@ -59,8 +59,8 @@ TEST(Doorbell, PollerIsExpectedUntilItHasNotCome) {
   EXPECT_FALSE(doorbell.IsPollerExpected());
 }
 
-// A thread counts and rings. This thread polls for a moment, then sleeps, again and again. A lost ring would leave it
-// asleep.
+// Another thread counts, and rings after each count. This thread polls for a moment and then sleeps, again and again.
+// If a ring were lost, this thread would sleep for ever.
 void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::kNone) {
   constexpr int kCounts = 20000;
   Doorbell doorbell;

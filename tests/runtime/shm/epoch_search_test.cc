@@ -30,7 +30,7 @@ TEST(EpochSearchTest, MemoryOfAnotherJobHasNoEpoch) {
   }
 }
 
-// The number of looks that the ranks of a job make in their first `seconds` of waiting.
+// Returns how often all ranks of a job together look for the newest epoch in their first `seconds` of waiting.
 int LooksOf(int size, int seconds) {
   const absl::Time end = absl::UnixEpoch() + absl::Seconds(seconds);
   int looks = 0;
@@ -47,7 +47,8 @@ TEST(EpochSearchTest, ManyRanksTakeTurns) {
   EXPECT_GE(LooksOf(1000, 10), 75);
 }
 
-// A job that starts slowly waits for about a second. A look costs some system calls for each process of the host.
+// The ranks of a job that starts slowly wait for about a second. Each look costs some system calls for each process of
+// the host.
 TEST(EpochSearchTest, LooksOfTheFirstSecondDoNotGrowWithTheNumberOfRanks) {
   for (const int size : {32, 64, 128, 256}) EXPECT_LE(LooksOf(size, 1), 40) << size;
 }

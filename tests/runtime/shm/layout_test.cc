@@ -36,8 +36,8 @@ TEST(FailureRecordTest, LongTextIsCut) {
 
 TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
   FailureRecord record;
-  // A rank that dies between the compare-and-swap and the end of the text leaves 2 + its rank in the record. Here it is
-  // rank 3.
+  // If a rank dies after the compare-and-swap, but before it has written the text, the record keeps 2 + its rank. Here
+  // rank 3 has died.
   reinterpret_cast<std::atomic<uint32_t>&>(record).store(5);
   EXPECT_FALSE(record.Set(0, absl::InternalError("x")));
   EXPECT_FALSE(record.SetAfterDeathOf(2, 0, "rank 2 died"));
@@ -49,7 +49,7 @@ TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
 TEST(FailureRecordTest, DamageIsReportedAsSuch) {
   FailureRecord record;
   record.Set(0, absl::InternalError("x"));
-  // The second word is the status code.
+  // The second 32-bit word of the record is the status code.
   std::memset(reinterpret_cast<char*>(&record) + 4, 0x77, 4);
   EXPECT_EQ(record.Get().code(), absl::StatusCode::kInternal);
   EXPECT_NE(record.Get().message().find("damaged"), absl::string_view::npos);

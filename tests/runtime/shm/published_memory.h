@@ -14,13 +14,13 @@
 
 namespace ronda::testing {
 
-// Whether there is a link at `path`, wherever it leads.
+// Returns whether there is a link at `path`, wherever it leads.
 inline bool IsLink(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_symlink(std::filesystem::symlink_status(path, error));
 }
 
-// The number of ranks that have attached to the memory to which the link at `path` leads; 0 if there is no such memory.
+// Returns how many ranks have attached to the memory to which the link at `path` leads; 0 if there is no such memory.
 inline uint32_t AttachedRanks(const std::string& path) {
   const absl::StatusOr<ShmLink> link = ReadShmLink(path);
   const auto file = link.ok() ? ShmFile::Open(link->Target()) : link.status();

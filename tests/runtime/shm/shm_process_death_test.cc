@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The errors of the other ranks after a rank's process has ended, with real processes.
+// Tests which errors the other ranks get after a rank's process has ended, with real processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ namespace {
 
 using testing::ForkedChild;
 
-// Far more than the promised second, because the machine may be busy.
+// A time limit far above the promised second, because the machine may be busy.
 constexpr absl::Duration kGenerousBound = absl::Seconds(10);
 
 ShmWorld::Options OptionsOf(absl::string_view job, RankId rank, int size) {
@@ -84,7 +84,8 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
   EXPECT_FALSE(testing::IsLink(absl::StrCat("/dev/shm/ronda-killed-", getpid())));
 }
 
-// A job that is killed while its ranks connect leaves a link behind, and no memory. The user's next job removes it.
+// A job that is killed while its ranks connect leaves a link behind, but no memory. The user's next job removes the
+// link.
 TEST(ShmProcessDeathTest, NextJobRemovesTheLinkOfAKilledStart) {
   const std::string left = absl::StrCat("/dev/shm/ronda-left-", getpid());
   ForkedChild lone(
@@ -100,7 +101,7 @@ TEST(ShmProcessDeathTest, NextJobRemovesTheLinkOfAKilledStart) {
   EXPECT_EQ(testing::AttachedRanks(left), 1u) << "the other rank may still come";
   lone.Kill(SIGKILL);
   EXPECT_EQ(lone.Result(), "");
-  // A dying process may close the pipe of the result before it closes the memory.
+  // A dying process may close its result pipe before it releases the memory, so the test waits for its end.
   siginfo_t info = {};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(lone.pid()), &info, WEXITED | WNOWAIT), 0);
   EXPECT_TRUE(testing::IsLink(left));
@@ -108,7 +109,7 @@ TEST(ShmProcessDeathTest, NextJobRemovesTheLinkOfAKilledStart) {
   EXPECT_FALSE(testing::IsLink(left));
 }
 
-// Ranks that vote wait for the votes of all ranks. They learn that one vote will not come.
+// Ranks that vote wait for the votes of all ranks. When a rank is killed, they learn that its vote will not come.
 TEST(ShmProcessDeathTest, RankKilledBeforeItsVoteIsNamedToAllOthers) {
   constexpr int kSize = 3;
   std::vector<std::unique_ptr<ForkedChild>> ranks;
@@ -131,7 +132,7 @@ TEST(ShmProcessDeathTest, RankKilledBeforeItsVoteIsNamedToAllOthers) {
   }
 }
 
-// Rank 1 leaves and ends; then rank 2 ends without having left. The first failure is rank 2's.
+// Rank 1 departs and ends, which is no failure. Then rank 2 ends without departure, so rank 2 is named in the failure.
 TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   constexpr int kSize = 3;
   ForkedChild observer([](const ForkedChild::SayReady&) {
@@ -160,8 +161,8 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
 }
 
-// With so many ranks a rank does not watch all others. Ranks 6 to 12 do not watch rank 5. Rank 4 watches rank 5, but
-// the job must not need rank 4, which also dies.
+// In a job of 40 ranks, a rank does not watch all other ranks. Ranks 6 to 12 do not watch rank 5. Rank 4 watches rank
+// 5, but the job must not need rank 4, which also dies.
 TEST(ShmProcessDeathTest, DeathIsKnownToRanksThatDoNotWatchTheDeadRank) {
   constexpr int kSize = 40;
   std::vector<std::unique_ptr<ForkedChild>> ranks;

@@ -106,7 +106,7 @@ class ShmWorldTest : public ::testing::Test {
   }
 };
 
-// A link is no danger, because the ranks check where it leads. But any user can make one.
+// Any user can create a link. A false link does no harm, because the ranks check where it leads.
 TEST_F(ShmWorldTest, LinksOfOtherUsersAreLeftAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files to others";
   std::vector<std::string> paths;
@@ -161,7 +161,8 @@ TEST_F(ShmWorldTest, LeftoversOfAnotherPidNamespaceAreRemoved) {
   while (IsPublished()) RemoveShmLeftovers("/dev/shm");
 }
 
-// Another machine may also use the folder, and may not see the lock.
+// Only links on a tmpfs are locked, because a folder elsewhere may be shared with another machine that does not see the
+// lock.
 TEST_F(ShmWorldTest, OnlyLinksOnATmpfsAreLocked) {
   ShmLink link = ShmLinkOfThisProcess(0, 0);
   const UniqueFd lock = LockForLink("/dev/shm", &link);
@@ -191,7 +192,7 @@ TEST_F(ShmWorldTest, OtherUsersCannotOpenTheMemory) {
   EXPECT_EQ(testing::AttachedRanks(Path()), 1u);
 }
 
-// After a change of its user the kernel lets no other process of that user open a process's files.
+// After a process changes its user, the kernel lets no other process of the new user open its files.
 TEST_F(ShmWorldTest, ARankZeroThatLetsNoOtherProcessOpenItsMemoryIsToldOf) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto rank = [this](RankId rank) {
@@ -222,7 +223,7 @@ TEST_F(ShmWorldTest, FilesThatOthersCouldOpenAreRefused) {
   ExpectError(ShmFile::Open(path).status(), absl::StatusCode::kPermissionDenied, "a file of user 65534");
 }
 
-// If a process could, the ranks would end with SIGBUS.
+// If a process could shorten the shared memory, the ranks would die by SIGBUS.
 TEST_F(ShmWorldTest, NoProcessCanCutTheMemory) {
   ForkedChild creator([this](const ForkedChild::SayReady&) {
     return std::string(ShmWorld::Connect(OptionsOf(0, 2)).status().message());
@@ -365,7 +366,7 @@ TEST_F(ShmWorldTest, MemoryOfAnotherVersionIsRefused) {
   ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
 }
 
-// This may be the link of an earlier rank 0 that could not remove it.
+// An earlier rank 0 may have left such a link because it could not remove it.
 TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   const UniqueFd other(memfd_create("other", MFD_CLOEXEC));
   for (const int descriptor : {other.get(), 1 << 20}) {
@@ -375,7 +376,7 @@ TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   }
 }
 
-// A rank 0 whose system refuses memfds leaves an empty file if it is killed just after it has made it.
+// Without memfds, rank 0 creates a file. If rank 0 is killed just after that, it leaves the empty file.
 TEST_F(ShmWorldTest, AnEmptyFileIsReplaced) {
   PutFile("");
   for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
@@ -418,7 +419,8 @@ bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
          mount("tmpfs", "/tmp", "tmpfs", MS_RDONLY, "") == 0;
 }
 
-// Like EnterDevShm, with 64 KiB of which `free_bytes` are free, and with nullopt in place of false.
+// Like EnterDevShm, with a /dev/shm of 64 KiB, of which `free_bytes` are free. Returns nullopt where EnterDevShm
+// returns false.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
   if (!EnterDevShm("size=64k")) return std::nullopt;
   if (free_bytes == 0) {
@@ -470,7 +472,7 @@ TEST_F(ShmWorldTest, WithAShortLimitOnFilesTheSlotsAreSmaller) {
   EXPECT_EQ(child.Result(), "16384 16384 ");
 }
 
-// The memory is no file of /dev/shm.
+// The memory of the job is not a file in /dev/shm, so a full /dev/shm does not matter.
 TEST_F(ShmWorldTest, AFullDevShmIsNoLackOfMemory) {
   ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
     const std::optional<std::string> entered = EnterTinyDevShm(0);
@@ -493,7 +495,7 @@ TEST_F(ShmWorldTest, WithoutMemfdsTheEpochSearchFindsARemovedFile) {
   EXPECT_EQ(RemovedFilesOfRanksWithoutMemfds(), "2");
 }
 
-// For a moment the file has the name of the link.
+// While rank 0 creates the file, the file has the name of the link for a moment.
 TEST_F(ShmWorldTest, WithoutMemfdsALeftoverDoesNotKeepTheFileFromItsFolder) {
   ShmLink leftover = ShmLinkOfThisProcess(3, 0);
   leftover.creator = {};

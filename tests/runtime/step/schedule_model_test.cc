@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The locked schedule, model-checked: every interleaving of three ranks with three buckets.
+// Checks the locked schedule with a model, in every interleaving of three ranks with three buckets.
 //
-// A rank's position in the schedule is a real LockedSchedule. The model around it has a list that begins the schedule,
-// and votes and requests to unlock that reach ranks at any time. Its negotiation carries out a tensor as soon as all
-// ranks have submitted it. A program submits the three tensors in any order, and again when they are complete. It may
-// also submit a tensor that is not in the schedule. It may stop for ever at any time.
+// A rank's position in the schedule is a real LockedSchedule. The model adds a list that begins the schedule, and votes
+// and requests to unlock, which reach the ranks at any time. The negotiation of the model carries out a tensor as soon
+// as all ranks have submitted it. A program submits the three tensors in any order, and again when they are complete. A
+// program may also submit a tensor that is not in the schedule, and may stop for ever at any time.
 //
 // The tests show two properties. In every reachable state, no rank has carried out a bucket that another rank has seen
 // vetoed, and all ranks unlock at the same bucket. In every state in which only the programs can move, all tensors that
@@ -59,7 +59,7 @@ struct State {
   std::array<RankState, kRanks> ranks;
   bool requested = false;
 
-  // All ranks follow the same rules, so their order does not matter.
+  // All ranks follow the same rules, so states that differ only in the order of the ranks are equal.
   uint64_t Key() const {
     std::array<uint64_t, kRanks> bits;
     std::transform(ranks.begin(), ranks.end(), bits.begin(), [](const RankState& rank) { return rank.Bits(); });
@@ -70,7 +70,7 @@ struct State {
   }
 };
 
-// A test leaves rules out to show that they are needed.
+// The rules of the model. A test can turn a rule off to show that the rule is needed.
 struct Rules {
   bool requests_arrive = true;
   bool waits_time_out = true;  // if they lack tensors themselves
@@ -115,7 +115,7 @@ class ScheduleModel {
     ++moves_;
   }
 
-  // Whether the real schedule lets a rank in this state enter a bucket.
+  // Returns whether the real schedule lets a rank in this state enter a bucket.
   bool MayEnter(const RankState& rank) {
     const uint64_t position = rank.Bits() & ~uint64_t{1};
     const auto known = may_enter_.find(position);
@@ -138,7 +138,7 @@ class ScheduleModel {
     state->requested = true;
   }
 
-  // The engine looks at submissions at once. If it is in a bucket, it looks at them when it comes out.
+  // The engine checks new submissions at once. While it carries out a bucket, it checks them after the bucket.
   static void Look(State* state, RankState* rank) {
     if (rank->phase == RankState::kLocked && (rank->in_flight >> kOutside & 1) != 0) WantToUnlock(state, rank);
   }
@@ -234,8 +234,8 @@ class ScheduleModel {
   void CheckSafe(const State& state) {
     for (const RankState& unlocked : state.ranks) {
       if (unlocked.phase != RankState::kUnlocked) continue;
-      // No rank has carried out a bucket that this one has seen vetoed. All ranks that have unlocked did so at this
-      // bucket.
+      // No rank has carried out a bucket that this rank has seen vetoed. All ranks that have unlocked have unlocked at
+      // this bucket.
       for (const RankState& other : state.ranks) {
         if (other.advanced > unlocked.advanced) ++unsafe_;
         if (other.phase == RankState::kUnlocked && other.advanced != unlocked.advanced) ++unsafe_;
@@ -273,7 +273,7 @@ TEST(ScheduleModel, AllRanksUnlockAtTheSameBucketAndNothingHangs) {
   EXPECT_EQ(model.hanging(), 0u);
 }
 
-// Each of these rules is needed: without it some state hangs. But no state is unsafe.
+// Each of these rules is needed, because without the rule some state hangs. But even then no state is unsafe.
 TEST(ScheduleModel, RequestsAndLimitsAreNeeded) {
   const Rules lacking[] = {{.requests_arrive = false, .submissions = 2},
                            {.waits_time_out = false, .submissions = 2},

@@ -25,7 +25,7 @@ StepTensor Floats(size_t count) { return {.bytes = 4 * count, .kind = kFloats}; 
 
 StepTensor Halves(size_t count) { return {.bytes = 2 * count, .kind = kHalves}; }
 
-// A tensor that shares its bucket with no other one.
+// A tensor that does not share its bucket with another tensor.
 StepTensor Broadcast(size_t count) { return {.bytes = 4 * count}; }
 
 StepTensor InGroup(const std::string& group, StepTensor tensor) {
@@ -90,8 +90,8 @@ TEST(SchedulePlanner, SmallBucketWaits) {
               ElementsAre(ElementsAre(1, 2)));
 }
 
-// If they shared one, a program that submits the second tensor only after the first one is complete would wait for
-// ever.
+// If the two tensors shared a bucket, a program that submits the second tensor only after the first is complete would
+// wait for ever.
 TEST(SchedulePlanner, TensorsThatWereNeverInOneListDoNotShareABucket) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 3}), Ready(2, absl::ZeroDuration(), Floats(1), {2, 4})}),

@@ -36,7 +36,7 @@ class StepObserverTest : public ::testing::Test {
     });
   }
 
-  // Returns the schedule of a step that comes often enough.
+  // Repeats a step until its schedule is locked, and returns the schedule.
   Schedule LockStep(std::initializer_list<CacheId> ids) {
     for (int step = 1; step < kIdenticalSteps; ++step) EXPECT_THAT(List(ids), IsNull());
     const StepBuckets* const buckets = List(ids);
@@ -90,7 +90,8 @@ TEST_F(StepObserverTest, ScheduleThatDidNotFitHasToBeFoundAgain) {
   EXPECT_THAT(List({1, 2}), Pointee(ElementsAre(ElementsAre(1, 2))));
 }
 
-// Usually all ranks say so, because their programs are alike. The next schedule that does not fit counts again.
+// If a schedule does not fit, usually all ranks report this, because their programs are alike. All these reports count
+// once, and the next such schedule counts again.
 TEST_F(StepObserverTest, ScheduleThatDidNotFitSeveralRanksCountsOnce) {
   for (int needed = kIdenticalSteps; needed < 16 * kIdenticalSteps; needed *= 2) {
     for (int step = 1; step < needed; ++step) EXPECT_THAT(List({1, 2}), IsNull());

@@ -35,7 +35,7 @@ Listeners Listen(int size) {
   return listeners;
 }
 
-// Connects to `listener` without being a rank.
+// Connects to `listener` as a program that is not a rank of the job.
 UniqueFd Visit(const TcpListener& listener) {
   const absl::StatusOr<SocketAddress> address = ToSocketAddress(listener.endpoint());
   EXPECT_TRUE(address.ok());
@@ -48,7 +48,7 @@ void Say(const UniqueFd& socket, const std::string& text) {
   EXPECT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
-// Exchanges the ranks' numbers, and expects each in the place of its rank.
+// Each rank sends its number to all others, and expects from each rank that rank's number.
 void ExchangeRanks(PointToPoint& messages) {
   const auto size = static_cast<size_t>(messages.size());
   const RankId own = messages.rank();
@@ -97,8 +97,8 @@ TEST(TcpMeshTest, LevelsAreApart) {
   });
 }
 
-// A level may list its ranks in any order: hosts are numbered by their lowest ranks, but at each position they may have
-// any ranks.
+// A level may list its ranks in any order. Hosts are ordered by their lowest ranks, but the rank at a given position of
+// each host may be any rank.
 TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
   ConnectAndExchange(Listen(6), [](RankId rank) {
     std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4, 5}}};
@@ -107,7 +107,7 @@ TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
   });
 }
 
-// A chain: each rank is connected with its neighbours only, and the last one listens nowhere.
+// The ranks form a chain. Each rank connects only with its neighbours, and the last rank does not listen.
 TEST(TcpMeshTest, RanksConnectWithTheirPartnersOnly) {
   const Listeners listeners = Listen(3);
   std::vector<std::thread> threads;
@@ -161,7 +161,7 @@ TEST(TcpMeshTest, CallThatIsNotAnsweredIsMadeAgain) {
     ASSERT_TRUE(messages.ok()) << messages.status();
     ExchangeRanks(*messages->front());
   });
-  // Another program answers first and sends nothing.
+  // A foreign program accepts the connection first, and sends nothing.
   int answered = -1;
   while (answered < 0) answered = accept(listeners[0]->fd(), nullptr, nullptr);
   const UniqueFd silent(answered);
@@ -178,8 +178,8 @@ TEST(TcpMeshTest, RankAloneOnALevelDoesNotWait) {
 TEST(TcpMeshTest, UnauthenticatedCallersDoNotStopTheStart) {
   const Listeners listeners = Listen(2);
   std::vector<UniqueFd> callers;
-  // More silent callers than the listener has room for. Then one caller that talks, one that talks and leaves, and one
-  // that stops in the middle.
+  // There are more silent callers than the listener can hold. Then three more callers connect. One sends data, one
+  // sends data and disconnects, and one stops in the middle.
   for (int i = 0; i < 100; ++i) callers.push_back(Visit(*listeners[0]));
   callers.push_back(Visit(*listeners[0]));
   Say(callers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));

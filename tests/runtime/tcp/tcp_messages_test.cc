@@ -29,7 +29,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Takes up to `most` bytes out of a queue of messages to be sent.
+// Takes up to `most` bytes from a queue of outgoing messages.
 std::string Take(TransferQueue& queue, size_t most, size_t vectors = 16) {
   std::vector<iovec> filled(vectors);
   filled.resize(queue.Fill(absl::MakeSpan(filled)));
@@ -40,7 +40,7 @@ std::string Take(TransferQueue& queue, size_t most, size_t vectors = 16) {
   return stream;
 }
 
-// Moves as many bytes as the queue wants from `stream` to a queue of messages to be received.
+// Moves bytes from `stream` to a queue of incoming messages, until the queue wants no more.
 absl::Status Give(TransferQueue& queue, std::string& stream, size_t vectors = 16) {
   std::vector<iovec> filled(vectors);
   filled.resize(queue.Fill(absl::MakeSpan(filled)));
@@ -107,7 +107,8 @@ TEST(TransferQueueTest, LongerMessageThanAskedForWritesNothingBeyond) {
   EXPECT_EQ(room.substr(2), "....");
 }
 
-// A stream that is cut at random on both sides carries random messages. Some of the messages are added late.
+// A stream carries random messages. Both sides read and write it in pieces of random size, and some messages are added
+// late.
 TEST(TransferQueueTest, AnyCutsOfTheStreamLeaveMessagesWhole) {
   const unsigned seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -137,8 +138,7 @@ TEST(TransferQueueTest, AnyCutsOfTheStreamLeaveMessagesWhole) {
 using ::testing::HasSubstr;
 using Request = PointToPoint::Request;
 
-// Two ranks that are connected by a pair of sockets. The sockets' buffers are so small that even little data does not
-// fit.
+// Two ranks that are connected by a pair of sockets, whose buffers are too small even for little data.
 class TcpMessagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -241,7 +241,7 @@ TEST_F(TcpMessagesTest, MessageToAPeerThatIsGoneFailsAndDoesNotEndTheProcess) {
   EXPECT_EQ(ranks_[1]->Test({&*sent, 1}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// The last messages of a peer say why it has gone.
+// The last messages of a peer contain the reason why the peer has left.
 TEST_F(TcpMessagesTest, MessagesThatHadArrivedAreReceivedAfterASendHasFailed) {
   const std::string text = "last words";
   ASSERT_TRUE(ranks_[0]->Send(text.data(), text.size(), 1).ok());
@@ -292,7 +292,7 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_EQ(byte, 'x');
 }
 
-// Without the error, a collective would rest and look in turn for ever.
+// If the refused call did not fail the transfers, a collective would sleep and poll in turn for ever.
 TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
   char byte = 0;
   Request received = *ranks_[1]->Receive(&byte, 1, 0);
@@ -306,7 +306,8 @@ TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
       ::testing::ExitedWithCode(7), "the system refuses ppoll");
 }
 
-// So many connections that TcpMessages does not try each of them, but asks the kernel which can move data.
+// There are so many connections that TcpMessages does not try each one. It asks the kernel which connections can move
+// data.
 TEST(ManyTcpMessagesTest, RankExchangesWithManyOthers) {
   constexpr RankId kPeers = 20;
   std::vector<UniqueFd> sockets(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The autotuner on simulated machines, over many seeds. The machines disturb it as real ones do.
+// Tests the autotuner on simulated machines, with many seeds. The times of the machines vary as on real machines.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,11 +16,12 @@
 namespace ronda {
 namespace {
 
-// The times of rounds on a machine that is not quiet: a surface over the settings, multiplied by disturbances.
+// Simulates the times of rounds on a busy machine. A time is the value of a surface over the settings, multiplied by
+// random disturbances.
 //
-// The surface is a product of one curve per dimension: `curves[d][value]`, which is 1 for the best value. The
-// disturbances are noise, some rounds that take much longer, and a factor by which the whole machine changes its speed
-// now and then, for long times.
+// The surface is the product of one curve per dimension. The value `curves[d][value]` is 1 for the best value. The
+// disturbances are noise, some rounds that take much longer, and long phases in which the whole machine is faster or
+// slower.
 //
 // Thread-compatible.
 class SimulatedMachine {
@@ -36,10 +37,10 @@ class SimulatedMachine {
 
   SimulatedMachine(Options options, uint32_t seed) : options_(std::move(options)), random_(seed) {}
 
-  // The time of an undisturbed round at `point`, in units of the best time.
+  // Returns the time of an undisturbed round at `point`, in units of the best time.
   double TimeAt(const TuningPoint& point) const;
 
-  // The time of the next round.
+  // Returns the time of the next round.
   absl::Duration Round(const TuningPoint& point);
 
   std::vector<size_t> grid() const;
@@ -78,8 +79,8 @@ std::vector<size_t> SimulatedMachine::grid() const {
   return grid;
 }
 
-// Returns curves for `dimensions` dimensions with 2 to 6 values each: single valleys, plateaus and flat curves. The
-// worst value of a curve is up to `depth` times as slow as the best. The default may be at any place on the curve.
+// Returns curves for `dimensions` dimensions with 2 to 6 values each. They may have one minimum, a plateau, or be flat.
+// The worst value of a curve is up to `depth` times as slow as the best. The default may be any value of the curve.
 std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, std::mt19937* random) {
   std::vector<std::vector<double>> curves(dimensions);
   for (std::vector<double>& curve : curves) {
@@ -92,7 +93,7 @@ std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, s
       const double distance = std::max(0.0, std::abs(static_cast<double>(value) - best) - plateau);
       curve[value] = std::exp(slope * distance);
     }
-    // The first value is the default, so the order is random.
+    // Shuffles the curve, because its first value is the default, which may be any value.
     std::shuffle(curve.begin(), curve.end(), *random);
   }
   return curves;
@@ -197,7 +198,8 @@ TEST(AutotunerSimulationTest, TheBestDefaultsAreKept) {
   }
 }
 
-// The best value of one dimension depends on the other: large chunks are faster only with large buckets.
+// The best value of one dimension depends on the other dimension. For example, large chunks are faster only with large
+// buckets.
 TEST(AutotunerSimulationTest, DimensionsThatDependOnEachOtherAreGoneThroughAgain) {
   const std::vector<std::vector<double>> times = {{100, 95, 110}, {110, 80, 60}, {120, 90, 50}};
   Autotuner tuner({.grid = {3, 3}});

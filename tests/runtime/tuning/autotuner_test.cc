@@ -94,7 +94,7 @@ TEST(AutotunerTest, TheNextBestGetsADuelWhenTheFirstLosesIts) {
   Autotuner tuner({.grid = {3}});
   int sample = 0;
   while (!tuner.finished()) {
-    // Value 1 looks very good, but only in the screening.
+    // Value 1 is very fast in the screening, but not in later measurements.
     double time = std::vector<double>{100, 100, 80}[tuner.point()[0]];
     if (sample == 1) time = 10;
     if (tuner.AddRound(absl::Microseconds(time))) ++sample;
@@ -106,8 +106,8 @@ TEST(AutotunerTest, ValuesAreComparedWithWhatWasMeasuredNextToThem) {
   Autotuner tuner({.grid = {5}});
   int samples = 0;
   while (!tuner.finished()) {
-    // The machine becomes faster after the first value. In comparison with the very first measurement, all other values
-    // would look better.
+    // The machine becomes faster after the first value. If they were compared with the very first measurement, all
+    // other values would seem better.
     const auto measurement = tuner.AddRound(absl::Microseconds(samples < 2 ? 100 : 50));
     if (!measurement) continue;
     ++samples;
@@ -139,7 +139,7 @@ TEST(AutotunerTest, ASampleGoesOnAfterAPauseAndWarmsUpAgain) {
 
 TEST(AutotunerTest, EndsAfterTheMostRoundsWhateverHappens) {
   Autotuner tuner({.grid = {9, 9, 9, 9}, .max_rounds = 300});
-  // Each new measurement is better, so the search would always find something to try.
+  // Each new measurement is better than the last, so the search would never run out of values to try.
   double time = 1e9;
   while (!tuner.finished()) tuner.AddRound(absl::Microseconds(time *= 0.97));
   EXPECT_LE(tuner.rounds(), 300);
@@ -212,7 +212,8 @@ TEST(IsFasterTest, OnePairThatWasLostDecides) {
   EXPECT_FALSE(IsFaster({fast, usual, fast}, {usual, usual, usual}, 0.02));
 }
 
-// Without the comparison within pairs, the change of the machine's speed would determine the spread.
+// IsFaster compares within pairs of samples. If it did not, the change of the machine's speed would hide the
+// difference.
 TEST(IsFasterTest, AMachineThatSlowsDownBetweenPairsHidesNothing) {
   EXPECT_TRUE(IsFaster({Sample({89, 90, 91}), Sample({178, 180, 182})},
                        {Sample({99, 100, 101}), Sample({198, 200, 202})}, 0.02));

@@ -28,7 +28,8 @@ using ::testing::StartsWith;
 constexpr TunedSettings kDefaults = {
     .fusion_threshold = size_t{64} << 20, .min_bucket_bytes = size_t{1} << 20, .chunk_bytes = 0};
 
-// A job as the role's owner sees it: it locks a schedule whenever it may, and unlocks it when the role wants a change.
+// A simulated job around the tuning role. It locks a schedule whenever it may, and unlocks it when the role wants a
+// change.
 class Job {
  public:
   // The time of a round with the given settings.
@@ -50,7 +51,7 @@ class Job {
     }
   }
 
-  // Runs a schedule, and unlocks it when the role wants a change, or after `rounds`.
+  // Runs a schedule, and unlocks it when the role wants a change, or after `rounds` rounds.
   void RunSchedule(const RoundTime& time, int rounds) {
     role_->ScheduleBegins(now_);
     for (int round = 0; round < rounds && !role_->wants_change(); ++round) {
@@ -121,8 +122,8 @@ TEST(TuningRoleTest, RoundsUnderOldSettingsDoNotCount) {
   Job job(&role);
   job.RunSchedule(AlwaysTheSame, 1000);
   ASSERT_TRUE(role.wants_change());
-  // Another rank keeps this one in the schedule for a while. These rounds take no time, so they would make the new
-  // settings look very good.
+  // Another rank delays the unlock, so this rank stays in the schedule for a while. These rounds take no time, so if
+  // they counted, the new settings would seem very fast.
   for (int i = 0; i < 100; ++i) role.RoundEnds(job.now());
   job.Negotiate();
   job.RunToTheEnd(AlwaysTheSame);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The common part of the plugin's functions (fake_cuda.cc) and of the functions for captures (fake_capture.cc).
+// Helpers of the fake plugin's functions (fake_cuda.cc) and of its functions for captures (fake_capture.cc).
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 
@@ -14,7 +14,7 @@
 
 namespace ronda::testing {
 
-// The machine of this process.
+// Returns the fake machine of this process.
 FakeMachine& Machine();
 
 inline thread_local int this_threads_device = 0;
@@ -39,8 +39,8 @@ int WithStream(void* handle, const Action& action) {
   return stream == nullptr ? kCudaInvalidHandle : action(*stream);
 }
 
-// As WithStream, for calls that give the stream work. The default stream takes no work while a stream that CUDA orders
-// with the default stream is being captured.
+// Like WithStream, for calls that give the stream work. The default stream takes no work while another stream is
+// captured that CUDA orders with the default stream.
 template <typename Action>
 int WithStreamForWork(void* handle, const Action& action) {
   if (handle == nullptr) {

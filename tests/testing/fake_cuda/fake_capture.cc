@@ -24,7 +24,7 @@ size_t FakeGraph::Add(std::function<void()> run, Nodes after) {
 
 bool FakeGraph::LeadTo(const Nodes& nodes, const Nodes& ends) const {
   Nodes before = ends;
-  // A node comes after nodes with smaller numbers only.
+  // A node depends only on nodes with smaller numbers.
   for (size_t node = nodes_.size(); node-- > 0;) {
     if (before.count(node) != 0) before.insert(nodes_[node].after.begin(), nodes_[node].after.end());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Captures break where CUDA's do, and their graphs do what was captured.
+// Tests that captures break where CUDA's captures break, and that a graph does the work that was captured.
 #include "tests/testing/fake_cuda/fake_capture.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class FakeCaptureTest : public ::testing::Test {
     return table().add_scaled(&call, stream);
   }
 
-  // Orders the work that `later` gets from now on behind that of `earlier`.
+  // Makes the next work of `later` wait for the work of `earlier`.
   void Order(void* event, void* earlier, void* later) {
     ASSERT_EQ(table().record_event(event, earlier), kCudaSuccess);
     ASSERT_EQ(table().wait_event(later, event), kCudaSuccess);
@@ -64,7 +64,7 @@ class FakeCaptureTest : public ::testing::Test {
     Finish(other_);
   }
 
-  // Makes a call while the first stream is being captured. Returns the result of the capture's end.
+  // Makes a call while the first stream is being captured, then ends the capture and returns the result.
   int EndAfter(const std::function<void()>& call, int mode = kGlobal) {
     EXPECT_EQ(fake_cuda_begin_capture(stream_, mode), kCudaSuccess);
     call();
@@ -143,7 +143,7 @@ TEST_F(FakeCaptureTest, EventsOrderTheStreamsWithinAGraph) {
   EXPECT_EQ(fake_cuda_destroy_graph(graph), kCudaSuccess);
 }
 
-// Work that nothing orders is done in either order.
+// Two pieces of work without a dependency may run in either order.
 TEST_F(FakeCaptureTest, AMissingOrderShows) {
   std::string order;
   struct Append {

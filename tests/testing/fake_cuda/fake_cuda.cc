@@ -22,7 +22,7 @@
 namespace ronda::testing {
 namespace {
 
-// CUDA's functions take no object, so neither do the fake's: the process has one machine.
+// The process has one machine, because the functions of CUDA, and so of the fake, take no object as an argument.
 std::atomic<FakeMachine*> the_machine{nullptr};
 
 }  // namespace
@@ -109,7 +109,8 @@ int Describe(int device, ronda_cuda_device* description) {
   const int parts = Machine().options().parts;
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
   std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device / parts);
-  // Whole GPUs have no UUID, so tests may treat the fake devices of several processes as devices of several hosts.
+  // Devices that are whole GPUs have no UUID. So tests may treat the fake devices of several processes as devices of
+  // several hosts.
   if (parts > 1) std::snprintf(description->uuid, sizeof(description->uuid), "fa4e0000-0000-4000-8000-%012d", device);
   return kCudaSuccess;
 }
@@ -148,7 +149,7 @@ int OwnerOf(ronda_cuda_memory kind) {
   return kind == RONDA_CUDA_DEVICE_MEMORY ? this_threads_device : FakeMemory::kPinnedHost;
 }
 
-// `waiting` counts the calls that wait here.
+// `waiting` counts the calls that are waiting in this function.
 void WaitForDevice(std::atomic<int>& waiting) {
   ++this_threads_waits;
   waiting.fetch_add(1);
@@ -227,7 +228,7 @@ int RecordEvent(void* handle, void* stream) {
   });
 }
 
-// A wait whose stream or event belongs to a capture.
+// Makes a stream wait for an event, if the stream or the event belongs to a capture.
 int WaitWithinCapture(FakeStream& stream, const FakeEvent& event, const FakeEvent::Captured& captured) {
   const std::shared_ptr<FakeCapture> own = stream.capture();
   if (captured.capture == nullptr) {
@@ -256,7 +257,7 @@ int WaitEvent(void* handle_of_stream, void* handle) {
   });
 }
 
-// For calls that ask for the end of an event's work, or wait for it. A captured event has no such end.
+// Returns an error for calls that query or await a captured event, because such an event never completes.
 int ErrorOfAsking(const FakeEvent& event) {
   const std::shared_ptr<FakeCapture> capture = event.captured().capture;
   return capture == nullptr ? CurrentError() : capture->Invalidate(kCudaCapturedEvent);
@@ -313,8 +314,7 @@ int FillZero(void* dst, size_t bytes, void* handle) {
   });
 }
 
-// Launches any of the kernels. As with CUDA, the parameters are read now, and the kernel runs when the stream reaches
-// it.
+// Launches a kernel. As with CUDA, the call reads the parameters, and the kernel runs when the stream reaches it.
 template <typename Call>
 int Launch(const Call* call, void* handle) {
   return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
@@ -342,8 +342,8 @@ void BeginRange(const char* name) {
 
 void EndRange() { RONDA_CHECK(--this_threads_ranges >= 0); }
 
-// Counts the calls of a function of the table. Calls that get or change the current device are not counted: their
-// number depends on which thread reaches a bucket first, and on its device.
+// Wraps a function of the table, and counts its calls. Calls that get or change the current device are not counted.
+// Their number depends on which thread reaches a bucket first, and on the current device of this thread.
 int counted_functions = 0;
 
 template <auto kFunction>
@@ -406,7 +406,7 @@ FakeCuda::FakeCuda(const Options& options) {
   RONDA_CHECK(before == nullptr);
 }
 
-// The streams end first. They use the machine until then.
+// The streams must end first, because they use the machine until their end.
 FakeCuda::~FakeCuda() {
   while (waiting_frees() + waiting_allocations() > 0) absl::SleepFor(absl::Microseconds(50));
   delete the_machine.load();

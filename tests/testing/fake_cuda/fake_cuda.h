@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A CUDA plugin (runtime/cuda/plugin.h) whose devices are the CPU. Memory of the devices is memory of the host. Streams
-// are threads, which work in order while the caller goes on. Kernels are those of kernels/cuda, compiled for the host.
-// Tests whose ranks are threads link it; processes load it as libfake_cuda.so.
+// A CUDA plugin (runtime/cuda/plugin.h) whose devices are the CPU. Device memory is in fact memory of the host. Streams
+// are threads, which do their work in order while the caller continues. Kernels are those of kernels/cuda, compiled for
+// the host. Tests whose ranks are threads link this library. Ranks that are processes load it as libfake_cuda.so.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_
 
@@ -26,26 +26,26 @@ __attribute__((visibility("default"))) int fake_cuda_enqueue(void* stream, void 
 // Returns the address at which a `function` of fake_cuda_enqueue finds the data that the device has at `address`.
 __attribute__((visibility("default"))) void* fake_cuda_view(const void* address);
 
-// Returns the device whose memory is at `address`; -1: it is the host's memory.
+// Returns the device whose memory is at `address`, or -1 for memory of the host.
 __attribute__((visibility("default"))) int fake_cuda_device_of(const void* address);
 
-// Waits for this thread's device, if CUDA here waits before it frees memory (FakeCuda::Frees). For libraries that free
-// their own memory.
+// Waits for this thread's device, if CUDA here waits before it frees memory (FakeCuda::Frees). Libraries that free
+// their own memory call this function.
 __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
 
-// Whether `address` is in pinned memory of the host.
+// Returns whether `address` is in pinned memory of the host.
 __attribute__((visibility("default"))) int fake_cuda_is_pinned(const void* address);
 
-// Whether `stream` has completed all work that it has been given.
+// Sets `idle` to 1 if `stream` has completed all of its work, otherwise to 0.
 __attribute__((visibility("default"))) int fake_cuda_is_idle(void* stream, int* idle);
 
 // Waits until the streams of this thread's device are idle.
 __attribute__((visibility("default"))) void fake_cuda_wait_for_device();
 
-// Whether this process has used the device: has made it current by use_device, or has created an object on it.
+// Returns whether this process has used the device, either by use_device, or by creating an object on the device.
 __attribute__((visibility("default"))) int fake_cuda_has_context(int device);
 
-// FakeCuda::Leaks() of this process's devices: writes at most `size` bytes.
+// Writes the text of FakeCuda::Leaks() for this process's devices, in at most `size` bytes.
 __attribute__((visibility("default"))) void fake_cuda_leaks(char* text, size_t size);
 }
 
@@ -74,37 +74,39 @@ enum FakeCudaError : int {
   kCudaCaptureWrongThread = 908,
 };
 
-// The devices of this process, while the object lives. One object at a time.
+// The devices of this process, which exist as long as this object. A process may have only one such object at a time.
 //
-// Misuse is an error. Misuse means handles that do not exist (any more), memory of another device, host memory that is
-// not pinned, more bytes than were allocated, kernels on streams of a device that is not the thread's current one,
-// events on streams of another device, and times between events that do not record them. With HostAccess::kFatal the
-// program crashes if anything except a stream reads or writes memory of a device.
+// Wrong use is an error. Examples are handles that do not exist (any more), memory of another device, host memory that
+// is not pinned, and accesses beyond an allocation. Other examples are kernels on streams that are not on the thread's
+// current device, and events on streams of another device. Times between events without timing are also wrong use. With
+// HostAccess::kFatal the program crashes if anything except a stream reads or writes memory of a device.
 //
-// Thread-safe. Before it is destroyed, all streams must have completed their work, or be about to. The destructor waits
-// for calls that wait for a device before they free or allocate memory.
+// Thread-safe. Before the object is destroyed, all streams must have completed their work, or must be able to complete
+// it. The destructor waits for calls that wait for a device before they free or allocate memory.
 class FakeCuda {
  public:
   enum class Frees { kReturnAtOnce, kWaitForTheDevice };
-  // What the driver uses unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise, and the most that it may say.
+  // The number of queues that CUDA's driver uses by default, and the most that CUDA_DEVICE_MAX_CONNECTIONS may set.
   static constexpr int kQueues = 8;
   static constexpr int kMostQueues = 32;
   struct Options {
     int devices = 8;  // 0: a driver without devices
-    // The devices of one GPU, which have its PCI bus, as parts of a GPU (MIG) do. If more than 1, each has a UUID.
+    // The number of devices that share one GPU, and so its PCI bus, like the parts of a GPU with MIG. If it is more
+    // than 1, each device has a UUID.
     int parts = 1;
     size_t memory_bytes = size_t{1} << 30;
     int driver_error = kCudaSuccess;  // of every call, as on a machine without a driver
     uint64_t delay_seed = 0;          // not 0: streams sometimes pause
     FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
-    // kLazy: a kernel launch waits for all streams of the device, until prepare_device has been called for the device.
+    // With kLazy, a kernel launch waits for all streams of the device, unless prepare_device has been called for the
+    // device.
     enum class Loading { kEager, kLazy } loading = Loading::kEager;
     // CUDA waits for the device before it frees memory. If the device is stuck, this wait never ends.
     Frees frees = Frees::kReturnAtOnce;
     // CUDA may also wait for the device before it allocates memory on it, or pins memory of the host.
     enum class Allocations { kReturnAtOnce, kWaitForTheDevice } allocations = Allocations::kReturnAtOnce;
-    // The queues of each device, which its streams share: a blocked wait of a stream holds up the later work of all
-    // streams in its queue.
+    // The number of queues of each device, which its streams share. If a wait of a stream is blocked, all later work in
+    // the same queue is held up.
     int queues = kMostQueues;
   };
 
@@ -115,24 +117,24 @@ class FakeCuda {
 
   const ronda_cuda_plugin* table() const;
 
-  // From now on every call for the device returns this error, as after a kernel that failed.
+  // After this call, every call for the device returns `error`, as after a kernel that failed.
   void FailDevice(int device, int error);
 
   // Sets the result of is_capturing for the stream.
   void SetCapturing(void* stream, int capturing);
 
-  // Frees memory when the stream reaches this point, as cudaFreeAsync does. Any later use, on any stream, even one that
-  // was given to the stream earlier, is an error of the device, with a line that reports it.
+  // Frees memory when the stream reaches this point, as cudaFreeAsync does. If any stream uses the memory later, even
+  // by work that it already has, the device fails and prints a line.
   void FreeOn(void* stream, void* memory);
 
-  // The number of allocations on all devices, so far.
+  // Returns the number of allocations on all devices so far.
   size_t allocations() const;
   size_t peak_bytes() const;  // the most memory of a device that was allocated at one time
   size_t created_events() const;
   size_t finished_kernels() const;
 
-  // Calls of the table's functions so far. calls() counts all functions except the functions for the current device,
-  // ranges and error texts. The other counters count single functions.
+  // These functions return the number of calls of the table's functions so far. calls() counts all functions except the
+  // functions for the current device, ranges and error texts. Each of the other counters counts one function.
   size_t calls() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams
@@ -141,22 +143,24 @@ class FakeCuda {
   size_t looks_at_pointers() const;
   size_t looks_at_streams() const;
 
-  // How often the calling thread has waited for a device so far, or asked whether it had to: calls of
-  // synchronize_event, launches, frees and allocations that wait, and calls of query_event that found the work
-  // unfinished.
+  // Returns how often the calling thread has waited for a device so far, or has queried work that was not finished.
+  // These are calls of synchronize_event, launches, frees and allocations that wait, and calls of query_event that
+  // found the work unfinished.
   static size_t HostWaitsOfThisThread();
 
-  // How often the calling thread has changed its device so far: calls of use_device and restore_device.
+  // Returns how often the calling thread has changed its device so far, by use_device and restore_device.
   static size_t DeviceChangesOfThisThread();
 
-  // The names in calls of begin_range since the last call, on all threads.
+  // Returns the names that all threads have passed to begin_range since the last call.
   std::vector<std::string> TakeRanges();
 
-  // The calls that currently wait for a device before they free memory, and before they allocate it.
+  // These functions return how many calls now wait for a device before they free memory, or before they allocate
+  // memory.
   int waiting_frees() const;
   int waiting_allocations() const;
 
-  // The objects that have not been released or destroyed: "2 streams, 1 event"; empty if there are none.
+  // Returns a text about the objects that have not been released or destroyed, for example "2 streams, 1 event". It is
+  // empty if there are none.
   std::string Leaks() const;
 };
 
@@ -175,8 +179,8 @@ class StreamHold {
   const std::shared_ptr<Gate> gate_;
 };
 
-// Copies between the host and memory of a device, in the calling thread. For tests that make sure that no stream writes
-// there meanwhile.
+// Copies between the host and memory of a device, in the calling thread. The test must ensure that no stream writes to
+// the memory at the same time.
 std::string ReadDevice(const void* memory, size_t bytes);
 void WriteDevice(void* memory, absl::string_view content);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fake is as strict as the tests of its users need.
+// Tests that the fake CUDA is as strict as the tests that use it need.
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
 #include <gtest/gtest.h>
@@ -235,7 +235,7 @@ TEST(FakeCudaDeathTest, HostCodeThatTouchesADevicesMemoryIsStopped) {
   EXPECT_DEATH(touch(), "");
 }
 
-// Like CUDA's kernels that are loaded when they are needed.
+// With kLazy, the first launch waits for the device, like CUDA, which loads kernels only when they are needed.
 TEST(FakeCudaTest, LaunchWaitsForTheDeviceUntilItHasBeenPrepared) {
   const FakeCuda cuda({.devices = 2, .loading = FakeCuda::Options::Loading::kLazy});
   void* streams[2] = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels that the thread of a stream runs. A call copies its parameters, as a launch does, and looks up the memory
-// that they point to on the device.
+// Kernels that the thread of a stream runs. A call copies its parameters, as a kernel launch does, and looks up the
+// device memory that they point to.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 
@@ -19,7 +19,7 @@ struct PreparedKernel {
   std::vector<const void*> memory;
 };
 
-// The result has no function if a pointer leads to memory that `device` cannot address.
+// If a pointer leads to memory that `device` cannot address, the result has no function.
 PreparedKernel PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);

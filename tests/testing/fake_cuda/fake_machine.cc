@@ -114,7 +114,7 @@ void FakeStream::RunEntry(const Entry& entry) {
   if (entry.task == Task::kWait) queue_->Leave();
 }
 
-// Sleeps up to 0.2 ms, before about every fourth task.
+// Before about every fourth task, sleeps for up to 0.2 ms.
 void FakeStream::Pause() {
   if (delay_seed_ == 0 || random_() % 4 != 0) return;
   absl::SleepFor(absl::Microseconds(random_() % 200));

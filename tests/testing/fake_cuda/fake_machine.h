@@ -29,16 +29,16 @@
 
 namespace ronda::testing {
 
-// A queue of a device. Streams put their tasks into it, in the order of the calls; the device takes them out in the
-// same order. A task leaves the queue when its stream begins it. So a task whose stream is busy holds up all tasks
+// A queue of a device. Streams put their tasks into the queue in the order of the calls. The device takes them out in
+// the same order. A task leaves the queue when its stream begins it. So a task whose stream is busy holds up all tasks
 // behind it, even tasks of other streams. CUDA's programming guide calls these false dependencies.
 //
 // Thread-safe.
 class FakeQueue {
  public:
-  // Returns the place of a new task at the end.
+  // Adds a task at the end, and returns its position.
   uint64_t Enter();
-  // Returns when the task at `place` is the first.
+  // Waits until the task at the position `place` is the first task.
   void AwaitTurn(uint64_t place);
   // Removes the first task.
   void Leave();
@@ -50,18 +50,18 @@ class FakeQueue {
   uint64_t left_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A stream of a device: its thread carries out the stream's tasks one after the other, while the caller goes on.
+// A stream of a device. A thread carries out the stream's tasks one after the other, while the caller continues.
 //
 // Thread-safe.
 class FakeStream {
  public:
-  // kWait: a wait for another stream, which stays in the queue until it is over.
+  // A task kWait waits for another stream, and stays in the queue until the wait is over.
   enum class Task { kWork, kWait };
 
-  // `delay_seed`: if not 0, the stream sometimes pauses before a task, depending on the seed.
+  // If `delay_seed` is not 0, the stream sometimes pauses before a task. The seed decides when.
   FakeStream(int device, std::shared_ptr<FakeQueue> queue, uint64_t delay_seed);
 
-  // Waits until everything is done.
+  // Waits until all tasks are done.
   ~FakeStream();
 
   int device() const { return device_; }
@@ -69,14 +69,14 @@ class FakeStream {
   // If the stream is being captured, the work goes into the capture's graph. Returns 0, or the capture's error.
   int Enqueue(std::function<void()> run, Task task = Task::kWork);
 
-  // Whether all enqueued work is done.
+  // Returns whether all enqueued work is done.
   bool IsIdle() const;
 
-  // The capture of the stream; nullptr: none is in progress.
+  // Returns the capture of the stream, or nullptr if none is in progress.
   std::shared_ptr<FakeCapture> capture() const;
   void set_capture(std::shared_ptr<FakeCapture> capture);
 
-  // Whether CUDA would order the stream with the default stream.
+  // Returns whether CUDA would order the stream with the default stream.
   bool is_blocking() const { return is_blocking_.load(); }
   void set_blocking() { is_blocking_.store(true); }
 
@@ -109,19 +109,20 @@ class FakeStream {
   std::thread thread_;  // declared last, because it uses the other members
 };
 
-// A point in the work of streams, which may be recorded again: each recording has a number, counted from 1.
+// A point in the work of streams. It may be recorded several times, and each recording has a number, counted from 1.
 //
 // Thread-safe.
 class FakeEvent {
  public:
   FakeEvent(int device, bool has_times) : device_(device), has_times_(has_times) {}
 
-  // The device on whose streams it may be recorded.
+  // Returns the device on whose streams the event may be recorded.
   int device() const { return device_; }
-  // Whether the time between two such events is available.
+  // Returns whether the time between two such events is available.
   bool has_times() const { return has_times_; }
 
-  // A point of a stream that is being captured. If the capture is nullptr, the last recording is not in such a stream.
+  // A point of a stream that is being captured. If `capture` is nullptr, the event was last recorded in a stream that
+  // was not being captured.
   struct Captured {
     std::shared_ptr<FakeCapture> capture;
     FakeGraph::Nodes nodes;
@@ -129,8 +130,8 @@ class FakeEvent {
   void RecordCaptured(Captured captured);
   Captured captured() const;
 
-  // Returns the number of a new recording. Pass() completes it later. An event may be recorded again, on another
-  // stream, before that: the recordings are complete in any order.
+  // Begins a recording and returns its number. Pass() completes the recording later. Before that, the event may be
+  // recorded again on another stream, so recordings may complete in any order.
   uint64_t Record();
   void Pass(uint64_t recording);
 
@@ -159,21 +160,21 @@ class FakeMachine {
   const FakeCuda::Options& options() const { return options_; }
   FakeMemory& memory() { return memory_; }
 
-  // 0, or the reason why `device` cannot be used.
+  // Returns 0, or the error because of which `device` cannot be used.
   int ErrorOf(int device) const;
   void FailDevice(int device, int error) { errors_[device].store(error); }
 
   void LoadKernels(int device) { have_kernels_[device].store(true); }
   bool HasKernels(int device) const { return have_kernels_[device].load(); }
 
-  // Opens CUDA's context on a device, which exists from the first use on.
+  // Opens the CUDA context of a device, as the first use of the device does.
   void OpenContext(int device) { have_contexts_[device].store(true); }
   bool HasContext(int device) const { return have_contexts_[device].load(); }
 
-  // Returns when the device's streams are idle.
+  // Waits until the device's streams are idle.
   void AwaitDevice(int device) const;
 
-  // The numbers of calls so far, and of calls that wait now.
+  // The number of calls so far, and the number of calls that wait now.
   struct Calls {
     std::atomic<size_t> all{0};
     std::array<std::atomic<size_t>, sizeof(ronda_cuda_plugin) / sizeof(void*)> of_function{};
@@ -186,13 +187,13 @@ class FakeMachine {
   // Reports that something has gone wrong in a stream, and fails the device.
   void Report(int device, int error, absl::string_view what);
 
-  // Called by a stream. Returns whether `memory` may still be used. Otherwise reports the use.
+  // Called by a stream. Returns whether `memory` may still be used. If it may not, reports this use.
   bool MayUse(int device, const std::vector<const void*>& memory);
 
   void RecordRange(const char* name);
   std::vector<std::string> TakeRanges();
 
-  // As FakeMemory::Release. Work that the streams already have can still use the memory.
+  // Like FakeMemory::Release. Work that was given to streams before this call can still use the memory.
   bool Release(int device, void* memory);
 
   void* CreateStream(int device);
@@ -200,10 +201,10 @@ class FakeMachine {
   // Returns nullptr if there is no such stream. The default stream has the handle nullptr, and is on `current_device`.
   std::shared_ptr<FakeStream> StreamOf(void* handle, int current_device);
 
-  // The captures in progress.
+  // Functions about the captures that are in progress.
   void AddCapture(const std::shared_ptr<FakeCapture>& capture);
   std::vector<std::shared_ptr<FakeCapture>> captures() const;
-  // The capture of a stream that is ordered with the device's default stream, if there is one.
+  // Returns the capture of a stream that is ordered with the device's default stream, if there is one.
   std::shared_ptr<FakeCapture> CaptureBesideDefaultStream(int device) const;
 
   void* AddGraph(std::shared_ptr<const FakeGraph> graph);
@@ -220,7 +221,7 @@ class FakeMachine {
  private:
   std::shared_ptr<FakeStream> NewStreamLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Whether the streams of `device`, or of all devices, are idle.
+  // Returns whether the streams of `device`, or of all devices, are idle.
   bool AreStreamsIdle(std::optional<int> device = std::nullopt) const;
 
   const FakeCuda::Options options_;
@@ -236,13 +237,13 @@ class FakeMachine {
   std::map<void*, std::shared_ptr<const FakeGraph>> graphs_ ABSL_GUARDED_BY(mu_);
   uint64_t graphs_so_far_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::string> ranges_ ABSL_GUARDED_BY(mu_);
-  // The streams of a device take its queues in turn.
+  // New streams of a device get its queues in turn.
   struct Queues {
     std::vector<std::shared_ptr<FakeQueue>> all;
     size_t next = 0;
   };
   std::vector<Queues> queues_ ABSL_GUARDED_BY(mu_);  // one entry per device
-  // The streams are declared last, so they are destroyed first: their threads use the other members.
+  // The streams are declared last, so that they are destroyed first, because their threads use the other members.
   std::vector<std::shared_ptr<FakeStream>> default_streams_
       ABSL_GUARDED_BY(mu_);  // one per device; nullptr: not used yet
   std::map<void*, std::shared_ptr<FakeStream>> streams_ ABSL_GUARDED_BY(mu_);

@@ -14,13 +14,13 @@ constexpr size_t kPage = 4096;
 
 size_t RoundUpToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// An address with room for `bytes`, between two pages without access; nullptr if the system has none.
+// Returns an address for `bytes` bytes, between two pages without access; nullptr if the system has none.
 char* Reserve(size_t bytes) {
   void* const mapping = mmap(nullptr, bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping) + kPage;
 }
 
-// Two addresses of the same memory. `protection` limits the access to the first.
+// Maps the same memory at two addresses. `protection` limits the access by the first address.
 bool MapTwice(char* first, char* second, size_t bytes, int protection) {
   const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
   if (file < 0) return false;

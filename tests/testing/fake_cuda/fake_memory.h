@@ -13,11 +13,11 @@
 
 namespace ronda::testing {
 
-// The memory of the devices, and the pinned memory of the host. In reality all of it is memory of the host. Each
+// The memory of the devices, and the pinned memory of the host. Both are in fact normal memory of the process. Each
 // allocation lies between pages without access.
 //
-// If host code may not touch the devices' memory, the returned addresses have no access rights; the device uses another
-// mapping.
+// If host code may not touch device memory, the returned addresses have no access rights, and the device uses another
+// mapping of the memory.
 //
 // Thread-safe.
 class FakeMemory {
@@ -32,29 +32,29 @@ class FakeMemory {
   // Returns nullptr if less than `bytes` of memory is left. `device` may be kPinnedHost.
   void* Allocate(int device, size_t bytes);
 
-  // Releases memory. Returns whether that device had memory there. Work that is given to a stream later cannot use it.
-  // Earlier work can, while `use` says that such work may exist.
+  // Releases memory. Returns whether the device had memory at this address. Work that a stream gets later cannot use
+  // the memory. Earlier work can, if `use` says that such work may exist.
   enum class Use { kOver, kPossible };
   bool Release(int device, void* memory, Use use);
 
-  // Frees memory at once. Returns whether an allocation begins at `memory`. Nothing may use it any more, not even
-  // earlier work of a stream: IsAnyFreed reports such uses.
+  // Frees memory at once. Returns whether an allocation begins at `memory`. Even earlier work of a stream may not use
+  // the memory any more. IsAnyFreed finds such uses.
   bool Free(const void* memory);
 
-  // Whether memory at one of these addresses has been freed.
+  // Returns whether memory at one of these addresses has been freed.
   bool IsAnyFreed(const std::vector<const void*>& addresses) const;
 
   // Returns the device that has memory at this address, or kPinnedHost for all memory of the host.
   int DeviceOf(const void* address) const;
 
-  // Whether pinned memory of the host is at this address.
+  // Returns whether pinned memory of the host is at this address.
   bool IsPinned(const void* address) const;
 
   // Returns the address at which the device sees these bytes. Returns nullptr unless all of the bytes are in one
   // allocation, which is on this device or pinned.
   void* ViewOf(int device, const void* address, size_t bytes) const;
 
-  // As ViewOf, for any device. Returns `address` itself if it is in no allocation.
+  // Like ViewOf, for memory of any device. If no allocation contains `address`, returns `address` itself.
   void* AnyViewOf(const void* address) const;
 
   size_t allocations() const;  // so far

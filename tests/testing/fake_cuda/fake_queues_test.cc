@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Implicit waits of the fake. They come from streams that share a queue, and from calls that allocate memory.
+// Tests implicit waits of the fake CUDA, which come from streams that share a queue, and from allocations.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace ronda::testing {
 namespace {
 
-// Three streams of device 0. The last stream is held, so a wait for this stream is blocked.
+// Three streams of device 0. The test stops the last stream, so a wait for this stream is blocked.
 class Streams {
  public:
   explicit Streams(int queues) : cuda_({.devices = 2, .queues = queues}) {
@@ -22,7 +22,7 @@ class Streams {
     hold_ = std::make_unique<StreamHold>(held_);
   }
 
-  // Makes the first stream wait for the held one.
+  // Makes the first stream wait for the last stream, which is held.
   void BlockAWait() {
     void* event = nullptr;
     ASSERT_EQ(table().create_event(0, &event), kCudaSuccess);
@@ -30,7 +30,7 @@ class Streams {
     ASSERT_EQ(table().wait_event(waiting_, event), kCudaSuccess);
   }
 
-  // Gives the second stream work, which notes whether the hold has ended before.
+  // Gives the second stream work that records whether the hold had already ended.
   void GiveOtherWork() {
     const auto note = [](void* self) {
       auto* const streams = static_cast<Streams*>(self);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libfake_cuda.so: the devices of a process, as its environment defines them (FAKE_CUDA_DEVICES,
-// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED, FAKE_CUDA_PARTS, and CUDA's own CUDA_DEVICE_MAX_CONNECTIONS). With
-// FAKE_CUDA_STRICT=1, freeing memory and launching a kernel that is not loaded wait for the device, as CUDA's
-// programming guide describes for implicit synchronization and lazy loading; with FAKE_CUDA_STRICT=2, allocating memory
-// does so, too.
+// libfake_cuda.so gives a process the devices that its environment describes. The variables are FAKE_CUDA_DEVICES,
+// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED, FAKE_CUDA_PARTS, and CUDA's own CUDA_DEVICE_MAX_CONNECTIONS. With
+// FAKE_CUDA_STRICT=1, calls that free memory wait for the device, and so do launches of kernels that are not loaded.
+// CUDA's programming guide describes such waits (implicit synchronization and lazy loading). With FAKE_CUDA_STRICT=2,
+// allocations also wait for the device.
 #include <algorithm>
 #include <cstdlib>
 
@@ -37,7 +37,7 @@ FakeCuda::Options OptionsFromEnvironment() {
 }  // namespace ronda::testing
 
 __attribute__((visibility("default"))) const ronda_cuda_plugin* ronda_cuda_plugin_table() {
-  // Never destroyed: the threads of streams may still work when the process ends.
+  // The object is never destroyed, because threads of streams may still work when the process ends.
   static const auto* const cuda = new ronda::testing::FakeCuda(ronda::testing::OptionsFromEnvironment());
   return cuda->table();
 }

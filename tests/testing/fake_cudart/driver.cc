@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libcuda.so.1 beside the fake libcudart.so.13: the functions that PyTorch and Ronda's plugin call in the driver
-// directly. All others return "not supported" (refused_driver.cc).
+// A libcuda.so.1 for the fake libcudart.so.13. It has the driver's functions that PyTorch and Ronda's plugin call
+// directly. All other functions of the driver return "not supported" (refused_driver.cc).
 #include <cuda.h>
 
 #include <cstdio>
@@ -27,7 +27,7 @@ EXPORTED CUresult cuDeviceGet(CUdevice* device, int number) {
   return CUDA_SUCCESS;
 }
 
-// The header renames some functions to their second versions (cuDeviceGetUuid_v2).
+// CUDA's header renames some functions to their second versions, for example cuDeviceGetUuid_v2.
 EXPORTED CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   ronda_cuda_device description{};
   if (const int error = Table().describe(device, &description); error != 0) return static_cast<CUresult>(error);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The devices of tests/testing/fake_cuda, for the stand-ins for CUDA's libraries. Ronda uses the same devices in this
-// process.
+// Gives the stand-ins for CUDA's libraries the devices of tests/testing/fake_cuda. Ronda uses these devices, too.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 
@@ -15,7 +14,8 @@
 
 namespace ronda::testing {
 
-// libfake_cuda.so, from FAKE_CUDA_LIBRARY. If it cannot be loaded, prints the reason and ends the process.
+// libfake_cuda.so, from FAKE_CUDA_LIBRARY. If the library of the devices cannot be loaded, prints the reason and ends
+// the process.
 struct FakeDevices {
   const ronda_cuda_plugin* table;
   int (*enqueue_owned)(void* stream, void (*function)(void*), void* context, void (*release)(void*));
@@ -37,12 +37,12 @@ struct FakeDevices {
 
   static const FakeDevices& Get();
 
-  // Gives the stream work, which may be captured and so be done several times. Returns 0, or an error as the table's
-  // functions do.
+  // Gives the stream work that may be captured. A graph may do such work several times. Returns 0, or an error as the
+  // table's functions do.
   int Enqueue(void* stream, std::function<void()> work) const;
 };
 
-// The calling thread's last error, as a number.
+// Returns the number of the calling thread's last error.
 int& LastError();
 
 }  // namespace ronda::testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Graphs that are captured from streams (tests/testing/fake_cuda/fake_capture.h), and launched any number of times.
+// Functions for graphs, which are captured from streams (tests/testing/fake_cuda/fake_capture.h) and launched any
+// number of times.
 #include <cuda_runtime_api.h>
 
 #include "tests/testing/fake_cudart/fake_device.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The launches of Ronda's kernels (kernels/cuda/kernels.h) for Ronda's plugin on the stand-ins: the devices run the
-// kernels that are compiled for the host.
+// Launches Ronda's kernels (kernels/cuda/kernels.h) for Ronda's plugin on the stand-ins. The fake devices run kernels
+// that are compiled for the host.
 #include "kernels/cuda/kernels.h"
 #include "tests/testing/fake_cudart/fake_device.h"
 

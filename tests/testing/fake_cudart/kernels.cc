@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels of PyTorch's libraries. They are registered by name and dropped when they are launched, because this machine
-// cannot run them. Only PyTorch's sleep (torch.cuda._sleep) runs.
+// Handles kernels of PyTorch's libraries. PyTorch registers kernels by name. Their launches are ignored, because this
+// machine cannot run them. Only PyTorch's sleep (torch.cuda._sleep) runs.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ thread_local Launch next_launch;
 
 std::atomic<const void*> the_sleep{nullptr};
 
-// A GPU has about 2 cycles per nanosecond.
+// Keeps the stream busy for the time that a GPU with 2 cycles per nanosecond would need.
 int Sleep(const int64_t cycles, cudaStream_t stream) {
   return FakeDevices::Get().Enqueue(stream, [=] { std::this_thread::sleep_for(std::chrono::nanoseconds(cycles / 2)); });
 }
@@ -44,7 +44,7 @@ cudaError_t LaunchOrDrop(const void* function, void** arguments, cudaStream_t st
 
 }  // namespace
 
-// How many kernels have been dropped so far.
+// Returns how many launches of kernels have been ignored so far.
 EXPORTED uint64_t fake_cudart_dropped_kernels() { return dropped_kernels.load(); }
 
 EXPORTED void** __cudaRegisterFatBinary(void*) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The common part of the functions of CUDA's runtime.
+// Helpers that the functions of the fake CUDA runtime share.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
 
@@ -10,7 +10,7 @@
 
 namespace ronda::testing {
 
-// Stores the error as the thread's last error, as CUDA does.
+// Returns the error after storing it as the thread's last error, as CUDA does.
 inline cudaError_t Result(int error) {
   if (error != cudaSuccess) LastError() = error;
   return static_cast<cudaError_t>(error);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. Memory, copies, streams and events come from
-// tests/testing/fake_cuda. Kernels are counted and dropped, except PyTorch's own sleep, which keeps its stream busy.
+// A libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. tests/testing/fake_cuda provides memory,
+// copies, streams and events. Launches of kernels are counted and ignored. Only PyTorch's own sleep runs, and keeps its
+// stream busy.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -27,7 +28,7 @@ constexpr int kVersion = 13000;
 
 const ronda_cuda_plugin& Table() { return *FakeDevices::Get().table; }
 
-// For functions that a capture of this or another thread may forbid.
+// Runs functions that a capture of this or another thread may forbid.
 template <typename Call>
 cudaError_t Unsafe(const Call& call) {
   const int refused = FakeDevices::Get().begin_unsafe_call();
@@ -51,8 +52,8 @@ bool IsPageable(const void* address) {
   return device < 0 && FakeDevices::Get().is_pinned(address) == 0;
 }
 
-// The priorities of the streams that this runtime has created; 0 for others. A handle that comes again has the last
-// one.
+// The priorities of the streams that this runtime has created. Other streams have the priority 0. If a new stream gets
+// an old handle, the new priority replaces the old one.
 class Priorities {
  public:
   static void Set(cudaStream_t stream, int priority) {
@@ -85,8 +86,8 @@ int WaitForStream(void* stream) {
   return error;
 }
 
-// If the host may overwrite memory after the call, the call reads this memory before it returns. If the host may read
-// memory after the call, the data is there when the call returns.
+// Copies memory. If the source is pageable memory of the host, the call reads it before it returns. If the target is
+// pageable, the data has arrived when the call returns.
 int Copy(void* dst, const void* src, size_t bytes, void* stream) {
   if (bytes == 0) return cudaSuccess;
   const FakeDevices& devices = FakeDevices::Get();
@@ -229,7 +230,7 @@ EXPORTED cudaError_t cudaMalloc(void** memory, size_t bytes) {
 EXPORTED cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   if (const int refused = FakeDevices::Get().begin_unsafe_call(); refused != cudaSuccess) return Result(refused);
-  // The memory's device may differ from the thread's.
+  // The memory's device may differ from the thread's current device.
   int device = 0;
   Table().device_of(memory, &device);
   const int before = CurrentDevice();

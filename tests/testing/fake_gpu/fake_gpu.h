@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fake CUDA (tests/testing/fake_cuda) in a library that Ronda loads by its settings, as programs use GPUs. Tests of
-// the client API use this library because they must not be linked with the fake.
+// Access to the fake CUDA (tests/testing/fake_cuda) in a library. Ronda loads the library because its settings name it,
+// as in a program with GPUs. Tests of the client API use it because they must not be linked with the fake.
 #ifndef RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 #define RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 
@@ -20,17 +20,18 @@ namespace ronda::testing {
 inline constexpr const char* kFakeCudaPath = "tests/testing/fake_cuda/libfake_cuda.so";
 inline constexpr const char* kFakeNcclLibraryPath = "tests/testing/fake_nccl/libfake_nccl.so";
 
-// The table of the library in this process. Throws std::runtime_error, here and below, if the library cannot be loaded
-// or a call has failed.
+// Returns the library's table of functions. This function and those below throw std::runtime_error if the library
+// cannot be loaded or a call has failed.
 const ronda_cuda_plugin& LoadedFakeCuda();
 
-// Gives the stream `work`, which it runs in its order, like a kernel.
+// Gives `work` to the stream, which runs it after its earlier work, like a kernel.
 void EnqueueOnFakeGpu(void* stream, std::function<void()> work);
 
-// Returns the objects of all GPUs that have not been released: "2 streams, 1 events". Empty: there are none.
+// Returns a text about the objects of all GPUs that have not been released, for example "2 streams, 1 events". It is
+// empty if there are none.
 std::string FakeGpuLeaks();
 
-// The communicators of the fake NCCL in this process, so far.
+// The numbers of communicators of the fake NCCL in this process, so far.
 struct FakeNcclCounts {
   int live = 0;
   int made = 0;
@@ -38,11 +39,11 @@ struct FakeNcclCounts {
 };
 FakeNcclCounts CountFakeNcclCommunicators();
 
-// Memory of the calling thread's GPU.
+// Allocates memory on the calling thread's GPU.
 void* AllocateOnFakeGpu(std::size_t bytes);
 void ReleaseOnFakeGpu(void* memory);
 
-// A stream of a fake GPU. The GPU becomes the calling thread's.
+// A stream of a fake GPU. The constructor makes the GPU the calling thread's current GPU.
 //
 // Thread-compatible. The destructor waits for the stream.
 class FakeGpuStream {
@@ -63,7 +64,8 @@ class FakeGpuStream {
   void* handle_ = nullptr;
 };
 
-// Memory of a stream's GPU. Later work of the stream sees zeros, or `values`. `stream` must outlive it.
+// Memory on the GPU of a stream. Work that the stream gets later finds zeros in it, or `values`. `stream` must outlive
+// the array.
 template <class T>
 class FakeGpuArray {
  public:
@@ -78,7 +80,7 @@ class FakeGpuArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Writes the values in the stream's order. Does not wait.
+  // Makes the stream write the values after its earlier work. Does not wait.
   void Set(const std::vector<T>& values) const {
     stream_.Enqueue([=, data = data_] { std::memcpy(data, values.data(), values.size() * sizeof(T)); });
   }

@@ -87,7 +87,7 @@ NcclResult FakeNcclCommunicator::Progress() {
   return NcclResult::kInProgress;
 }
 
-// From 2.30.7 on, NCCL compares UUIDs, before that the PCI bus.
+// NCCL compares the UUIDs of devices from version 2.30.7 on. Earlier versions compare the PCI bus.
 std::string FakeNcclCommunicator::ObjectionToDevices() const {
   const DevicePlace& own = mailboxes_->PlaceOf(rank_);
   for (int other = 0; other < ranks_; ++other) {
@@ -232,7 +232,7 @@ void FakeNcclCommunicator::Abort() {
   }
 }
 
-// Wakes all waits, which then check the flag of abort.
+// Wakes all waiting threads, which then check the abort flag.
 void FakeNcclCommunicator::WakeUp() {
   const MutexLock lock(&mu_);
   aborted_.NotifyAll();
@@ -305,7 +305,7 @@ ReduceOp ReduceOpOf(NcclRedOp op) {
 
 char* WithoutConst(const void* data) { return static_cast<char*>(const_cast<void*>(data)); }
 
-// One rank's part of a group.
+// Carries out one rank's operations of a group.
 class GroupRun {
  public:
   GroupRun(Mailboxes& mailboxes, int rank, int ranks, const std::atomic<bool>& gives_up)
@@ -357,7 +357,7 @@ class GroupRun {
     return false;
   }
 
-  // A reduce-scatter and an all-gather around the ring.
+  // Makes a reduce-scatter and then an all-gather around the ring.
   bool AllReduce(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     const size_t element = SizeOf(dtype);
@@ -381,7 +381,7 @@ class GroupRun {
     return true;
   }
 
-  // Goes around the ring: the sum for a rank reaches it last. The input does not change, except where the output
+  // Passes the sums around the ring. The sum for a rank visits that rank last. The input changes only where the output
   // overlaps it.
   bool ReduceScatter(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);

@@ -26,7 +26,7 @@ namespace ronda::testing {
 
 DType DTypeOf(NcclDataType type);
 
-// One call of NCCL. The device uses the pointers unchanged.
+// One call of NCCL. The device uses the pointers as they are.
 struct NcclOperation {
   enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
   uint64_t path = 0;  // an encoded NcclPath
@@ -39,21 +39,22 @@ struct NcclOperation {
   int peer = 0;       // the peer of a send or receive, or the root
 };
 
-// Carries out a rank's group: all sends and receives at once, then the collectives one after the other. Returns false
-// if it gave up.
+// Carries out a rank's group. First it makes all sends and receives at once, then the collectives one after the other.
+// Returns false if `gives_up` was set before the end.
 bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mailboxes, int rank, int ranks,
                    const std::atomic<bool>& gives_up);
 
-// One rank's side of a communicator. Lives until its work has left the streams.
+// A rank's communicator. The object lives until its work has left the streams.
 //
-// A communicator that blocks puts a group onto its stream within the call. In the call, the first group of a kind waits
-// until all ranks have made this group or the communicator is aborted. NCCL also waits so, to connect the ranks.
+// If the communicator blocks, the call itself puts a group onto its stream. Before that, the first group of each kind
+// waits until all ranks have made this group, or the communicator is aborted. NCCL waits in this way to connect the
+// ranks.
 //
 // Thread-safe.
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
  public:
   enum class Calls : uint8_t { kDoNotBlock, kBlock };
-  // `is_aborted` is a new flag, or the flag of other communicators.
+  // `is_aborted` is a new abort flag, or an abort flag that other communicators share.
   FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks, const fake_nccl_faults& faults,
                        const fake_nccl_cuda& cuda, int device, Calls calls = Calls::kDoNotBlock,
                        std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false));
@@ -62,38 +63,40 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   int ranks() const { return ranks_; }
   int device() const { return device_; }
 
-  // The function ncclCommGetAsyncError. It also puts waiting groups onto their stream.
+  // Implements ncclCommGetAsyncError. It also puts waiting groups onto their stream.
   NcclResult Progress();
 
-  // Returns ncclSuccess if the communicator may be used. If its state is ncclInProgress, reports the use and returns
-  // ncclInvalidArgument.
+  // Returns ncclSuccess if the communicator may be used. If the communicator's state is ncclInProgress, reports the use
+  // and returns ncclInvalidArgument.
   NcclResult EnsureReady();
 
   NcclResult BeginRegistration();
 
-  // Begins to create a child, of which every rank is a member. A later call that asks for progress calls `made` when
-  // the child is complete. With kResources the child shares this communicator's flag of abort.
+  // Begins to create a child, of which every rank is a member. When the child is complete, a later call of Progress()
+  // calls `made`. With kResources the child shares the abort flag of this communicator.
   enum class Shares : uint8_t { kNothing, kResources };
   NcclResult Split(Shares shares, Calls calls, std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made);
 
-  // From its first operation to the end of the group, a thread uses the communicator exclusively, as NCCL demands.
-  // Returns false if another thread uses the communicator.
+  // Begins the exclusive use of the communicator by a thread, which lasts from its first operation to the end of the
+  // group. NCCL demands this. Returns false if another thread uses the communicator.
   bool BeginUse() {
     std::thread::id nobody;
     return user_.compare_exchange_strong(nobody, std::this_thread::get_id()) || nobody == std::this_thread::get_id();
   }
   void EndUse() { user_.store(std::thread::id()); }
 
-  // Whether a thread is in a call that blocks. Freeing the communicator then would take it away from that thread.
+  // Returns whether a thread is in a blocking call. If so, the communicator must not be freed, because the thread still
+  // uses it.
   bool IsOccupied() const { return occupants_.load() > 0; }
-  // Counts the threads that are in calls that block, over all communicators of this process.
+  // Returns the number of threads that are in blocking calls, over all communicators of this process.
   static int ThreadsInCalls() { return all_occupants_.load(); }
 
-  // Queues a group. The next Progress puts it onto the stream.
+  // Queues a group. The next call of Progress() puts the group onto the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();
-  // Returns when no stream has work of the communicator any more. ncclCommAbort also waits so before it frees memory.
+  // Waits until no stream has work of the communicator any more. ncclCommAbort waits in this way before it frees
+  // memory.
   void AwaitStreams();
   std::string last_error();
 
@@ -105,11 +108,11 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
     DeviceTurns::Place turn = {};
   };
 
-  // Returns why NCCL does not accept the devices of the ranks. Empty: it accepts them.
+  // Returns why NCCL does not accept the devices of the ranks, or "" if it accepts them.
   std::string ObjectionToDevices() const;
   // Puts a group onto its stream.
   bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts a group into the graph that is being captured from the stream. The graph launches the group when it runs.
+  // Puts a group into the graph that is being captured from the stream. When the graph runs, it launches the group.
   bool Capture(std::unique_ptr<Work> work) const;
   static void RunCaptured(void* work);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
@@ -128,7 +131,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   }
   static void RunOnStream(void* work);
   void Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations);
-  // Returns whether to carry out the group. A fault can prevent this.
+  // Returns whether the group is carried out, which a fault can prevent.
   bool PassFaults(size_t operations);
   void WaitForAbort();
   void Fail(const std::string& error);

@@ -18,7 +18,7 @@
 namespace ronda::testing {
 namespace {
 
-// For this time, a device that prefers the last launch waits for it.
+// A device that prefers the last launch waits for a later launch for this time.
 constexpr absl::Duration kPreference = absl::Milliseconds(20);
 // Longer waits for the device are reported.
 constexpr absl::Duration kLongWait = absl::Seconds(3);
@@ -28,7 +28,7 @@ constexpr absl::Duration kPollInterval = absl::Microseconds(200);
 struct Orders {
   // The number of launches of each communicator.
   using Counts = std::map<std::string, int>;
-  // A launch as the first device made it, and the number of devices that have not yet made it.
+  // A launch by the first device that made it, and the number of devices that have not made this launch yet.
   struct First {
     int device;
     Counts before;
@@ -41,7 +41,8 @@ struct Orders {
   std::map<int, Counts> launched ABSL_GUARDED_BY(mu);                // by device
   std::map<std::pair<std::string, int>, First> firsts ABSL_GUARDED_BY(mu);
 
-  // Returns a communicator that both devices share, but have launched different numbers of times before. Empty: none.
+  // Returns a communicator that both devices share, but that they had launched a different number of times. Returns ""
+  // if there is none.
   std::string DifferenceLocked(int device, const Counts& own, const First& first) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto count = [](const Counts& counts, const std::string& name) {
@@ -61,7 +62,7 @@ Orders& TheOrders() {
   return *orders;
 }
 
-// Records a launch. Returns what is wrong with its order among the other launches. Empty: nothing.
+// Records a launch. Returns what is wrong with the launch's order among the other launches. Empty: nothing.
 std::string RecordLaunch(int device, const std::string& communicator) {
   Orders& orders = TheOrders();
   const MutexLock lock(&orders.mu);
@@ -91,7 +92,8 @@ DeviceTurns& DeviceTurns::Of(int device) {
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
   std::string misorder = group == Group::kOfAllRanks ? RecordLaunch(device_, communicator) : "";
-  // Reports the error now, because the launch may never begin. It may be behind a launch that waits for another device.
+  // Reports the error now, because the launch may never begin, if an earlier launch of its stream waits for another
+  // device.
   if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
   return launches_.insert(

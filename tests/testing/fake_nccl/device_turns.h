@@ -14,16 +14,16 @@
 namespace ronda::testing {
 
 // Lets a device run one NCCL kernel at a time, like a device whose kernels fill it. The device chooses which of the
-// kernels on different streams runs first: a device with an odd number chooses the last. So communicators deadlock if
-// nothing orders their launches on the device; the fake reports that (reports.h).
+// kernels on different streams runs first. A device with an odd number chooses the last kernel. So communicators
+// deadlock if nothing orders their launches on the device. The fake reports such deadlocks (reports.h).
 //
-// Communicators that two devices share must be launched in the same order on both, however that order is enforced. A
-// launch out of that order is reported and hangs, even if it would have succeeded by chance.
+// Two devices must launch the communicators that they share in the same order. A launch in a different order is
+// reported and hangs, even if it would have succeeded by chance.
 //
 // Thread-safe.
 class DeviceTurns {
  public:
-  // The turns of the device with this number, in this process.
+  // Returns the object for the device with this number, in this process.
   static DeviceTurns& Of(int device);
 
   // A group of operations that has been put on a stream.
@@ -35,22 +35,22 @@ class DeviceTurns {
   };
   using Place = std::list<Launch>::iterator;
 
-  // `ranks` ranks, each on its own device, will launch the communicator; one of them uses this device.
+  // Announces a communicator of `ranks` ranks, each on its own device. One of the ranks uses this device.
   void Join(const std::string& communicator, int ranks);
-  // A rank ends the communicator. Its launches are no longer compared with those of others.
+  // Called when a rank ends the communicator. Launches of the communicator are no longer compared between devices.
   static void Leave(const std::string& communicator);
-  // If a group has no collectives, some ranks may have nothing to launch, so its place is not compared.
+  // In a group without collectives, some ranks may have nothing to launch, so the order of the group is not compared.
   enum class Group : uint8_t { kOfAllRanks, kOfSomeRanks };
   Place Add(std::string communicator, void* stream, Group group);
 
-  // Called by the stream when it reaches the launch. Returns when the device is free, or when `gives_up` is set.
+  // Called by the stream when it reaches the launch. Waits until the device is free, or `gives_up` is set.
   void Begin(Place place, const std::atomic<bool>& gives_up);
   void End(Place place);
 
  private:
   explicit DeviceTurns(int device) : device_(device) {}
 
-  // Whether a launch on another stream has not begun.
+  // Returns whether a launch on another stream has not begun.
   bool HasRival(const Launch& launch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int device_;

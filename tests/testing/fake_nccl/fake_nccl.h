@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An NCCL for the devices of fake_cuda. libfake_nccl.so has the part of NCCL's C interface that Ronda uses
-// (runtime/collectives/nccl/nccl_library.h). It runs the collectives between threads or processes of one host through
-// shared memory, in the order of the given streams. Sums go around a ring, and are rounded at every hop. So their order
-// is not the order of the ranks.
+// A fake NCCL for the devices of fake_cuda. libfake_nccl.so has the part of NCCL's C interface that Ronda uses
+// (runtime/collectives/nccl/nccl_library.h). The fake runs collectives between threads or processes of one host through
+// shared memory, in the order of the given streams. Sums go around a ring, and are rounded at every hop. So numbers are
+// not added in the order of the ranks.
 //
-// As with NCCL, a call on a communicator that does not block may return ncclInProgress. Then the call's work
-// is not yet on the stream. The work is on the stream once ncclCommGetAsyncError returns ncclSuccess. Communicators
-// that block are split off such communicators. Their first call of a kind waits for the other ranks, as NCCL does to
-// connect the ranks. An abort of the parent ends this wait if parent and child share resources. The fake reports a
-// communicator that is freed while a thread is in one of its calls.
+// As with NCCL, a call on a communicator that does not block may return ncclInProgress. The work of such a call is on
+// the stream only when ncclCommGetAsyncError returns ncclSuccess. A communicator that blocks is made by splitting one
+// that does not block. Its first call of each kind waits for the other ranks, as NCCL does to connect the ranks. An
+// abort of the parent ends this wait if parent and child share resources. The fake reports a communicator that is freed
+// while a thread is in one of its calls.
 //
-// The fake fails or hangs where NCCL does. If the ranks' calls differ, NCCL hangs or its behaviour is undefined. The
-// fake then writes a report and hangs until it is aborted. After a minute it stops the process.
+// The fake fails or hangs where NCCL does. If the ranks' calls differ, NCCL hangs or its behaviour is undefined. In
+// such a case the fake writes a report, and hangs until the communicator is aborted. If this takes more than a minute,
+// the fake stops the process.
 #ifndef RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
 #define RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
 
@@ -22,8 +23,8 @@
 
 extern "C" {
 
-// The faults of all communicators that are created after fake_nccl_set_faults. Before its first call, the faults come
-// from the environment:
+// The faults of all communicators that are created after a call of fake_nccl_set_faults. Before the first call, the
+// faults come from these environment variables:
 // FAKE_NCCL_VERSION, FAKE_NCCL_RANK, FAKE_NCCL_FAIL_INIT=1, FAKE_NCCL_HANG_INIT=1, FAKE_NCCL_ERROR_AT=<n>,
 // FAKE_NCCL_HANG_AT=<n>, FAKE_NCCL_FAIL_REGISTER=1, FAKE_NCCL_STOP_PEERS=1.
 struct fake_nccl_faults {
@@ -53,30 +54,30 @@ struct fake_nccl_cuda {
 __attribute__((visibility("default"))) void fake_nccl_set_faults(const fake_nccl_faults* faults);
 __attribute__((visibility("default"))) void fake_nccl_set_cuda(const fake_nccl_cuda* cuda);
 
-// The numbers of communicators that have not been destroyed or aborted, that were created so far, and that were aborted
-// so far.
+// These functions return the numbers of communicators that exist, that were created so far, and that were aborted so
+// far.
 __attribute__((visibility("default"))) int fake_nccl_live_communicators();
 __attribute__((visibility("default"))) int fake_nccl_made_communicators();
 __attribute__((visibility("default"))) int fake_nccl_aborted_communicators();
 
-// The blocks that ncclMemAlloc has allocated, and the registrations of memory, so far.
+// These functions return how many blocks ncclMemAlloc has allocated, and how often memory was registered.
 __attribute__((visibility("default"))) int fake_nccl_allocations();
 __attribute__((visibility("default"))) int fake_nccl_registrations();
 
-// Calls of a collective, of all ranks of this process, so far: "AllReduce".
+// Returns how often all ranks of this process have called a collective, such as "AllReduce".
 __attribute__((visibility("default"))) int fake_nccl_calls(const char* name);
 
-// The number of groups of all ranks of this process for which NCCL would have started a thread. These are the groups of
-// communicators that do not block.
+// Returns the number of groups of all ranks of this process for which NCCL would have started a thread. NCCL starts a
+// thread for each group of a communicator that does not block.
 __attribute__((visibility("default"))) int fake_nccl_threads();
 
-// The caller's threads that are now in calls of communicators that block.
+// Returns the number of the caller's threads that are now in blocking calls.
 __attribute__((visibility("default"))) int fake_nccl_threads_in_calls();
 
-// The calls that now wait for a stopped peer (stop_peers).
+// Returns the number of calls that now wait for a stopped peer (stop_peers).
 __attribute__((visibility("default"))) int fake_nccl_waiting_for_peers();
 
-// Writes the oldest report that has not been read, at most `size` bytes. Writes "" if there is no report.
+// Writes the oldest report that has not been read to `text`, at most `size` bytes. Writes "" if there is no report.
 __attribute__((visibility("default"))) void fake_nccl_take_report(char* text, size_t size);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fake is as strict as NCCL: if a caller relies on something that NCCL does not promise, its test must fail.
+// Tests that the fake is as strict as NCCL. If a caller relies on something that NCCL does not promise, the caller's
+// test must fail.
 #include "tests/testing/fake_nccl/fake_nccl.h"
 
 #include <gmock/gmock.h>
@@ -111,13 +112,14 @@ TEST_F(FakeNcclTest, WorkReachesTheStreamOnlyWhenAskedFor) {
   });
 }
 
-// 2048 + 1 + 1 + 1 is 2051, which rounds once to 2052. Added one after the other, the ones vanish.
+// 2048 + 1 + 1 + 1 is 2051, which rounds once to 2052. If the ones are added one after the other, each sum rounds to
+// 2048.
 TEST_F(FakeNcclTest, SumsOf16BitTypesAreRoundedAtEveryHop) {
   constexpr uint16_t k2048 = 0x6800;
   constexpr uint16_t k1 = 0x3c00;
   constexpr uint16_t kExact = 0x6802;
   OnRanks(4, [&](int i, Rank& rank) {
-    // One chunk per rank: each chunk begins at another place in the ring.
+    // Each rank has one chunk, and the sum of each chunk begins at a different rank of the ring.
     const std::vector<uint16_t> values(4, i == 0 ? k2048 : k1);
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
     WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(values.data()), 8));
@@ -153,7 +155,7 @@ TEST_F(FakeNcclTest, ReduceScatterGivesEachRankItsSumAndLeavesTheInputAlone) {
     scatter(output.data());
     EXPECT_EQ(read(output.data(), 1), std::vector<int32_t>{sum});
     EXPECT_EQ(read(input.data(), 3), own);
-    // In place: only this part changes.
+    // In an operation in place, only this rank's part changes.
     std::vector<int32_t> expected = own;
     expected[static_cast<size_t>(i)] = sum;
     scatter(input.data() + 4 * i);
@@ -186,7 +188,7 @@ TEST_F(FakeNcclTest, AbortedOperationLeavesTheStream) {
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
-// Otherwise its peer would take the bytes of the next operation for the rest of the aborted one, and stop the test.
+// If the next operation sent bytes, its peer would take them for the rest of the aborted operation, and stop the test.
 TEST_F(FakeNcclTest, OperationBehindAnAbortedOneSendsNothing) {
   std::barrier<> is_aborted(2);
   OnRanks(2, [&](int i, Rank& rank) {
@@ -290,7 +292,7 @@ TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
 }
 
 // NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". Each rank
-// orders its streams here, so that each would wait for the other.
+// orders its streams differently here, so that the ranks would wait for each other.
 TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAndHang) {
   NcclUniqueId second_id;
   ASSERT_EQ(nccl_.GetUniqueId(&second_id), NcclResult::kSuccess);
@@ -307,7 +309,7 @@ TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAnd
         if (state != NcclResult::kInProgress) break;
       }
     };
-    // In the same order they succeed.
+    // If both ranks launch in the same order, the operations succeed.
     launch(rank.handle);
     launch(second.handle);
     rank.Finish();
@@ -391,7 +393,7 @@ TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {
 
 class FakeNcclSplitTest : public FakeNcclTest {
  protected:
-  // A child that blocks, and shares its parent's resources.
+  // Returns a child communicator that blocks, and shares its parent's resources.
   NcclHandle SplitOff(const Rank& rank, int number) const {
     NcclConfig config = {.blocking = 1};
     NcclHandle child = nullptr;
@@ -404,7 +406,7 @@ class FakeNcclSplitTest : public FakeNcclTest {
     return nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, child,
                            rank.stream->handle());
   }
-  // Makes the first call, which waits for the other rank until `abort`. Returns the call's result.
+  // Makes the first call, which waits for the other rank until `abort` runs. Returns the call's result.
   template <typename Abort>
   NcclResult SumAlone(const Rank& rank, NcclHandle child, const Abort& abort) const {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
@@ -462,7 +464,7 @@ TEST_F(FakeNcclSplitTest, AbortOfTheParentEndsACallOfTheChild) {
   EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
-// With NCCL the thread would continue in freed memory.
+// With the real NCCL, the thread would then continue in freed memory.
 TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
   std::barrier<> is_split(2);
   OnRanks(2, [&](int i, Rank& rank) {
@@ -509,7 +511,8 @@ TEST_F(FakeNcclTest, GraphRepeatsTheOperationsOfAllRanks) {
   });
 }
 
-// Connects ranks on these devices, of which every two are parts of one GPU. Returns the state in which all ranks end.
+// Connects ranks on these devices. Every two successive devices are parts of one GPU. Returns the state in which all
+// ranks end.
 NcclResult StateOfRanksOn(int version, const std::vector<int>& devices) {
   const FakeCuda cuda({.devices = 4, .parts = 2});
   const std::shared_ptr<const NcclLibrary> library = LoadFakeNccl(cuda.table());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NCCL's functions, and the settings of tests.
+// Implements NCCL's functions, and functions by which tests change settings.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ fake_nccl_faults FaultsOfEnvironment() {
           .stop_peers = FromEnvironment("FAKE_NCCL_STOP_PEERS", 0)};
 }
 
-// The fake CUDA of this process: in the program, or in a library that it has loaded.
+// Finds the fake CUDA of this process in the program, or in a library that the program has loaded.
 void* FindSymbol(const char* name) {
   if (void* const symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   const char* path = std::getenv("FAKE_CUDA_LIBRARY");  // below Ronda's own plugin
@@ -95,7 +95,7 @@ fake_nccl_cuda Cuda() {
   return cuda;
 }
 
-// The communicators of this process so far.
+// Counts of the communicators of this process so far.
 struct CommunicatorCounts {
   std::atomic<int> made{0};
   std::atomic<int> aborted{0};
@@ -107,7 +107,7 @@ CommunicatorCounts& Communicators() {
   return counts;
 }
 
-// The number of calls that wait for a stopped peer.
+// Returns the number of calls that wait for a stopped peer.
 std::atomic<int>& WaitingForPeers() {
   static std::atomic<int> waiting{0};
   return waiting;
@@ -142,7 +142,7 @@ Registrations& TheRegistrations() {
   return *registrations;
 }
 
-// The factors of the operators that ncclRedOpCreatePreMulSum has made, and that have not been destroyed.
+// The factors of operators from ncclRedOpCreatePreMulSum that have not been destroyed.
 struct Factors {
   Mutex mu;
   std::map<int, double> live ABSL_GUARDED_BY(mu);
@@ -154,7 +154,7 @@ Factors& TheFactors() {
   return *factors;
 }
 
-// As NCCL rounds the factors of floating-point elements.
+// Rounds a factor to the type of floating-point elements, as NCCL does.
 double RoundedTo(NcclDataType type, double factor) {
   const ronda::DType dtype = DTypeOf(type);
   if (!ronda::IsFloatingPoint(dtype)) return factor;
@@ -164,7 +164,7 @@ double RoundedTo(NcclDataType type, double factor) {
   return factor;
 }
 
-// Gives the operation the operator and the factor that the caller's operator stands for.
+// Sets the operation's operator and factor for the caller's operator.
 // Returns false if there is no such operator.
 bool SetOperator(NcclRedOp op, int ranks, NcclOperation* operation) {
   operation->op = op;
@@ -191,7 +191,7 @@ Group& TheGroup() {
   return group;
 }
 
-// Returns the registered memory that contains `data`, as a call for `comm` sees it.
+// Returns where `data` lies in memory that is registered with `comm`.
 NcclPath::Buffer PlaceOf(const void* data, NcclHandle comm) {
   const auto* const at = static_cast<const char*>(data);
   const ronda::MutexLock lock(&TheRegistrations().mu);
@@ -206,14 +206,15 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   using Kind = NcclOperation::Kind;
   NcclPath path = {
       .kind = operation.kind, .input = PlaceOf(operation.input, comm), .output = PlaceOf(operation.output, comm)};
-  // In place, every rank's share is at another offset; and only a root has an input.
+  // In an operation in place, the offset of a rank's share depends on the rank. In a broadcast, only the root has an
+  // input.
   if (operation.kind == Kind::kAllGather) path.input.offset = 0;
   if (operation.kind == Kind::kReduceScatter) path.output.offset = 0;
   if (operation.kind == Kind::kBroadcast) path.input = {};
   return path;
 }
 
-// Whether the output overlaps the input in a way that is not an operation in place: NCCL's result is then undefined.
+// Returns whether the output overlaps the input, but not as in an operation in place. Then NCCL's result is undefined.
 bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   if (operation.kind != NcclOperation::Kind::kReduceScatter) return false;
   const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
@@ -223,7 +224,7 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   return output < input + bytes * static_cast<size_t>(ranks) && input < output + bytes;
 }
 
-// Whether NCCL's kernels, which run on `device`, could not access the buffers of the operation.
+// Returns whether NCCL's kernels on `device` could not access a buffer of the operation.
 bool IsElsewhere(const NcclOperation& operation, int device) {
   if (operation.count == 0) return false;
   const auto is_elsewhere = [device, device_of = Cuda().device_of](const void* buffer) {
@@ -239,7 +240,7 @@ void ReportIfOccupied(const FakeNcclCommunicator& communicator) {
   Report(absl::StrCat("rank ", communicator.rank(), " frees a communicator that a thread is in a call of"));
 }
 
-// Groups for which NCCL starts a thread, so far.
+// Returns the number of groups so far for which NCCL would have started a thread.
 std::atomic<int>& Threads() {
   static std::atomic<int> threads{0};
   return threads;
@@ -296,7 +297,7 @@ std::string NewName() {
   return absl::StrCat("/fake-nccl-", getpid(), "-", ids.fetch_add(1), "-", std::random_device()());
 }
 
-// The calling thread's last failure without a communicator.
+// Returns the last error text of this thread for calls without a communicator.
 std::string& LastError() {
   thread_local std::string error;
   return error;
@@ -389,7 +390,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, 
   return NcclResult::kInProgress;
 }
 
-// As with NCCL, *child is written when the parent is no longer in progress.
+// As with NCCL, *child is written only when the split is complete, and the parent is no longer in progress.
 FAKE_NCCL_EXPORT NcclResult ncclCommSplit(NcclHandle comm, int color, int /*key*/, NcclHandle* child, void* config) {
   using Communicator = FakeNcclCommunicator;
   const auto* const wanted = static_cast<const NcclConfig*>(config);
@@ -429,7 +430,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   ReportIfOccupied(CommunicatorOf(comm));
   CommunicatorOf(comm).Abort();
   Communicators().aborted.fetch_add(1);
-  // This comes first, because the fake CUDA lives until no thread waits in wait_before_free().
+  // This wait comes first, because the fake CUDA lives until no thread waits in wait_before_free().
   Cuda().wait_before_free();
   CommunicatorOf(comm).AwaitStreams();
   return ncclCommDestroy(comm);
@@ -459,7 +460,7 @@ FAKE_NCCL_EXPORT NcclResult ncclMemAlloc(void** memory, size_t bytes) {
     const ronda::MutexLock lock(&TheRegistrations().mu);
     ++TheRegistrations().allocations;
   }
-  // Does not hold the lock, because this may wait for the device.
+  // The lock is no longer held, because the following call may wait for the device.
   return cuda.plugin->allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory) == 0 ? NcclResult::kSuccess
                                                                              : NcclResult::kUnhandledCudaError;
 }

@@ -11,7 +11,7 @@
 namespace ronda::testing {
 namespace {
 
-// One of the library's functions, with the type of the other argument.
+// Finds a function of the library by its name, with the type of `function`.
 template <typename Function>
 Function* FunctionOf(const char* name, Function*) {
   void* const library = dlopen(kFakeNcclPath, RTLD_NOW | RTLD_LOCAL);

@@ -23,33 +23,33 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .fail_register = 0,
                                                .stop_peers = 0};
 
-// Returns the fake, which works on the streams of this test's FakeCuda. `plugin` allocates memory for the fake;
-// nullptr: no memory. If the fake cannot be loaded, the test fails.
+// Returns the fake NCCL, which works on the streams of this test's FakeCuda. `plugin` allocates memory for the fake. If
+// `plugin` is nullptr, ncclMemAlloc fails. If the fake cannot be loaded, the test fails.
 std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin = nullptr);
 
-// The faults of communicators that are created from now on; stop_peers applies to all.
+// Sets the faults of communicators that are created later. The fault stop_peers applies to all communicators.
 void SetFakeNcclFaults(const fake_nccl_faults& faults);
 
-// Communicators that have not been destroyed or aborted.
+// Returns the number of communicators that have not been destroyed or aborted.
 int LiveFakeNcclCommunicators();
 
-// The numbers of the fake's allocations and registrations so far.
+// These functions return the numbers of the fake's allocations and registrations so far.
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
 
-// Calls of a collective, of all ranks, so far: "AllReduce".
+// Returns how often all ranks have called a collective, such as "AllReduce".
 int FakeNcclCalls(const std::string& name);
 
-// Groups for which NCCL has started a thread, of all ranks, so far.
+// Returns the number of groups of all ranks for which NCCL would have started a thread.
 int FakeNcclThreads();
 
-// The caller's threads that are now in calls of communicators that block.
+// Returns the number of the caller's threads that are now in blocking calls.
 int FakeNcclThreadsInCalls();
 
-// The calls that now wait for a stopped peer.
+// Returns the number of calls that now wait for a stopped peer.
 int FakeNcclWaitingForPeers();
 
-// Returns the oldest report of misuse that has not been read. Empty: there is none.
+// Returns the oldest report of misuse that has not been read. Returns "" if there is none.
 std::string PopFakeNcclReport();
 
 }  // namespace ronda::testing

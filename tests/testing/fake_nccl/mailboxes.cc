@@ -22,10 +22,10 @@ namespace ronda::testing {
 namespace {
 
 constexpr uint64_t kHeadBytes = sizeof(TransferHead);
-// The time that a rank sleeps before it checks again whether to give up.
+// The time for which a rank sleeps before it checks again whether it must give up.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 
-// The mailboxes that this process has open, by name.
+// The open mailboxes of this process, by name.
 struct OpenMailboxes {
   Mutex mu;
   std::map<std::string, std::weak_ptr<Mailboxes>> by_name ABSL_GUARDED_BY(mu);
@@ -63,7 +63,7 @@ std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
   std::weak_ptr<Mailboxes>& known = opened.by_name[name];
   if (std::shared_ptr<Mailboxes> mailboxes = known.lock()) return mailboxes;
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-  // For the second rank this changes nothing. New memory is zero, and zeros are empty rings.
+  // If another rank has already set this size, the call changes nothing. New memory is zero, which means empty rings.
   RONDA_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(BytesFor(ranks))) == 0);
   void* const memory = mmap(nullptr, BytesFor(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   RONDA_CHECK(memory != MAP_FAILED);
@@ -126,8 +126,8 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     if (transfer.way == Transfer::Way::kSend) transfer.passed = transfer.own;
   }
   while (!transfers.empty()) {
-    // Checked before any data moves: a rank that has given up an operation in the middle must not begin the next one,
-    // because a peer would take its first bytes for the rest of the previous one.
+    // Checks this before any data moves. A rank that gave up in the middle of an operation must not begin the next
+    // operation. Its peer would take the new bytes for the rest of the old operation.
     if (gives_up.load()) return false;
     const uint32_t heard = DoorbellOf(self).Rings();
     std::set<std::pair<Transfer::Way, int>> busy;  // with an earlier transfer that is not complete

@@ -14,7 +14,7 @@
 
 namespace ronda::testing {
 
-// The head of a transfer, which precedes its data. Both ends must have the same head.
+// The head of a transfer, which precedes its data. The sender and the receiver must have equal heads.
 struct TransferHead {
   uint64_t bytes = 0;
   uint64_t path = 0;  // an encoded NcclPath
@@ -23,14 +23,14 @@ struct TransferHead {
 };
 std::string ToString(const TransferHead& head);
 
-// The location of a rank's device, as NCCL knows it.
+// Where a rank's device is, as far as NCCL knows.
 struct DevicePlace {
   char host[64];  // NCCL_HOSTID; empty: this machine
   char pci_bus[16];
   char uuid[40];  // empty: not known
 };
 
-// One end of a transfer between two ranks of a communicator.
+// The sending or the receiving end of a transfer between two ranks of a communicator.
 struct Transfer {
   enum class Way : uint8_t { kSend, kReceive } way = Way::kSend;
   int peer = 0;
@@ -40,31 +40,33 @@ struct Transfer {
   TransferHead passed;  // the head that was received, or is sent
 };
 
-// Rings from every rank of a communicator to every rank, in shared memory that is found by a name. One rank receives
-// another rank's data in the order in which it was sent.
+// Rings from every rank of a communicator to every rank, in named shared memory. A rank receives data of another rank
+// in the order in which the data was sent.
 //
 // Thread-safe; each rank transfers in one thread at a time.
 class Mailboxes {
  public:
-  // Opens the mailboxes, which the first rank creates. All ranks of a process share one mapping.
+  // Opens the mailboxes. The first rank that calls Open creates them. All ranks of a process share one mapping.
   static std::shared_ptr<Mailboxes> Open(const std::string& name, int ranks);
   ~Mailboxes();
 
   const std::string& name() const { return name_; }
 
-  // Reports that one more rank has arrived, and its device. The last rank removes the name of the shared memory.
+  // Records that one more rank has arrived, and where its device is. The last rank removes the name of the shared
+  // memory.
   void Join(int rank, const DevicePlace& place);
   bool AllHaveJoined() const;
-  // The device of a rank that has joined.
+  // Returns the location of the device of a rank that has joined.
   DevicePlace& PlaceOf(int rank) const;
   void Finalize();
   bool AllHaveFinalized() const;
-  // Connect(): one more rank connects. AllHaveConnected(): whether all ranks have connected `nth` times.
+  // Connect() records that one more rank has connected. AllHaveConnected() returns whether all ranks have connected
+  // `nth` times.
   void Connect();
   bool AllHaveConnected(int nth) const;
 
   // Carries out all transfers at once. Transfers in one direction between two ranks stay in order. Returns false after
-  // `gives_up` was set; WakeUp() makes it check `gives_up`. If the heads of two ends differ, both ends report this
+  // `gives_up` was set. WakeUp() makes Run check `gives_up`. If the heads of the two ends differ, both ends report this
   // (reports.h) and hang.
   bool Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up);
   void WakeUp(int rank);

@@ -13,7 +13,7 @@ constexpr int kBufferBits = 28;
 constexpr int kInputShift = 8;
 constexpr int kOutputShift = kInputShift + kBufferBits;
 
-// 0: not registered, or no buffer. Offsets that differ only above 128 MiB look the same.
+// Returns 0 for a buffer that is not registered, or for no buffer. Offsets are encoded modulo 128 MiB.
 uint64_t EncodeBuffer(const NcclPath::Buffer& buffer) {
   constexpr uint64_t kOffsets = (uint64_t{1} << (kBufferBits - 1)) - 1;
   return buffer.is_registered ? 1 + 2 * (buffer.offset & kOffsets) : 0;
@@ -29,7 +29,7 @@ uint64_t NcclPath::Encode() const {
   Kind written = kind;
   Buffer from = input;
   Buffer to = output;
-  // Between two ranks, places may differ.
+  // The sender's and the receiver's offsets may differ, so they are not encoded.
   if (kind == Kind::kRecv) {
     written = Kind::kSend;
     from = {.is_registered = output.is_registered};

@@ -10,10 +10,10 @@
 
 namespace ronda::testing {
 
-// The facts by which NCCL chooses the path of the data: whether the buffers of a call are registered, and where in the
-// registered memory they begin. NCCL assumes that these are the same on all ranks of a communicator, for every call
-// ("mixing registered and non-registered buffers can result in undefined behavior", the user guide's chapter on
-// registration).
+// NCCL chooses the path of the data by two facts. They are whether a call's buffers are registered, and where in
+// registered memory the buffers begin. NCCL assumes that in every call both facts are the same on all ranks of a
+// communicator. The user guide says: "mixing registered and non-registered buffers can result in undefined behavior"
+// (chapter on registration).
 struct NcclPath {
   struct Buffer {
     bool is_registered = false;
@@ -23,14 +23,15 @@ struct NcclPath {
   Buffer input;
   Buffer output;
 
-  // Returns a number that is the same on both ends of a transfer. A receive gets the number of its send.
+  // Returns a number for the path. The send and the receive of a transfer get the same number.
   uint64_t Encode() const;
 };
 
-// "AllReduce"; "Send" or "Recv" for a send or a receive.
+// Returns a name such as "AllReduce", "Send" or "Recv".
 const char* NameOf(NcclOperation::Kind kind);
 
-// Returns the text for an encoded path: "AllReduce from registered memory at 64 to memory that is not registered".
+// Returns the text for an encoded path, for example "AllReduce from registered memory at 64 to memory that is not
+// registered".
 std::string PathText(uint64_t path);
 
 }  // namespace ronda::testing

@@ -13,7 +13,7 @@
 namespace ronda::testing {
 namespace {
 
-// Longer than the deadlines of tests, which are expected to end it.
+// The longest time that the fake hangs. It is longer than the deadlines of the tests, which should end the hang.
 constexpr absl::Duration kLongestHang = absl::Minutes(1);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(1);
 

@@ -16,10 +16,10 @@ namespace ronda::testing {
 
 // Thread-safe.
 void Report(const std::string& text);
-// Removes and returns the oldest report. Empty: there is none.
+// Removes and returns the oldest report, or returns "" if there is none.
 std::string PopReport();
 
-// Reports, and returns when `gives_up` is set. If that takes too long, stops the process.
+// Makes the report, and waits until `gives_up` is set. If this takes too long, stops the process.
 void HangUntil(const std::atomic<bool>& gives_up, const std::string& report);
 
 }  // namespace ronda::testing

@@ -38,7 +38,7 @@ int MembershipWorld::CountIn(int64_t epoch) const {
       std::count_if(processes_.begin(), processes_.end(), [epoch](const auto& one) { return one.second.IsIn(epoch); }));
 }
 
-// If a member no longer takes part in operations with the others, the epoch is broken for them, unless the member's
+// If a member no longer takes part in operations, the epoch is broken for the other members, unless the member's
 // program has finished.
 bool MembershipWorld::IsBroken(int64_t epoch) const {
   const Epoch& of = epochs_[static_cast<size_t>(epoch)];
@@ -93,7 +93,7 @@ void MembershipWorld::AddEpochStepsOf(int id, const ModelProcess& process, std::
   if (is_broken) moves->push_back({Kind::kFails, id});
   if (process.is_leaving && (is_broken || is_to_change)) moves->push_back({Kind::kLeaves, id});
   if (!process.is_leaving && is_to_change) moves->push_back({Kind::kChanges, id});
-  // A member that has met the others reports it even if some are already gone.
+  // A member reports that it has met the other members even if some of them are already gone.
   const bool can_meet = !is_broken || epochs_[static_cast<size_t>(epoch)].has_met;
   if (!is_training && can_meet) moves->push_back({Kind::kMeets, id});
   const bool is_at_its_end = HasFinished(epoch) || (HaveAllMet(epoch) && !IsAnybodyToldOf(epoch));
@@ -199,7 +199,7 @@ void MembershipWorld::PassTime() {
 
 void MembershipWorld::Join(int id, const char* reason) {
   ModelProcess& process = processes_.at(id);
-  // If a member that has asked to leave joins again, the launcher tells it to end.
+  // If a member joins again after it has asked to leave, the launcher tells the member to end.
   process.stage = Stage::kWaiting;
   process.has_joined = true;
   Say(id, JoinRequest{.last_epoch = process.epoch, .step = process.epoch, .reason = reason});
@@ -226,7 +226,7 @@ void MembershipWorld::Exit(int id, int exit_code) {
                            now_));
 }
 
-// The ends of the host's members are reported later, in any order.
+// Loses a host. The ends of the host's members are reported later, in any order.
 void MembershipWorld::LoseHost(size_t host) {
   ++start_troubles_;
   hosts_[host].cold = now_ + scope_->options.min_host_cooldown;
@@ -261,7 +261,7 @@ void MembershipWorld::Apply(const JobMembership::Actions& actions) {
   }
 }
 
-// The places of an epoch are sent together, and no member is left behind.
+// Checks that the places of an epoch are sent together, and that no member is left out.
 void MembershipWorld::ApplyPlaces(const JobMembership::Actions& actions) {
   std::vector<std::pair<int, EpochPlace>> places;
   for (const JobMembership::Action& action : actions) {
@@ -373,7 +373,8 @@ void MembershipWorld::Obey(const JobMembership::EndJob& end) {
   exit_code_ = end.exit_code;
   Check((end.exit_code == 0) == end.why.empty(), "a failure needs a sentence");
   if (end.exit_code != 0) {
-    // If all members have died, their progress is unknown. Three such epochs count as failures at the same step.
+    // If all members have died, their progress is unknown. Three epochs with unknown progress count as failures at the
+    // same step.
     const bool has_no_state =
         std::none_of(processes_.begin(), processes_.end(), [](const auto& one) { return one.second.HasState(); });
     const bool has_failed_thrice =

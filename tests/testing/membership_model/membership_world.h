@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model of a job's members and hosts, around the real JobMembership: the possible next moves, and the conditions that
-// must hold.
+// A model of a job's members and hosts around the real JobMembership. It knows the possible next moves, and the
+// conditions that must hold.
 #ifndef RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 #define RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 
@@ -32,7 +32,7 @@ struct ModelProcess {
 
   bool IsIn(int64_t other) const { return epoch == other && (stage == Stage::kMeeting || stage == Stage::kTraining); }
   bool IsDoomed() const { return stage == Stage::kToldToEnd || stage == Stage::kKilled || stage == Stage::kLost; }
-  // Whether the process has been in an epoch, and can pass on its state.
+  // Returns whether the process has been in an epoch, and can send its state to other members.
   bool HasState() const { return epoch >= 0 && !is_leaving && !IsDoomed(); }
 };
 
@@ -47,7 +47,7 @@ class MembershipWorld {
   };
 
   enum class Kind {
-    // The next steps of members.
+    // Moves of members.
     kDies,
     kEndIsTold,
     kObeys,
@@ -77,7 +77,7 @@ class MembershipWorld {
   // `scope` must outlive this object and its copies.
   explicit MembershipWorld(const Scope* scope);
 
-  // Returns the possible moves. If no events are left, the result is empty only if every member waits for ever.
+  // Returns the possible moves. If no events are left and the result is empty, every member waits for ever.
   std::vector<Move> Moves() const;
   void Do(const Move& move);
 
@@ -86,7 +86,7 @@ class MembershipWorld {
   int64_t newest_epoch() const { return newest_epoch_; }
   const char* problem() const { return problem_; }  // nullptr: none
 
-  // Returns equal numbers for worlds that have the same future apart from names.
+  // Returns equal numbers for worlds whose futures differ only in names.
   uint64_t Fingerprint() const;
   std::string Describe() const;
   static std::string Describe(const Move& move);

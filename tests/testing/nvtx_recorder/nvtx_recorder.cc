@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libnvtx_recorder.so: a tool for NVTX, which loads it from NVTX_INJECTION64_PATH. It records the ranges of this
-// process.
+// libnvtx_recorder.so is a tool that records the NVTX ranges of this process. NVTX loads it from the path in
+// NVTX_INJECTION64_PATH.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>
@@ -27,7 +27,7 @@ void Record(const std::string& line) {
   notes.text += line + "\n";
 }
 
-// The tool chooses a domain's handle: here it is the domain's name.
+// Returns the domain's name as its handle, because the tool may choose the handle.
 nvtxDomainHandle_t NVTX_API CreateDomain(const char* name) {
   return reinterpret_cast<nvtxDomainHandle_t>(new std::string(name));
 }

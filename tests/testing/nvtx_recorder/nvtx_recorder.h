@@ -7,11 +7,12 @@
 
 namespace ronda::testing {
 
-// The path of the library in tests. NVTX_INJECTION64_PATH has to name it before the process' first range.
+// The path of the library in tests. NVTX_INJECTION64_PATH must have this path before the process begins its first
+// range.
 inline constexpr const char* kNvtxRecorderPath = "tests/testing/nvtx_recorder/libnvtx_recorder.so";
 
-// The name of a function of the library. It writes the events since its last call to `text`, one per line. A line is
-// "<domain>: <range>" for the beginning of a range, and "end" for its end.
+// The name of a function of the library. The function writes the events since its last call to `text`, one per line.
+// The line for the beginning of a range is "<domain>: <range>", and the line for its end is "end".
 inline constexpr const char* kNvtxRecorderTake = "nvtx_recorder_take";
 using NvtxRecorderTake = void (*)(char* text, size_t size);
 

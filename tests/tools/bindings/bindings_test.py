@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lists that follow from the headers of the C ABI."""
+"""Tests the lists that tools/bindings makes from the headers of the C ABI."""
 
 import pathlib
 import re
@@ -133,7 +133,7 @@ class CommittedFilesTest(unittest.TestCase):
 
 
 class ModuleTest(unittest.TestCase):
-    """The compiled lists agree with the headers."""
+    """Tests that the compiled lists agree with the headers."""
 
     def setUp(self):
         self.headers = c_headers.read(*map(pathlib.Path, bindings.HEADERS))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checks of tools/check: each finds what breaks its rule, and nothing else."""
+"""Tests that each check of tools/check finds what breaks its rule, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ import text_rules  # noqa: E402
 import type_names  # noqa: E402
 from sources import CheckError, Finding, Sources  # noqa: E402
 
-# Not spelled out below, because the check of links also reads this file.
+# A constant, because the check of links also reads this file, and would take paths for links.
 _DOCS = "docs"
 _LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
 
 
 class FilesTest(unittest.TestCase):
-    """Has a folder of files for the checks."""
+    """Makes a folder of files that the checks read."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -44,7 +44,7 @@ class FilesTest(unittest.TestCase):
         (self.root / path).write_text(text)
 
     def sources(self, **files: str) -> Sources:
-        """Files whose names have "__" for "/", and "_dot_" for "."."""
+        """Writes files. In an argument's name, "__" stands for "/", and "_dot_" for "."."""
         names = {
             name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()
         }
@@ -58,7 +58,7 @@ class FilesTest(unittest.TestCase):
         return [(each.path, each.line) for each in rule(self.sources(**files))]
 
     def program(self, name: str, script: str) -> str:
-        """The path of a program that runs `script` in sh."""
+        """Returns the path of a program that runs `script` in sh."""
         self.write(f"bin/{name}", f"#!/bin/sh\n{script}\n")
         path = self.root / "bin" / name
         path.chmod(0o755)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The site of the documentation, and its references of headers and docstrings."""
+"""Tests the documentation's site, and its reference pages from headers and docstrings."""
 
 import pathlib
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests tools/release/release.py in a small project. Its `make wheel deb` takes no time."""
+"""Tests tools/release/release.py in a small project, whose `make wheel deb` takes no time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ReleaseTest(unittest.TestCase):
         return self.run_in_project(sys.executable, _RELEASE, *options)
 
     def assert_refused(self, *problems: str, options: tuple[str, ...] = ()) -> None:
-        """Expects a line that begins like this for each problem, and that nothing is made."""
+        """Expects an output line that begins with each problem, and that no release is made."""
         result = self.release(*options)
         self.assertEqual(result.returncode, 1, result.stdout)
         lines = result.stderr.splitlines()

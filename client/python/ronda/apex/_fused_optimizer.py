@@ -19,7 +19,7 @@ _MASTER = "master_param"
 
 @dataclasses.dataclass
 class Batch:
-    """The parameters of a group that have a gradient, in lists of equal length."""
+    """The parameters of a group that have a gradient. All lists have the same length."""
 
     group: dict[str, Any]
     parameters: list[torch.Tensor]
@@ -28,14 +28,14 @@ class Batch:
     states: list[dict[str, Any]]
 
     def buffers(self, name: str) -> list[torch.Tensor]:
-        """Tensors of the states; at first zeros of the weights' shapes."""
+        """Returns tensors of the states. At first they are zeros in the shapes of the weights."""
         for state, weight in zip(self.states, self.weights):
             if name not in state:
                 state[name] = torch.zeros_like(weight)
         return [state[name] for state in self.states]
 
     def decay(self) -> None:
-        """Decays the weights as AdamW does. The step itself must then have no decay.
+        """Decays the weights as AdamW does. The step itself must not apply the decay again.
 
         p - lr * (step + weight_decay * p) = (1 - lr * weight_decay) * p - lr * step
         """
@@ -68,7 +68,9 @@ class FusedOptimizer(Optimizer):
         self.master_weights = master_weights
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """As torch's zero_grad(); None stands for the constructor's set_grad_none."""
+        """Clears the gradients like torch's zero_grad(). None stands for the constructor's
+        set_grad_none.
+        """
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
     @torch.no_grad()
@@ -92,7 +94,9 @@ class FusedOptimizer(Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, which would cast the state of a 16-bit parameter to the parameter's dtype."""
+        """Works like torch's load_state_dict(), but does not cast the state of a 16-bit parameter
+        to the parameter's dtype.
+        """
         super().load_state_dict(state_dict)
         names = itertools.chain(*(group["params"] for group in state_dict["param_groups"]))
         parameters = itertools.chain(*(group["params"] for group in self.param_groups))

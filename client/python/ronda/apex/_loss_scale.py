@@ -51,11 +51,13 @@ class LossScale:
 
 
 def are_finite(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
-    """A boolean tensor on the device of `tensors`, so that the host does not wait for a GPU."""
+    """Returns a boolean tensor on the device of `tensors`, so that the host does not wait for a
+    GPU.
+    """
     dense = [tensor.detach() for tensor in tensors if tensor.numel() > 0]
     if not dense:
         return torch.tensor(True)
-    # In float32, because the CPU's kernels of old versions lack float16.
+    # Computes in float32, because old versions of torch have no float16 kernels for the CPU.
     return torch.stack([tensor.float().abs().max() for tensor in dense]).isfinite().all()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""apex.amp: mixed precision by torch.autocast, and loss scaling with Apex's rules.
+"""Replaces apex.amp by mixed precision with torch.autocast, and by loss scaling with Apex's rules.
 
 The levels of optimization with torch.autocast:
     O0: float32.
@@ -69,8 +69,9 @@ def initialize(
             and O2, else 1.
         cast_model_outputs: dtype of the outputs' floating-point tensors.
         num_losses: losses with their own scale.
-        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1, because a scale
-            that falls without end only hides gradients that are not finite for another reason.
+        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1, because gradients
+            that are still not finite at a scale of 1 have another cause, which a smaller scale
+            would hide.
 
     Returns:
         `models`, or the pair of `models` and `optimizers` if optimizers are given.
@@ -116,7 +117,7 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 class _Forward:
     """A wrapper of a model's forward(). A deep copy of the model gets a copy of the wrapper.
 
-    A wrapped bound method would compute with the original's weights.
+    If the wrapper held a bound method, the copy would compute with the original's weights.
     """
 
     def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
@@ -138,7 +139,7 @@ class _Forward:
 
 
 class _CastOutputs:
-    """A decorator that casts floating-point tensors in the result to a dtype."""
+    """Returns a decorator that casts floating-point tensors in the result to a dtype."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
@@ -172,11 +173,11 @@ def scale_loss(
     delay_unscale: bool = False,
     delay_overflow_check: bool = False,
 ) -> Iterator[torch.Tensor]:
-    """Yields the scaled loss. After the block the gradients are those of the loss itself.
+    """Yields the scaled loss. After the block the gradients are the gradients of the unscaled loss.
 
     Gradients of earlier blocks are kept, so a gradient is the sum of the losses' gradients. After
-    an overflow the next step() of each optimizer is skipped. Over distributed gradients all ranks
-    make the same decision, because they have the same gradients.
+    an overflow the next step() of each optimizer is skipped. If gradients are averaged over ranks,
+    all ranks have the same gradients, and make the same decision.
 
     Args:
         loss: the block calls backward() on the yielded loss.
@@ -188,8 +189,8 @@ def scale_loss(
     """
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    # backward() adds to gradients of earlier calls, and the end of this call also divides the
-    # earlier gradients.
+    # backward() adds to the gradients of earlier calls, and this call's end divides the whole sum
+    # by the scale. So the earlier gradients are multiplied by the scale first.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:
@@ -222,7 +223,7 @@ def _skip_next_step(optimizer: Any) -> None:
 
 
 def state_dict() -> dict[str, dict[str, float]]:
-    """The scales, in Apex's form."""
+    """Returns the scales, in the format of Apex."""
     return {
         f"loss_scaler{i}": {"loss_scale": scale.value, "unskipped": scale.unskipped}
         for i, scale in enumerate(_scales)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""amp_C: operations of Apex's extension module that programs call, by torch's foreach operations.
+"""Replaces Apex's extension module amp_C. Operations that programs call are implemented with
+torch's foreach operations.
 
-Each operation sets its flag, a tensor with one integer, to 1 if a value is not finite; otherwise it
-does not change the flag. If a tensor has 16 bits, the arithmetic is in float32.
+Each operation has a flag, which is a tensor with one integer. If a value is not finite, the
+operation sets the flag to 1; if not, it does not change the flag. If a tensor has 16 bits, the
+arithmetic is in float32.
 """
 
 from __future__ import annotations
@@ -130,5 +132,5 @@ def _write(results: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> 
 
 
 def _set_unless_finite(flag: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    # Without a branch, so that the host does not wait for a GPU.
+    # The code has no branch on the value, because the host would then wait for a GPU.
     flag.masked_fill_(~are_finite(tensors).to(flag.device), 1)

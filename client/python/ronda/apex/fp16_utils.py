@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""apex.fp16_utils: models of float16, and optimizers with master parameters of float32.
+"""Replaces apex.fp16_utils: models in float16, and optimizers with float32 master parameters.
 
-Functions with these names convert to float16 on every device. PyTorch computes with float16 on CPUs
-from version 2 on; ronda.apex.amp uses bfloat16 there.
+As their names say, the functions here convert to float16 on every device. On CPUs PyTorch computes
+with float16 only from version 2 on; ronda.apex.amp uses bfloat16 on CPUs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def to_python_float(t: Any) -> float:
-    """The number in a tensor or sequence with one element."""
+    """Returns the number in a tensor or sequence with one element."""
     return t.item() if hasattr(t, "item") else t[0]
 
 
@@ -58,7 +58,9 @@ def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
 
 
 def network_to_half(network: nn.Module) -> nn.Module:
-    """Converts `network` to float16 in place, except batch normalization, and its input."""
+    """Converts the inputs to float16, and converts `network` to float16 in place, except batch
+    normalization.
+    """
     return nn.Sequential(tofp16(), BN_convert_float(network.half()))
 
 
@@ -163,7 +165,7 @@ def master_params_to_model_params(
     master_params: Sequence[torch.Tensor],
     flat_master: bool = False,
 ) -> None:
-    """Copies parameters back, after the optimizer has updated the master parameters.
+    """Copies the master parameters to the model, after the optimizer has updated them.
 
     Args:
         model_params, master_params, flat_master: as in prep_param_lists().
@@ -227,7 +229,8 @@ class LossScaler:
 
 
 class DynamicLossScaler(LossScaler):
-    """A factor of the loss that falls after an overflow and rises after `scale_window` other steps.
+    """A factor of the loss that falls after an overflow, and rises after `scale_window` steps
+    without an overflow.
 
     Args:
         init_scale: the first scale.
@@ -251,7 +254,8 @@ class FP16_Optimizer:  # noqa: N801
     optimizer.backward(loss)
     optimizer.step()
 
-    Over distributed gradients all ranks skip the same steps, because they have the same gradients.
+    If gradients are averaged over ranks, all ranks have the same gradients, and skip the same
+    steps.
 
     Attributes:
         optimizer: the constructor's optimizer, which now updates the copies.
@@ -349,7 +353,9 @@ class FP16_Optimizer:  # noqa: N801
             self.update_master_grads()
 
     def update_master_grads(self) -> None:
-        """Copies the gradients to the copies of the parameters, and divides them by the scale."""
+        """Copies the gradients of the model to the float32 copies of the parameters, and divides
+        them by the scale.
+        """
         self.overflow = self.loss_scaler.has_overflow(self._model_params())
         if self.overflow:
             return
@@ -359,7 +365,7 @@ class FP16_Optimizer:  # noqa: N801
         self._is_unscaled = True
 
     def clip_master_grads(self, max_norm: float, norm_type: float = 2) -> Any:
-        """Clips the gradients that step() uses by their norm.
+        """Clips the norm of the gradients that step() uses.
 
         Returns:
             Their previous norm; -1 after an overflow.
@@ -375,7 +381,7 @@ class FP16_Optimizer:  # noqa: N801
         return [[each.grad for each in group["params"]] for group in self.param_groups]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates the copies, and then the model. After an overflow it only updates the scale.
+        """Updates the float32 copies, and then the model. After an overflow only updates the scale.
 
         Args:
             closure: computes the loss again with zero_grad() and backward() of this object.
@@ -435,7 +441,7 @@ class FP16_Optimizer:  # noqa: N801
 
     @property
     def loss_scale(self) -> float:
-        """The factor of the loss. It may be set."""
+        """The factor of the loss. A program may set it."""
         return self.loss_scaler.loss_scale
 
     @loss_scale.setter

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""apex.optimizers: SGD, Adam and Adagrad by torch's own functions, and LAMB and NovoGrad.
+"""Replaces apex.optimizers. SGD, Adam and Adagrad use torch's own functions; LAMB and NovoGrad are
+written here.
 
 Constructors take Apex's arguments. Steps use torch's fused kernels where they exist, else its
 foreach operations, on CPUs and GPUs. Parameters of 16 bits have a state of float32, and their steps
@@ -35,7 +36,7 @@ _MOMENTUM = "momentum_buffer"
 
 
 class FusedSGD(FusedOptimizer):
-    """Stochastic gradient descent, as torch.optim.SGD."""
+    """Stochastic gradient descent, like torch.optim.SGD."""
 
     counts_steps = False
 
@@ -56,7 +57,7 @@ class FusedSGD(FusedOptimizer):
             params: parameters, or dicts of groups.
             lr: must be given, here or in each group.
             momentum, dampening, weight_decay, nesterov: as in torch.optim.SGD.
-            wd_after_momentum: the decay does not enter the momentum.
+            wd_after_momentum: the momentum does not include the decay.
             materialize_master_grads: ignored, because parameters have one gradient here.
             set_grad_none: zero_grad() removes gradients.
 
@@ -80,7 +81,8 @@ class FusedSGD(FusedOptimizer):
     def _update(self, batch: Batch) -> None:
         if self.wd_after_momentum:
             batch.decay()
-        # In torch's function either all parameters or none make their first step.
+        # torch's function accepts no mix of parameters that make their first step and parameters
+        # that do not.
         first: list[int] = []
         later: list[int] = []
         for i, state in enumerate(batch.states):
@@ -116,7 +118,7 @@ class FusedSGD(FusedOptimizer):
 
 
 class FusedAdam(FusedOptimizer):
-    """Adam, as torch.optim.AdamW; with adam_w_mode=False as torch.optim.Adam."""
+    """Adam, like torch.optim.AdamW, or, with adam_w_mode=False, like torch.optim.Adam."""
 
     def __init__(
         self,
@@ -170,8 +172,8 @@ class FusedAdam(FusedOptimizer):
         function = adamw if self.adam_w_mode else adam
         averages, squares = batch.buffers("exp_avg"), batch.buffers("exp_avg_sq")
         kernels = _kernels(function, batch.weights, batch.gradients)
-        # torch adds 1. Without bias correction: beta ** 1e30 is 0, so the averages are not
-        # corrected.
+        # torch adds 1 to this number of steps. Without bias correction the number is 1e30: beta **
+        # 1e30 is 0, so the averages are not corrected.
         done = group["step"] - 1 if group["bias_correction"] else 1e30
         device = batch.weights[0].device if "fused" in kernels else "cpu"
         steps = torch.full((len(averages),), float(done), dtype=torch.float32, device=device)
@@ -194,7 +196,7 @@ class FusedAdam(FusedOptimizer):
 
 
 class FusedAdagrad(FusedOptimizer):
-    """Adagrad, as torch.optim.Adagrad without a decay of the learning rate."""
+    """Adagrad, like torch.optim.Adagrad without a decay of the learning rate."""
 
     counts_steps = False
 
@@ -463,7 +465,7 @@ def _fused_devices(function: Callable[..., None]) -> tuple[str, ...]:
 
 
 def _kernels(function: Callable[..., None], *lists: list[torch.Tensor]) -> dict[str, Any]:
-    """The argument that makes `function` use its fastest implementation."""
+    """Returns the argument that makes `function` use its fastest implementation."""
     tensors = list(itertools.chain(*lists))
     devices = {tensor.device for tensor in tensors}
     # torch's fused kernels for CPUs read a gradient in the order of the parameter's elements,
@@ -478,7 +480,7 @@ def _kernels(function: Callable[..., None], *lists: list[torch.Tensor]) -> dict[
 
 
 def _divided(tensors: list[torch.Tensor], divisors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Quotients by tensors of one element each. The divisors stay on their device."""
+    """Divides each tensor by a tensor of one element. The divisors stay on their device."""
     return list(torch._foreach_div(tensors, divisors))
 
 

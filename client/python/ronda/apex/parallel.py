@@ -21,7 +21,7 @@ __all__ = ["DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncb
 
 
 class _Sums:
-    """Sums of tensors over the ranks that are in flight."""
+    """The sums of tensors over the ranks that have begun and have not ended."""
 
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """
@@ -49,7 +49,7 @@ class _Sums:
         self._under_way.append((native.allreduce_async(*arguments), tensor, dense))
 
     def wait(self) -> None:
-        """Waits for the sums that have begun; on a GPU the current stream waits.
+        """Waits for the sums that have begun. On a GPU only the current stream waits.
 
         Raises:
             RondaError: the first error of a sum. All sums have ended.
@@ -76,7 +76,7 @@ def _check_job() -> None:
         )
 
 
-# Advice for arguments of torch's class with the same name, which Apex also refuses.
+# Advice for arguments that torch's DistributedDataParallel has, and that Apex refuses too.
 _OF_TORCH = {
     "device_ids": "move the module to its device first: model.to(device)",
     "output_device": "outputs stay on the module's device",
@@ -140,9 +140,9 @@ class DistributedDataParallel(nn.Module):
         Args:
             module: the same on every rank.
             message_size: ignored, because RONDA_FUSION_THRESHOLD sets how much is fused.
-            delay_allreduce: gradients travel when all are computed, and only existing gradients
-                travel. Without the option each gradient travels at once, and a gradient that
-                backward did not compute is treated as zeros.
+            delay_allreduce: all gradients are reduced when backward has computed them, and only
+                gradients that exist are reduced. Without the option each gradient is reduced at
+                once, and a gradient that backward did not compute is treated as zeros.
             shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored, because
                 any parameters may be shared, and nothing needs tuning.
             retain_allreduce_buffers: must be False, because no buffers exist besides the gradients.
@@ -190,8 +190,8 @@ class DistributedDataParallel(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "_nodes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """For a deep copy, or an object from a pickle. It averages like the original, with the same
-        names.
+        """Prepares a deep copy, or an object from a pickle. The new object averages like the
+        original, with the same tensor names.
         """
         super().__setstate__(state)
         self._is_queued = False
@@ -209,11 +209,13 @@ class DistributedDataParallel(nn.Module):
         return self.module(*args, **kwargs)
 
     def enable_allreduce(self) -> None:
-        """Backward passes average again."""
+        """Makes backward passes average gradients again."""
         self._is_enabled = True
 
     def disable_allreduce(self) -> None:
-        """Backward passes from now on only add to the gradients of this rank."""
+        """Makes backward passes from now on only add to the gradients of this rank, without
+        averaging.
+        """
         self._is_enabled = False
 
     def _install_hook(self, name: str, parameter: torch.Tensor) -> None:
@@ -266,8 +268,8 @@ class DistributedDataParallel(nn.Module):
 
 
 class Reducer:
-    """Averages gradients when the program calls reduce(), for loops that choose the time
-    themselves.
+    """Averages gradients when the program calls reduce(). It is for training loops that choose this
+    time themselves.
     """
 
     _count = 0
@@ -275,9 +277,9 @@ class Reducer:
     def __init__(self, module_or_grads_list: nn.Module | Iterable[torch.Tensor]) -> None:
         """
         Args:
-            module_or_grads_list: a module, or tensors in the same order on each rank. A module's
-                parameters become rank 0's now, and reduce() averages its gradients. Otherwise
-                reduce() averages the tensors.
+            module_or_grads_list: a module, or tensors in the same order on each rank. For a module,
+                the constructor copies rank 0's parameters to all ranks, and reduce() averages the
+                module's gradients. For tensors, reduce() averages the tensors.
         """
         _check_job()
         self._sums = _Sums(f"apex/reducer/{Reducer._count}")

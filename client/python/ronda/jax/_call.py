@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parameter of the primitive, which says what a collective call does."""
+"""The class Call, which describes a collective call, and is the parameter of the JAX primitive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
 
-# Types of 8 bits with a fraction. Ronda moves such elements, but does not compute with them.
+# Floating-point types of 8 bits. Ronda moves such elements, but does not compute with them.
 _FLOAT8 = (
     "float8_e3m4",
     "float8_e4m3",
@@ -31,7 +31,7 @@ _FLOAT8 = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 )
-# By the name of the type of an array.
+# Ronda's DType for the name of each dtype of JAX.
 DTYPES: dict[str, DType] = {
     **{dtype.name.lower(): dtype for dtype in DType},
     **dict.fromkeys(_FLOAT8, DType.UINT8),
@@ -42,18 +42,19 @@ DTYPES: dict[str, DType] = {
 class Call:
     """One call of an operation, on any number of arrays.
 
-    An array's name is the call's name and the array's label.
+    The name of each array consists of the call's name and the array's label.
 
-    name: the same on every rank. None: the name consists of the program's name and the call's
-        position in the program.
-    by_order: the arrays have no names in a program. The ranks' calls meet in their order.
+    name: the same on every rank. If it is None, the name consists of the program's name and the
+        call's position in the program.
+    by_order: the arrays have no names in a program, and the ranks' calls are matched by their
+        order.
     labels: one for each array.
-    where: the program's line, for error texts.
+    where: the line of the program that makes the call, for error texts.
     grouped: the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.
-    rows: of the results, for operations on rows.
-    splits: of ALLTOALL: rows for each member; empty: equally many.
-    received_splits: with splits: rows from each member.
+    rows: for operations on rows, the number of rows of the results.
+    splits: for ALLTOALL, the number of rows for each member. Empty means equally many.
+    received_splits: with `splits`, the number of rows from each member.
     received: shapes and types of the results of RECV.
     """
 
@@ -77,12 +78,12 @@ class Call:
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
-        """Returns the call that computes a derivative. It has a name of its own."""
+        """Returns the call that computes a derivative of this call. Its name ends with `suffix`."""
         name = None if self.name is None else self.name + suffix
         return dataclasses.replace(self, **{"name": name, "error_feedback": False, **changes})
 
     def part(self, indices: Sequence[int]) -> Call:
-        """The call for some of its arrays."""
+        """Returns this call for only some of its arrays."""
         return dataclasses.replace(
             self,
             labels=tuple(self.labels[i] for i in indices),
@@ -90,7 +91,7 @@ class Call:
         )
 
     def results(self, arrays: Sequence[Any]) -> list[tuple[Shape, Any]]:
-        """Shapes and types of the results for these arrays."""
+        """Returns the shapes and types of the call's results for these arrays."""
         if self.kind == Kind.RECV:
             return list(self.received)
         shapes = [each.shape for each in arrays]
@@ -99,7 +100,7 @@ class Call:
         return [(shape, each.dtype) for shape, each in zip(shapes, arrays)]
 
 
-# Code in the folders of these modules is not the program's.
+# program_line() skips stack frames in the folders of these modules.
 _LIBRARIES = tuple(
     os.path.dirname(spec.origin) + os.sep
     for spec in map(importlib.util.find_spec, ("ronda", "jax", "keras"))
@@ -108,7 +109,7 @@ _LIBRARIES = tuple(
 
 
 def program_line() -> str:
-    """The line of the program that calls Ronda, or Keras: "train.py:42"."""
+    """Returns the line of the program that calls Ronda or Keras, for example "train.py:42"."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
@@ -116,7 +117,7 @@ def program_line() -> str:
 
 
 def id_of_members(function: str, process_set: ProcessSet) -> int:
-    """The number of a set in which this rank is.
+    """Returns the number of a process set to which this rank belongs.
 
     Raises:
         NotInitializedError: init() has not been called.
@@ -133,6 +134,8 @@ def id_of_members(function: str, process_set: ProcessSet) -> int:
 
 
 def own_rows(rows: int, process_set: int) -> int:
-    """The rows of this rank, if `rows` are distributed to the members of a set."""
+    """Returns the number of rows of this rank if `rows` rows are distributed to the members of a
+    set.
+    """
     count, position = native.process_set_size(process_set), native.process_set_rank(process_set)
     return rows // count + (position < rows % count)

@@ -47,8 +47,8 @@ def run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def is_on_gpu(arrays: Sequence[Any]) -> bool:
-    """Whether the arrays of a call are in the memory of a GPU. A call without arrays is a recv(),
-    whose results come to JAX's first device.
+    """Returns whether the arrays of a call are in the memory of a GPU. For a call without arrays,
+    which is a recv(), the answer is about JAX's first device, where the results will be.
     """
     devices = [each.devices() for each in arrays if isinstance(each, jax.Array)]
     platforms = {device.platform for device in set().union(*devices)}
@@ -56,7 +56,7 @@ def is_on_gpu(arrays: Sequence[Any]) -> bool:
 
 
 def _carrier(dtype: Any) -> np.dtype[Any]:
-    """The type in which Ronda moves an array's elements."""
+    """Returns the NumPy type in which Ronda moves elements of this dtype."""
     name = np.dtype(dtype).name
     return np.dtype(np.uint8 if DTYPES[name].name.lower() != name else dtype)
 

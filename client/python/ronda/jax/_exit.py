@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The end of the job. JAX runs compiled programs asynchronously, so some may still run then."""
+"""Ends the job. Before that it waits for compiled programs, because JAX runs them
+asynchronously.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,24 @@ def shutdown() -> None:
     has called shutdown(), and ends the job for this process.
 
     Raises:
-        RondaError: the job had failed. It has ended all the same.
+        RondaError: the job had failed. Even then shutdown() has ended the job for this process.
     """
     wait_for_programs()
     ronda.shutdown()
 
 
 def wait_for_programs() -> None:
-    """Waits until this rank's programs with collectives have ended, in results or in errors."""
+    """Waits until this rank's programs with collectives have ended, with success or failure."""
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # who uses the results gets the error
         jax.effects_barrier()
 
 
 def _end_at_exit() -> None:
-    """Registered after the functions of JAX and of ronda.job, and so called before them.
+    """Called at exit, before the functions that JAX and ronda.job have registered.
 
     JAX waits at exit for programs that still run. If an exception ends this rank, its programs may
-    wait for other ranks, which wait for this rank. So the job fails at once instead.
+    wait for other ranks, which wait for this rank. So after an exception this function fails the
+    job at once.
     """
     if not ronda.is_initialized():
         return

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The primitive of JAX that every collective calls, and its rules.
+"""The JAX primitive that every collective calls, and the primitive's rules for compilation,
+derivatives and vmap.
 
 Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
-of jit the collective runs at once. For arrays on a CPU it needs no program (_eager.py). For arrays
-on a GPU it runs in a program of its own, because only XLA knows on which stream it computes the
-arrays.
+of jit the collective runs at once. For arrays on a CPU the collective needs no compiled program
+(_eager.py). For arrays on a GPU the collective runs in a compiled program of its own, because only
+XLA knows the stream that computes the arrays.
 
-The other ranks wait for each call. So the primitive has an effect, which keeps JAX from removing or
-repeating a call. The custom call has a side effect, which keeps XLA from doing so.
+The other ranks wait for each call, so JAX and XLA must not remove or repeat a call. For JAX the
+primitive has an effect, and for XLA the custom call has a side effect.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _TARGET = "ronda_collective"
 
 
 class _Collective(effects.Effect):
-    """Other ranks wait for the call."""
+    """The effect of a collective call, which JAX must not remove, because other ranks wait for
+    it.
+    """
 
     def __str__(self) -> str:
         return "Collective"
@@ -94,8 +97,8 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
-    """The call with the names that _eager.run() gives it. Its position in its own program is no
-    name, because all calls have the same position there.
+    """Returns the call with the names that _eager.run() gives it. The call's position in its own
+    compiled program cannot be its name, because it is the program's only call.
     """
     if call.name is not None:
         return call
@@ -108,7 +111,7 @@ def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
 
 @functools.lru_cache(maxsize=1024)
 def _program_of(call: Call) -> Any:
-    """Returns a compiled program that makes only this call. Each line of the user's program has its
+    """Returns a compiled program that makes only this call. Each line of the user's code has its
     own compiled program.
     """
 
@@ -139,19 +142,21 @@ def _register_handlers() -> None:
 
 
 def _names_in(module: Any, call: Call) -> list[str]:
-    """The names of a call's arrays in a program; empty texts for arrays without names."""
+    """Returns the names of a call's arrays in a program, or "" for each array without a name."""
     if call.by_order or call.kind in NAMELESS:
         return [""] * len(call.labels)
     name = _name_in(module, call)
     return [name + label for label in call.labels]
 
 
-# For each program, an MLIR module: the names of its calls, and how many calls have the name.
+# For each program (an MLIR module), how many of its calls have each name.
 _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def _name_in(module: Any, call: Call) -> str:
-    """The name of a call in a program. The program is the same on all ranks, and so is the name."""
+    """Returns the name of a call in a program. All ranks have the same program, so they get equal
+    names.
+    """
     name = call.name
     used = _names.setdefault(module, collections.Counter())
     if name is None:
@@ -193,7 +198,7 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
     ticketed = context.replace(
         avals_in=[*context.avals_in, ticket], avals_out=[*context.avals_out, ticket]
     )
-    # The handler counts on XLA to put these results into the memory of the arguments.
+    # Tells XLA to put the results into the memory of the arguments, as the handler requires.
     aliases = {i: i for i in range(len(operands))} if call.kind in IN_PLACE else {}
     aliases[len(operands)] = len(context.avals_out)
     lower = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True, operand_output_aliases=aliases)
@@ -211,11 +216,11 @@ def _lower_for_gpu(context: Any, *operands: Any, call: Call) -> Any:
 
 
 def _ticket_of_last_call() -> Any:
-    """Returns the ticket of the last call in this block of the program. It puts the next call after
-    that call.
+    """Returns the ticket of the last call in this block of the program. The next call takes this
+    ticket as an argument, so XLA runs it after the last call.
 
-    XLA may run calls that do not depend on each other in any order, one at a time, and in another
-    order on each rank. Two ranks would then wait for each other.
+    XLA may run independent calls in a different order on each rank, one at a time. Without the
+    ticket two ranks could then wait for each other.
     """
     last = None
     for each in ir.InsertionPoint.current.block.operations:
@@ -235,7 +240,7 @@ def _refuse_platform(context: Any, *operands: Any, call: Call) -> Any:
     )
 
 
-# Newer versions would lower two equal calls once, with one name.
+# Newer versions of JAX would lower two equal calls only once, and so give them one name.
 _uncached = (
     {"cacheable": False}
     if "cacheable" in inspect.signature(mlir.register_lowering).parameters
@@ -267,7 +272,7 @@ def _jvp(
             " or jax.lax.stop_gradient"
         )
     results = collective_p.bind(*primals, call=call)
-    # A rank passes every tangent, also one that is zero, so that the ranks' calls agree.
+    # This rank passes every tangent, even if it is zero, so that the calls of all ranks agree.
     given = [ad.instantiate_zeros(each) for each in tangents]
     return results, collective_p.bind(*given, call=call.derived(".tangent"))
 
@@ -308,7 +313,7 @@ def _batch(
         raise InvalidArgumentError(
             f"allreduce at {call.where}: Adasum combines whole arrays: it cannot run under vmap"
         )
-    # Operations on rows leave the first dimension to the rows.
+    # In operations on rows the first dimension counts rows, so the mapped dimension is the second.
     first = 1 if call.kind in OF_ROWS else 0
     outs = [None if each is None else first for each in dimensions]  # None: not mapped
     moved = [

@@ -39,8 +39,9 @@ class JaxState(ObjectState):
     """Attributes that are pytrees: parameters, optimizer state, keys, numbers, Python objects.
 
     A commit copies the arrays, so programs may donate the arrays of the state. Arrays keep their
-    types, weak types and devices. A new rank begins with trees of the same structure. It receives
-    the values, and their shapes and types. An attribute without arrays is pickled as a whole.
+    types, weak types and devices. A new rank must begin with trees of the same structure. sync()
+    gives it the values, shapes and types. If an attribute has no arrays, sync() pickles the whole
+    attribute.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -52,7 +53,7 @@ class JaxState(ObjectState):
         self._place: tuple[int, int] | None = None  # rank and size since the last sync()
 
     def save(self) -> None:
-        """Copies the attributes, when the programs that compute them have ended.
+        """Waits for the programs that compute the attributes, and then copies the attributes.
 
         Raises:
             InvalidArgumentError: an array of the state was donated to a program.
@@ -62,8 +63,8 @@ class JaxState(ObjectState):
 
     def commit(self) -> None:
         """Saves the present state, in memory, for a later restore(). First waits for the programs
-        that compute the state. If one of them fails, commit() raises its error, and the last commit
-        stays.
+        that compute the state. If one of these programs fails, commit() raises its error, and the
+        last commit stays.
 
         Raises:
             InvalidArgumentError: an array of the state was donated to a program.
@@ -72,21 +73,21 @@ class JaxState(ObjectState):
         super().commit()
 
     def check_host_updates(self) -> None:
-        """As in the base class. First waits for this rank's programs, because they belong to the
-        present members.
+        """Does the same as in the base class, but first waits for this rank's programs, because
+        they run with the present members.
         """
         wait_for_programs()
         super().check_host_updates()
 
     def restore(self) -> None:
-        """Returns to the last saved state, when this rank's programs have ended."""
+        """Waits for this rank's programs, and then returns to the last saved state."""
         wait_for_programs()
         for name, tree in self._saved_state.items():
             setattr(self, name, _copy(tree))
 
     def reset(self) -> None:
-        """Makes JAX compile programs again, because they may contain the old rank or number of
-        ranks.
+        """Makes JAX compile its programs again, because the compiled programs may contain the old
+        rank or the old number of ranks.
         """
         if self._place != (rank(), size()):
             jax.clear_caches()
@@ -115,8 +116,8 @@ class JaxState(ObjectState):
         return {name: getattr(self, name) for name in self._saved_state}
 
     def _wait(self) -> None:
-        """Waits for the arrays. Refuses arrays that were donated, because they have no values any
-        more.
+        """Waits for the state's arrays. Raises an error for arrays that were donated, because their
+        values are gone.
         """
         for name, tree in self._attributes().items():
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -142,16 +143,16 @@ def _arrays_of(tree: Any) -> list[Any]:
 
 
 def _copy(tree: Any) -> Any:
-    """The tree with arrays of its own; other leaves are shared."""
+    """Returns a copy of the tree. The arrays are copied, and the other leaves are shared."""
     return jax.tree_util.tree_map(lambda leaf: leaf.copy() if _is_array(leaf) else leaf, tree)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Array:
-    """The facts about an array that the other ranks need before they receive it.
+    """Describes an array to the other ranks, before they receive it.
 
-    dtype: of the elements, or of the data of keys.
-    key_impl: as of jax.random.key_impl(); None if the array has no keys.
+    dtype: the type of the elements, or of the keys' data.
+    key_impl: the result of jax.random.key_impl(), or None if the array has no keys.
     """
 
     shape: tuple[int, ...]
@@ -163,10 +164,11 @@ class _Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Tree:
-    """The facts about an attribute that the other ranks need before they receive it.
+    """Describes an attribute to the other ranks, before they receive it.
 
-    paths: of the leaves; None if the attribute has no arrays, and travels in `leaves` as a whole.
-    leaves: an _Array for each array, and the other leaves themselves; or the whole attribute.
+    paths: the paths of the leaves. None if the attribute has no arrays; then `leaves` is the
+        attribute.
+    leaves: an _Array for each array, and the other leaves themselves.
     """
 
     paths: list[str] | None
@@ -208,7 +210,7 @@ def _data_of(array: Any) -> Any:
 
 
 def _wire_names(name: str, tree: _Tree) -> list[str]:
-    """The names by which the arrays of an attribute travel."""
+    """Returns the names under which the arrays of an attribute are broadcast."""
     return [
         f"JaxState.{name}{path}"
         for path, leaf in zip(tree.paths or (), tree.leaves)
@@ -237,7 +239,7 @@ def _check_structures(own: dict[str, _Tree], sent: dict[str, _Tree], source: int
 def _broadcast(name: str, own: Any, sent: _Tree, source: int) -> Any:
     """Returns the value that the attribute has on the source.
 
-    `sent` describes that value, and `own` is this rank's value.
+    `sent` describes the value on the source, and `own` is this rank's value.
     """
     if sent.paths is None:
         return own if rank() == source else sent.leaves[0]
@@ -276,7 +278,7 @@ def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
 
 
 def _weak(data: np.ndarray[Any, Any]) -> jax.Array:
-    """An array of a weak type, which gives way to other types, as the type of a Python number
-    does.
+    """Returns an array of a weak type. In an operation with another array JAX takes the other
+    array's type, as for a Python number.
     """
     return jnp.full(data.shape, data.dtype.type(0).item()).at[...].set(data)

@@ -3,24 +3,25 @@
 """Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
 
 Every rank of the process set calls the same operations in the same order, and under jit runs the
-same program. On CPUs, programs on different threads may run in another order on each rank.
+same program. On CPUs, different threads of a rank may run programs, and the order of these programs
+may differ between ranks.
 
 Common arguments:
     tree: any pytree of arrays of numbers, in the memory of one device: a CPU, or a GPU of NVIDIA's.
         The arrays have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: of the arrays, the same on every rank. If it is None, arrays are matched under jit by the
-        program's name and the call's position in the program, and outside of jit by the order of
-        the calls.
-    compression: the format in which floating-point elements travel (Compression).
-    prescale, postscale: factors of each rank's arrays, and of the results.
+    name: the name of the arrays, the same on every rank. If it is None, arrays are matched under
+        jit by the program's name and the call's position in the program, and outside of jit by the
+        order of the calls.
+    compression: the format in which floating-point elements are sent (Compression).
+    prescale, postscale: a factor of each rank's arrays, and a factor of the results.
     process_set: the ranks that take part.
 
 Errors of all functions:
     NotInitializedError, InvalidArgumentError (nothing was submitted).
     MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError, InternalError.
-    A program under jit raises these as jax.errors.JaxRuntimeError with the same text; error_of()
-    returns Ronda's error.
+    A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
+    error_of() returns Ronda's error.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ from ronda.types import DType, ReduceOp, Wire
 
 
 class Compression:
-    """Formats of floating-point elements on the wire. Ronda adds in 32 bits and rounds once."""
+    """The formats in which floating-point elements are sent. Ronda adds in 32 bits and rounds
+    once.
+    """
 
     none = Wire.NONE
     fp16 = Wire.FP16
@@ -66,15 +69,15 @@ def allreduce(
     error_feedback: bool = False,
     grouped: bool = False,
 ) -> Any:
-    """Combines the arrays of all ranks; every rank gets the result. Its derivative, for SUM and
-    AVERAGE, is the allreduce of the derivatives.
+    """Combines the arrays of all ranks; every rank gets the result. The derivative of an allreduce
+    with SUM or AVERAGE is the allreduce of the derivatives.
 
     Args:
         error_feedback: adds rounding errors of the compression to this rank's next array of this
             name.
-        grouped: the floating-point arrays are reduced together or, if one fails, not at all. The
-            same holds for the other arrays. Without `grouped` each array is reduced when all ranks
-            have it.
+        grouped: if true, the floating-point arrays form one group and the other arrays form another
+            group. The arrays of a group are reduced together or, if one of them fails, not at all.
+            If false, each array is reduced when all ranks have it.
     """
     if grouped and error_feedback:
         raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
@@ -102,8 +105,8 @@ def reducescatter(
     postscale: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """As allreduce(), but each rank gets only its share of the rows. With n rows and m ranks each
-    rank gets n / m rows, and the first n % m ranks get one more.
+    """As allreduce(), but each rank gets only its share of the rows. With n rows and m ranks, each
+    rank gets n // m rows, and the first n % m ranks get one row more.
     """
     return _collect(
         Kind.REDUCESCATTER,
@@ -132,8 +135,8 @@ def broadcast(
 def allgather(
     tree: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Concatenates the rows of all ranks, in the order of the ranks, for every rank. Outside of jit
-    the ranks may have different numbers of rows, if their arrays are not on GPUs.
+    """Concatenates the rows of all ranks, in the order of the ranks, for every rank. Outside of
+    jit, and if the arrays are not on GPUs, the ranks may have different numbers of rows.
     """
     return _collect(Kind.ALLGATHER, tree, name, process_set, _all_rows)
 
@@ -149,15 +152,15 @@ def alltoall(
     """Sends rows to every rank, and receives the ranks' rows in the order of the ranks.
 
     Args:
-        splits: how many rows go to each rank, as integers that are constants under jit. None:
+        splits: how many rows go to each rank, as integers that are constants under jit. None means
             equally many.
-        received_splits: with splits, how many rows come from each rank. All ranks pass it, or none
-            does. Under jit, vmap and grad it is needed, because it gives the results their shapes.
-            Elsewhere the ranks can find the numbers out themselves.
+        received_splits: with `splits`, how many rows come from each rank. Either all ranks or no
+            ranks must pass `received_splits`. Under jit, vmap and grad all ranks must pass it,
+            because JAX needs the shapes of the results. Without it, the ranks tell each other the
+            numbers.
 
     Returns:
-        The received rows; with splits, the rows and the numbers of rows from each rank, as a tuple
-        of integers.
+        The received rows. With `splits`, the rows and a tuple of the number of rows from each rank.
     """
     if splits is None:
         if received_splits is not None:
@@ -229,12 +232,12 @@ def _ask_for_splits(
 
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
-    """Sends arrays to rank `to`. The n-th send to that rank with a tag meets its n-th recv() from
-    this rank with that tag. Under jit, messages that do not depend on each other have no order. So
-    give each message its own tag, or let the next message depend on the result.
+    """Sends arrays to rank `to`. Rank `to` receives the n-th send with a tag by its n-th recv()
+    from this rank with that tag. Under jit, messages that do not depend on each other have no
+    defined order. So give each message its own tag, or let the next message depend on the result.
 
     Returns:
-        The tree. Computations that use this result come after the message.
+        The tree. Computations that use this result run after the message.
     """
     return _collect(Kind.SEND, tree, None, process_set, peer=to, tag=tag)
 
@@ -245,7 +248,8 @@ def recv(
     """Receives arrays from rank `source`.
 
     Args:
-        like: a tree of arrays, or of jax.ShapeDtypeStruct, of the shapes and types that come.
+        like: a tree of arrays, or of jax.ShapeDtypeStruct, with the shapes and types of the
+            received arrays.
     """
     leaves, structure = jax.tree_util.tree_flatten(like)
     id = id_of_members("recv", process_set)
@@ -263,22 +267,23 @@ def recv(
 
 
 def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -> Any:
-    """Waits until every rank of the set has called it.
+    """Waits until every rank of the set has called barrier().
 
     Returns:
-        The tree. Under jit, computations that use this result come after the barrier. For arrays on
-        a GPU call barrier() outside of jit, where it first waits for the arrays.
+        The tree. Under jit, computations that use this result run after the barrier. For arrays on
+        a GPU, call barrier() outside of jit; the call first waits for the arrays.
     """
     return _collect(Kind.BARRIER, tree, None, process_set)
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """Says that this rank has no more data, and waits until every rank has called join(). Only
-    outside of jit. Until then the operations of the other ranks go on without this rank, as far as
-    they can.
+    """Says that this rank has no more data, and waits until every rank has called join(). The
+    function cannot be called under jit. Until all ranks have called it, the operations of the other
+    ranks continue without this rank, as far as they can.
 
     Args:
-        count_absent: averages divide by all ranks of the set, not only by those that take part.
+        count_absent: if true, averages divide by the number of all ranks of the set, and not by the
+            number of ranks that take part.
 
     Returns:
         The last rank that has joined.
@@ -288,7 +293,7 @@ def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = F
 
 
 def error_of(error: BaseException) -> RondaError | None:
-    """Ronda's error in an exception of a program under jit; None if it has none."""
+    """Returns the RondaError that has caused an exception of a program under jit, or None."""
     return _carried_errors.original_of(error)
 
 
@@ -331,8 +336,9 @@ def _collect(
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
-    """Calls the primitive. Arrays that have derivatives and other arrays get separate calls, except
-    in messages, which have no derivatives and whose receiver counts on their order.
+    """Calls the primitive. Arrays that have derivatives get one call, and the other arrays get
+    another call. But the arrays of a message stay in one call, because the receiver relies on their
+    order.
     """
     is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
     if len(set(is_inexact)) < 2 or call.kind == Kind.SEND:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Optimizers of Optax, and parameters, for data-parallel training."""
+"""Data-parallel training with optimizers of Optax."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def DistributedOptimizer(
     error_feedback: bool = False,
     name: str = "gradients",
 ) -> Any:
-    """An optimizer that combines the gradients of all ranks before `optimizer` uses them.
+    """Returns an optimizer that combines the gradients of all ranks before `optimizer` uses them.
 
     Args:
-        optimizer: an optax.GradientTransformation. For gradients of several passes wrap the result
-            in optax.MultiSteps.
-        name: of the gradients; two optimizers in one program have different names.
+        optimizer: an optax.GradientTransformation. To add up the gradients of several passes, wrap
+            the result in optax.MultiSteps.
+        name: the name of the gradients. Two optimizers in one program need different names.
         op, compression, prescale, postscale, process_set, error_feedback: as for allreduce().
 
     Returns:
         A transformation of the same type.
 
     Raises:
-        InvalidArgumentError: `optimizer` is no such transformation.
+        InvalidArgumentError: `optimizer` is not an optax.GradientTransformation.
     """
     if not all(callable(getattr(optimizer, each, None)) for each in ("init", "update", "_replace")):
         raise InvalidArgumentError(
@@ -62,5 +62,7 @@ def DistributedOptimizer(
 def broadcast_parameters(
     tree: Any, root: int = 0, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Returns the root's parameters, or optimizer state, on every rank, as a tree like `tree`."""
+    """Returns root's parameters or optimizer state on every rank, as a tree with the structure of
+    `tree`.
+    """
     return broadcast(tree, root, name="parameters", process_set=process_set)

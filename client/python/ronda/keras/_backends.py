@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reductions of gradients in each of Keras's backends."""
+"""Reduces gradients in each of Keras's backends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ronda._reduction import Reduction
 
 @dataclasses.dataclass(frozen=True)
 class GradientReduction:
-    """How the gradients of an optimizer are reduced."""
+    """A function that reduces the gradients of an optimizer, with its options."""
 
     name: str
     reduction: Reduction
@@ -26,7 +26,7 @@ class GradientReduction:
     groups: _groups.Groups
 
     def __call__(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """The reduced gradients; None stays None."""
+        """Returns the reduced gradients. A gradient that is None stays None."""
         reduce = _BACKENDS[backend_name()]
         return _groups.reduce_in_groups(
             self.groups,
@@ -37,10 +37,10 @@ class GradientReduction:
 
 
 def backend_name() -> str:
-    """The library on which Keras runs.
+    """Returns the name of the library on which Keras runs.
 
     Raises:
-        ValueError: ronda.keras does not know it.
+        ValueError: ronda.keras does not support this library.
     """
     name: str = keras.backend.backend()
     if name not in _BACKENDS:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DistributedOptimizer: an optimizer whose gradients are reduced over the ranks."""
+"""DistributedOptimizer, which makes an optimizer reduce its gradients over the ranks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from ronda.types import ReduceOp, Wire
 
 
 class _Distributed:
-    """Mixed into the class of an optimizer."""
+    """A mixin for the class of an optimizer. It reduces the gradients."""
 
     _reduce_gradients: GradientReduction
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
-        """As the optimizer's, with the reduced gradients."""
+        """Does the same as in the optimizer's own class, with the reduced gradients."""
         grads, variables = list(grads), _variables_of(self, trainable_variables)
         if not self.gradient_accumulation_steps:
             grads = self._reduce_gradients(grads, variables)
         return super().apply(grads, None if trainable_variables is None else variables)
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
-        # `self.x = ...` would make Keras take the variables for the optimizer's own.
+        # An assignment `self.x = ...` would make Keras treat the variables as the optimizer's own.
         self.__dict__["_variables_in_step"] = list(trainable_variables)
         return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        # If gradients are accumulated, Keras comes here with their sum over the passes of a step.
+        # If gradients are accumulated, Keras calls this method with their sum over the passes of a
+        # step.
         if self.gradient_accumulation_steps:
             grads = self._reduce_accumulated(grads)
         clipped: list[Any] = super()._clip_gradients(grads)
@@ -45,7 +46,8 @@ class _Distributed:
         variables = self._variables_in_step
         if backend_name() != "jax":
             return self._reduce_gradients(grads, variables)
-        # On JAX Keras also comes here in the other passes, and discards the result.
+        # On JAX, Keras also calls this method in the earlier passes of a step, and discards the
+        # result.
         jax = importlib.import_module("jax")
         is_last = (self._iterations + 1) % self.gradient_accumulation_steps == 0
         reduced: list[Any] = jax.lax.cond(
@@ -55,14 +57,14 @@ class _Distributed:
 
 
 class _DistributedLossScale:
-    """Mixed into LossScaleOptimizer. Gradients are reduced before the optimizer looks for
+    """A mixin for LossScaleOptimizer. Gradients are reduced before the optimizer looks for
     infinities, so that all ranks skip the same steps.
     """
 
     _reduce_gradients: GradientReduction
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
-        """As the optimizer's, with the reduced gradients."""
+        """Does the same as in the optimizer's own class, with the reduced gradients."""
         variables = _variables_of(self, trainable_variables)
         reduced = self._reduce_gradients(list(grads), variables)
         return super().apply(reduced, None if trainable_variables is None else variables)
@@ -70,14 +72,14 @@ class _DistributedLossScale:
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
     ) -> Any:
-        """As the optimizer's, with the reduced gradients."""
+        """Does the same as in the optimizer's own class, with the reduced gradients."""
         reduced = self._reduce_gradients(list(grads), _variables_of(self, None))
         return super().stateless_apply(optimizer_variables, reduced, trainable_variables)
 
 
 def _variables_of(optimizer: Any, given: Any) -> list[Any]:
-    """Returns the variables of the gradients in a call of apply(), which are the given ones, or
-    all.
+    """Returns the variables that belong to the gradients in a call of apply(). If the caller has
+    given no variables, they are all variables of the optimizer.
     """
     return list(optimizer._trainable_variables if given is None else given)
 
@@ -102,28 +104,30 @@ def DistributedOptimizer(
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
 
     With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
-    make it. Its gradients are reduced before it looks for infinities.
+    make it. In this case the gradients are reduced before the optimizer looks for infinities.
 
     Args:
-        optimizer: of Keras. The result is this object; it gets a class derived from its class, with
-            the same name, so that saved models can be loaded with and without Ronda.
-        name: of the gradients in reports. Two optimizers that reduce at the same time need
+        optimizer: an optimizer of Keras, which is also the result. Its class is replaced by a
+            derived class of the same name, so that saved models can be loaded with and without
+            Ronda.
+        name: the name of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
-        compression: the format in which dense gradients travel, Compression.fp16 or .bf16. Ronda
+        compression: the format in which dense gradients are sent, Compression.fp16 or .bf16. Ronda
             adds in 32 bits.
         sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.
-        backward_passes_per_step: after how many batches gradients travel and are applied. It sets
-            Keras's gradient_accumulation_steps.
+        backward_passes_per_step: the number of batches after which gradients are reduced and
+            applied. It sets Keras's gradient_accumulation_steps.
         op: Average, Sum, Min, Max, Product or Adasum.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
-        average_aggregated_gradients: whether gradients of several passes are averaged, and not
-            added up.
+        average_aggregated_gradients: if true, gradients of several passes are averaged; if false,
+            they are added.
         num_groups: deprecated; use groups.
-        groups: lists of variables. The gradients of a list travel together, and each other gradient
-            travels alone. Or the number of groups, of about equal length, that travel one after the
-            other. None means that all dense gradients of a step travel together.
+        groups: lists of variables, or a number of groups. The gradients of a list are reduced
+            together, and each other gradient is reduced alone. With a number, the gradients are
+            divided into this many groups of about equal length. None means that all dense gradients
+            of a step are reduced together.
         process_set: the ranks that take part.
 
     Raises:
@@ -146,14 +150,16 @@ def DistributedOptimizer(
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     mixin = _DistributedLossScale if scales else _Distributed
     saved = keras.saving.serialize_keras_object(optimizer)
-    # In a saved model the class has the name under which Keras finds the optimizer's own class.
+    # Under this name, Keras finds the optimizer's original class when it loads a saved model.
     attributes = {"__module__": saved["module"], "_reduce_gradients": reduce_gradients}
     optimizer.__class__ = type(saved["class_name"], (mixin, own), attributes)
     return optimizer
 
 
 def _wire_of(compression: Any) -> Wire:
-    """The format in which Ronda itself sends; NONE if the program's own compressor casts."""
+    """Returns the format in which Ronda sends. It is NONE if the program's own compressor casts the
+    gradients.
+    """
     wire = getattr(compression, "wire", None)
     if wire is None and backend_name() != "tensorflow":
         raise ValueError(
@@ -180,8 +186,8 @@ def _checked(optimizer: Any) -> Any:
 
 
 def _set_passes(optimizer: Any, passes: int, averages: bool) -> float:
-    """Sets the number of passes. Returns the factor of the gradients, because Keras averages
-    them.
+    """Sets the number of backward passes per step. Returns a factor for the gradients. Without
+    `averages` it turns the average that Keras computes into the sum.
     """
     if passes < 1:
         raise ValueError("backward_passes_per_step must be at least 1")

@@ -33,8 +33,8 @@ __all__ = [
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
-    """Gives all ranks the root's model and optimizer before the first batch. If the model gets its
-    variables in the first batch, this happens after the batch.
+    """Gives all ranks the root's model and optimizer before the first batch. If the model creates
+    its variables in the first batch, the callback broadcasts after this batch.
 
     On TensorFlow the callback also keeps Keras from compiling the model with XLA, because
     TensorFlow cannot call Ronda from XLA.
@@ -64,7 +64,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             model.jit_compile = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts, if there are variables."""
+        """Broadcasts the model and the optimizer, if they have variables."""
         self._is_done = False
         if self.model.built:
             self._broadcast()
@@ -97,7 +97,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._process_set = process_set
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Replaces the numbers in `logs`."""
+        """Replaces the numbers in `logs` by their averages."""
         begun = {
             name: reductions.allreduce_async(
                 np.array(value, np.float64), name=f"metric.{name}", process_set=self._process_set
@@ -109,13 +109,13 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
 
 class JoinCallback(keras.callbacks.Callback):
-    """For ranks with different numbers of batches. At the end of an epoch a rank waits for the
-    others, whose steps go on without this rank. Then all ranks get the model and the optimizer of
-    the last rank, which has made all steps.
+    """Lets ranks have different numbers of batches. At the end of its epoch a rank waits for the
+    other ranks, whose steps go on without this rank. Then all ranks get the model and the optimizer
+    of the last rank, which has made the most steps.
     """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Waits, and gets the last rank's variables."""
+        """Waits for the other ranks, and gets the last rank's variables."""
         last = exchanges.join()
         broadcast_variables(variables_of(self.model, self.model.optimizer), last)
 
@@ -139,10 +139,11 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             multiplier: a number, or a function of the epoch.
             start_epoch: the first epoch in which the callback acts.
             end_epoch: the first epoch in which the callback no longer acts.
-            staircase: the multiplier changes with the epoch, and not with each batch.
-            momentum_correction: while the rate changes, the momentum is scaled with it. Only on
-                torch, because in other backends the momentum is a constant of the compiled step.
-            steps_per_epoch: None: as fit() counts them.
+            staircase: if true, the multiplier changes with each epoch; if false, with each batch.
+            momentum_correction: while the rate changes, the momentum is scaled with it. This works
+                only on torch, because in other backends the momentum is a constant of the compiled
+                step.
+            steps_per_epoch: None means the number that fit() counts.
         """
         super().__init__()
         self.initial_lr = initial_lr
@@ -155,7 +156,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Finds the values that the caller has not given."""
+        """Finds the learning rate and the number of steps if the caller has not given them."""
         if self.initial_lr is None:
             self.initial_lr = self._rate()
         if not self.staircase and self.steps_per_epoch is None:
@@ -181,7 +182,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             self._set_rate(self._epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Gives the momentum its own value again."""
+        """Restores the value that the momentum had before the batch."""
         if self._momentum is not None:
             self.model.optimizer.momentum = self._momentum
             self._momentum = None
@@ -223,11 +224,12 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             warmup_epochs: the number of epochs.
             momentum_correction: as for LearningRateScheduleCallback.
             steps_per_epoch: as for LearningRateScheduleCallback.
-            verbose: 1: rank 0 prints a line at the end.
+            verbose: if it is 1, rank 0 prints a line at the end.
         """
 
         def multiplier(epoch: float) -> float:
-            # The last batch of an epoch counts as its end.
+            # In the last batch of an epoch, the rate has already the value for the end of the
+            # epoch.
             epoch += 1.0 / self.steps_per_epoch
             return (epoch * (size() - 1) / warmup_epochs + 1) / size()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The formats in which gradients travel."""
+"""The formats in which gradients are sent between ranks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ronda.types import Wire
 
 @dataclasses.dataclass(frozen=True)
 class Compressor:
-    """A format that Ronda itself sends and adds up."""
+    """A format in which Ronda sends gradients and adds them."""
 
     wire: Wire
 
 
 class Compression:
-    """The formats, for the argument `compression`."""
+    """The possible values of the argument `compression`."""
 
     none = Compressor(Wire.NONE)
     fp16 = Compressor(Wire.FP16)

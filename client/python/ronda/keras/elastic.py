@@ -25,7 +25,7 @@ __all__ = [
 
 
 class KerasState(ObjectState):
-    """A model with its optimizer, and Python objects as attributes.
+    """The elastic state of a training: a model, its optimizer, and Python objects as attributes.
 
     state = KerasState(model, batch=0, epoch=0)
     """
@@ -33,8 +33,8 @@ class KerasState(ObjectState):
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         """
         Args:
-            model: built, so that it has its variables.
-            optimizer: None means the model's.
+            model: must be built, so that it has its variables.
+            optimizer: None means the model's own optimizer.
             **kwargs: names and first values of the attributes.
 
         Raises:
@@ -53,7 +53,8 @@ class KerasState(ObjectState):
         super().__init__(**kwargs)
 
     def _variables(self) -> list[Any]:
-        # On JAX fit() keeps the values outside the variables, until jax_state_sync() copies them.
+        # On JAX, fit() keeps the current values outside the variables; jax_state_sync() copies them
+        # into the variables.
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
         return variables_of(self.model, self.optimizer)
@@ -82,25 +83,25 @@ class KerasState(ObjectState):
 class CommitStateCallback(keras.callbacks.Callback):
     """Commits the state after every `batches_per_commit` batches, and after each epoch.
 
-    Pass it after the callbacks that update the state.
+    Pass this callback to fit() after the callbacks that update the state.
     """
 
     def __init__(self, state: State, batches_per_commit: int = 1) -> None:
         """
         Args:
-            state: of the training.
-            batches_per_commit: 0 means only after epochs.
+            state: the state that the callback commits.
+            batches_per_commit: 0 means that the callback commits only after epochs.
         """
         super().__init__()
         self._state, self._batches = state, batches_per_commit
         self._since_commit = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begins to count batches."""
+        """Starts the counter of batches at 0."""
         self._since_commit = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Commits if it is time."""
+        """Commits after every `batches_per_commit` batches."""
         self._since_commit += 1
         if self._batches and self._since_commit >= self._batches:
             self._commit()
@@ -115,10 +116,10 @@ class CommitStateCallback(keras.callbacks.Callback):
 
 
 class UpdateBatchStateCallback(keras.callbacks.Callback):
-    """Keeps state.batch: the batches of the epoch that are done."""
+    """Keeps the number of finished batches of the epoch in state.batch."""
 
     def __init__(self, state: Any) -> None:
-        """Args: state: with an attribute `batch`."""
+        """Args: state: must have an attribute `batch`."""
         super().__init__()
         self._state = state
 
@@ -127,20 +128,20 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self._state.batch = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Begins to count batches again."""
+        """Sets the counter of batches to 0."""
         self._state.batch = 0
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):
-    """Keeps state.epoch: the epochs that are done, over several calls of fit()."""
+    """Keeps the number of finished epochs, over several calls of fit(), in state.epoch."""
 
     def __init__(self, state: Any) -> None:
-        """Args: state: with an attribute `epoch`."""
+        """Args: state: must have an attribute `epoch`."""
         super().__init__()
         self._state = state
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Counts the epochs. With fit(..., initial_epoch=state.epoch) the count goes on from
-        there.
+        """Counts the epoch. After fit(..., initial_epoch=state.epoch) the count continues from
+        `initial_epoch`.
         """
         self._state.epoch = epoch + 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on values outside the model, and saved models. Results are NumPy arrays."""
+"""Collectives on values outside the model, which return NumPy arrays, and load_model()."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def allreduce(
     """Reduces a tensor or a number over the ranks.
 
     Args:
-        value: of the same shape and dtype on every rank.
+        value: must have the same shape and dtype on every rank.
         name: the same on every rank; calls without a name are matched by order.
         average: deprecated; True is Average, False is Sum.
-        prescale_factor: of the value, before the reduction.
-        postscale_factor: of the result.
+        prescale_factor: factor of the value, before the reduction.
+        postscale_factor: factor of the result.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        compression: the format in which the value travels.
+        compression: the format in which the value is sent.
         process_set: the ranks that take part.
     """
     return reductions.allreduce(
@@ -57,7 +57,7 @@ def allreduce(
 def allgather(
     value: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> np.ndarray:
-    """Concatenates the ranks' tensors along the first dimension, which may differ."""
+    """Concatenates the ranks' tensors along the first dimension, which may differ between ranks."""
     return exchanges.allgather(_array(value), name=name, process_set=process_set)
 
 
@@ -67,7 +67,7 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray:
-    """The root's tensor, on every rank."""
+    """Returns the root's tensor on every rank."""
     return exchanges.broadcast(_array(value), root_rank, name=name, process_set=process_set)
 
 
@@ -77,7 +77,7 @@ def reducescatter(
     op: ReduceOp = Average,
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray:
-    """Reduces a tensor. Every member gets a part of the rows."""
+    """Reduces a tensor over the members. Every member gets some rows of the result."""
     return reductions.reducescatter(_array(value), op, name=name, process_set=process_set)
 
 
@@ -87,8 +87,9 @@ def broadcast_variables(
     """Copies the root's values to all ranks.
 
     Args:
-        variables: of Keras, with the same shapes and dtypes in the same order on every rank.
-        root_rank: the rank in the job, also in a process set.
+        variables: variables of Keras, with the same shapes and dtypes in the same order on every
+            rank.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         process_set: the ranks that take part.
     """
     variables = list(variables)
@@ -103,8 +104,8 @@ def broadcast_variables(
 
 
 def variables_of(model: Any, optimizer: Any) -> list[Any]:
-    """Returns the variables that are equal on all ranks. Each rank keeps its own states of random
-    generators, for instance of Dropout, and of metrics.
+    """Returns the variables that must be equal on all ranks. These do not include metrics and the
+    states of random generators, for instance of Dropout.
     """
     return list(model.weights) + (list(optimizer.variables) if optimizer is not None else [])
 
@@ -115,7 +116,9 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The root's object, on every rank. It is pickled: only use it among ranks that you trust."""
+    """Returns the root's object on every rank. The object is pickled, so use the function only
+    among ranks that you trust.
+    """
     return objects.broadcast_object(obj, root_rank, name=name, process_set=process_set)
 
 
@@ -129,11 +132,11 @@ def load_model(
     """Loads a model, whose optimizer becomes a DistributedOptimizer and keeps its state.
 
     Args:
-        filepath: of a model that was saved with or without Ronda.
+        filepath: the path of a model that was saved with or without Ronda.
         custom_optimizers: classes of the program's own optimizers.
         custom_objects: names and classes of the program's own, as for keras.models.load_model().
-        compression: for the optimizer.
-        **options: for keras.models.load_model().
+        compression: an argument for DistributedOptimizer.
+        **options: more arguments for keras.models.load_model().
     """
     own = {each.__name__: each for each in custom_optimizers or ()}
     model = keras.models.load_model(filepath, {**own, **(custom_objects or {})}, **options)

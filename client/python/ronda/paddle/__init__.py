@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ronda under the names of Paddle: `from ronda.paddle import fleet`."""
+"""Ronda with the API of Paddle's fleet: `from ronda.paddle import fleet`."""

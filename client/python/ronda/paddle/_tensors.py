@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The facts about a Paddle tensor that the C ABI needs: dtype, shape, address. Tensors are dense,
+"""Describes Paddle's tensors for the C ABI by dtype, shape and address. The tensors must be dense,
 row-major and in host memory.
 """
 
@@ -15,11 +15,11 @@ from ronda.types import DType
 
 
 def description(tensor: Any, what: str) -> tuple[int, tuple[int, ...], int]:
-    """The DType, the shape and the address.
+    """Returns the DType, the shape and the address of a tensor.
 
     Args:
-        tensor: of Paddle.
-        what: its description in errors.
+        tensor: a tensor of Paddle.
+        what: the description of the tensor in error texts.
 
     Raises:
         ValueError: Ronda does not support such a tensor.
@@ -43,12 +43,12 @@ def broadcast(named: Iterable[tuple[str, Any]], root: int) -> None:
     """Copies the root's tensors to all ranks, in place.
 
     Args:
-        named: the same names, shapes and dtypes on every rank.
-        root: the rank.
+        named: names and tensors. Names, shapes and dtypes must be the same on every rank.
+        root: the rank whose tensors are copied.
 
     Raises:
         RondaError: the ranks disagree, or one has failed.
-        ValueError: Ronda does not support a tensor.
+        ValueError: Ronda does not support one of the tensors.
     """
     handles = []
     for name, tensor in named:

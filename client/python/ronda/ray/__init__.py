@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs whose ranks are actors of Ray.
+"""Runs jobs whose ranks are actors of Ray.
 
     executor = RondaExecutor(RondaExecutor.create_settings(timeout_s=60), num_workers=4)
     executor.start()
     losses = executor.run(train, args=[0.1])  # by rank
     executor.shutdown()
 
-Programs of Horovod find the class under its name there: RayExecutor.
+For programs written for Horovod, the class also has Horovod's name RayExecutor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A rank below Ray: the class of its actor, and the variables that tell the actor its place."""
+"""A rank under Ray: the class of its actor, and the environment variables that tell the actor its
+rank.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from ronda._ports import free_port
 
 
 class Where(NamedTuple):
-    """Where an actor runs."""
+    """Describes the host and the GPUs of an actor."""
 
     host_id: tuple[str, int, int]  # equal for actors that Ronda treats as ranks of one host
     host: str
@@ -29,13 +31,13 @@ class Where(NamedTuple):
 
 
 class Worker:
-    """The actor: has the program's object, and calls the program's functions."""
+    """The actor of a rank. It owns the program's object, and calls the program's functions."""
 
     def __init__(self) -> None:
         self._executable: Any = None
 
     def where(self) -> Where:
-        """Where this actor runs."""
+        """Returns a description of the host and the GPUs of this actor."""
         context = ray.get_runtime_context()
         return Where(
             _host_id(),
@@ -46,14 +48,14 @@ class Worker:
         )
 
     def free_ports(self, address: str) -> tuple[int, int]:
-        """Two ports of this host at which nothing listens."""
+        """Returns two ports of this host at which no process listens."""
         first = second = free_port(address)
         while second == first:
             second = free_port(address)
         return first, second
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
-        """Sets variables of this process."""
+        """Sets environment variables of this process."""
         os.environ.update(variables)
 
     def make_executable(
@@ -64,19 +66,21 @@ class Worker:
             self._executable = cls(*args, **kwargs)
 
     def execute(self, function: Callable[[Any], Any]) -> Any:
-        """Calls a function with the program's object; None if there is none."""
+        """Calls a function with the program's object, or with None if the program has no object."""
         with _told_to_others():
             return function(self._executable)
 
     def leave(self) -> None:
-        """Leaves the job without a wait, so that a later call can begin another job."""
+        """Leaves the job without waiting for other ranks, so that a later call can begin another
+        job.
+        """
         job.leave("the function of a rank has failed")
 
 
 @contextlib.contextmanager
 def _told_to_others() -> Iterator[None]:
-    """A context in which the program runs. If the program fails, the other ranks learn it at once,
-    and do not wait for this rank.
+    """A context in which the program runs. If the program fails in this context, the other ranks
+    are told at once, and do not wait for this rank.
     """
     try:
         yield
@@ -98,8 +102,8 @@ def _host_id() -> tuple[str, int, int]:
 
 
 def by_host(places: Sequence[Where]) -> list[int]:
-    """Returns the numbers of the actors in the order of their ranks. The actors of a host follow
-    each other. Otherwise hosts and actors are in the order of `places`.
+    """Returns the numbers of the actors in the order of their ranks. The actors of a host have
+    consecutive ranks. The hosts, and the actors of a host, are in the order of `places`.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
     return sorted(range(len(places)), key=lambda number: hosts.index(places[number].host_id))
@@ -108,13 +112,14 @@ def by_host(places: Sequence[Where]) -> list[int]:
 def environments(
     places: Sequence[Where], ports: tuple[int, int], nics: Sequence[str], timeout_s: float
 ) -> list[dict[str, str]]:
-    """The variables of each rank.
+    """Returns the environment variables of each rank.
 
     Args:
-        places: of the ranks, by rank. The ranks of a host follow each other.
-        ports: two ports of rank 0's host at which nothing listens, for Ronda and for another
-            library's store.
-        nics: the network interfaces that hosts talk over; empty: Ronda chooses.
+        places: the description of each rank's host, by rank. The ranks of a host are consecutive.
+        ports: two ports of rank 0's host at which no process listens. Ronda uses the first, and
+            another library's store may use the second.
+        nics: the network interfaces for the connections between hosts. If it is empty, Ronda
+            chooses.
         timeout_s: how long a rank waits for the others at the start.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
@@ -143,8 +148,8 @@ def environments(
 
 
 def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
-    """The variables that say where the ranks meet. On one host they meet in shared memory, by a
-    name.
+    """Returns the environment variables by which the ranks find each other. On a single host this
+    is a name in shared memory, and otherwise an address.
     """
     if hosts == 1:
         return {"RONDA_JOB_ID": f"ray-{secrets.token_hex(8)}"}
@@ -156,8 +161,8 @@ def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
 
 
 def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
-    """Each rank sees the GPUs of all ranks of its host, which NCCL connects directly. Its own GPU
-    is the one whose number is its local rank.
+    """Returns the variable that makes the GPUs of all ranks of a host visible to each of them, so
+    that NCCL can connect the GPUs directly. A rank's own GPU has its local rank as its number.
     """
     most = max(map(len, gpus))
     in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]

@@ -18,15 +18,15 @@ from ray.util.scheduling_strategies import (  # type: ignore[import-not-found]
 from ronda.errors import DeadlineError, InvalidArgumentError, PeerFailedError, RondaError
 from ronda.ray import _worker
 
-# When a rank has failed, the other ranks learn it at once. The executor does not wait longer than
-# this for ranks whose program does not call Ronda.
+# When a rank has failed, the other ranks are told at once. But a rank whose program does not call
+# Ronda goes on. The executor waits at most this time for such ranks.
 _AFTER_FAILURE_S = 10.0
 _UNTIL_LEFT_S = 10.0
 
 
 @dataclasses.dataclass
 class Settings:
-    """How long to wait, and the ranks' network interfaces; see RondaExecutor.create_settings()."""
+    """The timeouts and network interfaces of a job; see RondaExecutor.create_settings()."""
 
     timeout_s: float = 30
     placement_group_timeout_s: float = 100
@@ -36,18 +36,18 @@ class Settings:
 class RondaExecutor:
     """A job whose ranks are actors of Ray, with the methods of Horovod's RayExecutor.
 
-    Ranks of a host follow each other. Each rank's environment has its place before any of the
-    program's code runs in the rank. Functions call init() as with rondarun. Ray must be
-    initialized.
+    The ranks of a host have consecutive numbers. Each rank's environment variables are set before
+    the program's code runs in the rank. The program's functions must call init(), as with rondarun.
+    Ray must be initialized.
 
     Args:
         settings: the result of create_settings(), or an object with the same fields.
-        num_workers: the number of ranks, on hosts that Ray chooses: as few as possible.
+        num_workers: the number of ranks. Ray chooses the hosts, as few as possible.
         num_hosts: in place of num_workers, the number of hosts, with equally many ranks each.
-        num_workers_per_host: only with num_hosts.
-        cpus_per_worker: what Ray reserves for each rank.
+        num_workers_per_host: the number of ranks on each host; only with num_hosts.
+        cpus_per_worker: the number of CPUs that Ray reserves for each rank.
         use_gpu: whether Ray reserves GPUs.
-        gpus_per_worker: how many for each rank; 1 if not given.
+        gpus_per_worker: the number of GPUs for each rank; 1 if not given.
         use_current_placement_group: inside a placement group of Ray, use its bundles instead of a
             new placement group.
 
@@ -64,14 +64,15 @@ class RondaExecutor:
         placement_group_timeout_s: float = 100,
         nics: Iterable[str] | None = None,
     ) -> Settings:
-        """The settings of an executor.
+        """Returns the settings for an executor.
 
         Args:
             timeout_s: how long a rank waits in init() for the others.
-            ssh_identity_file: not used, because Ray itself starts the ranks; the same holds for
-                ssh_str.
+            ssh_identity_file: not used, because Ray itself starts the ranks. `ssh_str` is not used
+                either.
             placement_group_timeout_s: how long start() waits for Ray to start all ranks.
-            nics: the network interfaces that hosts talk over; None: Ronda chooses.
+            nics: the network interfaces for the connections between hosts. If it is None, Ronda
+                chooses.
         """
         return Settings(timeout_s, placement_group_timeout_s, nics)
 
@@ -109,12 +110,14 @@ class RondaExecutor:
 
         Args:
             executable_cls: a class of which each rank makes an object, for execute().
-            executable_args: of its constructor.
-            executable_kwargs: of its constructor.
-            extra_env_vars: for the ranks. Variables that set a rank's place in the job are ignored.
+            executable_args: positional arguments of the class's constructor.
+            executable_kwargs: named arguments of the class's constructor.
+            extra_env_vars: environment variables for the ranks. Variables that set a rank's number
+                or the job's size are ignored.
 
         Raises:
-            DeadlineError: Ray has not started the ranks in the settings' placement_group_timeout_s.
+            DeadlineError: Ray has not started the ranks within placement_group_timeout_s of the
+                settings.
             PeerFailedError: a rank has died.
         """
         if self.workers:
@@ -138,8 +141,8 @@ class RondaExecutor:
         """Calls a function on each rank, and returns the results by rank.
 
         Raises:
-            Exception: the function's exception on the first rank on which it has raised one.
-            PeerFailedError: a rank has died; shutdown() and start() begin anew.
+            Exception: the function's exception, from the lowest rank on which it has raised one.
+            PeerFailedError: a rank has died. To start new ranks, call shutdown() and start().
         """
         return self._wait(self.run_remote(fn, args, kwargs))
 
@@ -151,7 +154,8 @@ class RondaExecutor:
     ) -> list[Any]:
         """As run(), but returns Ray's references to the results at once, for ray.get().
 
-        After a failure that ray.get() has raised, shutdown() and start() begin anew.
+        If ray.get() has raised a failure of the job, call shutdown() and start() to start new
+        ranks.
         """
         return self._call(lambda _: fn(*(args or ()), **(kwargs or {})), self._started())
 
@@ -160,7 +164,7 @@ class RondaExecutor:
         return self._wait(self._call(fn, self._started()))
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
-        """As execute(), on rank 0 alone."""
+        """As execute(), but calls the function only on rank 0."""
         [result] = self._wait(self._call(fn, self._started()[:1]))
         return result
 
@@ -205,7 +209,7 @@ class RondaExecutor:
         self._places = [places[number] for number in order]
 
     def _place(self, deadline: float) -> tuple[Any, list[int]]:
-        """The placement group, and the number of the bundle of each actor."""
+        """Returns Ray's placement group, and the number of each actor's bundle in it."""
         current = ray.util.get_current_placement_group() if self._takes_current_group else None
         if current is not None:
             return current, [-1] * self.num_workers  # any bundle that has room
@@ -256,8 +260,8 @@ class RondaExecutor:
         raise self._first_failure(references)
 
     def _first_failure(self, references: Sequence[Any]) -> BaseException:
-        """Returns the failure that has led to the other failures. This is the death of a rank, or
-        else an exception of the program.
+        """Returns the failure that has led to the other failures. If a rank has died, its death is
+        this failure; otherwise it is an exception of the program.
         """
         failures = []
         for rank, reference in enumerate(references):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of functions on NumPy arrays, eagerly and inside tf.function.
+"""Calls functions on NumPy arrays, in eager mode and inside tf.function.
 
-Inside tf.function a call becomes a tf.numpy_function, or for most reductions an operation of
-Ronda's own, which runs without Python (_kernels.py). The collectives of a traced function run in
-the order of the program, one after the other. Otherwise tf.function would run independent
-collectives in any order, and with few threads two ranks could wait in different collectives. A
-collective without a name gets one from the traced function and from its position there, which are
-the same on all ranks.
+Inside tf.function a call becomes a tf.numpy_function. Most reductions instead become Ronda's own
+TensorFlow operation, which runs without Python (_kernels.py). The collectives of a traced function
+run in the order of the program, one after the other. Without this order, tf.function would run
+independent collectives in any order, and with few threads two ranks could wait in different
+collectives. A collective without a name gets a name that consists of the traced function's name and
+the call's position in the function. This name is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ronda.tensorflow import _kernels
 # Decorates the functions that programs call, so that AutoGraph does not rewrite them.
 plain = tf.autograph.experimental.do_not_convert
 
-# Attributes of a graph: how many names it has given, and its last call. These attributes end with
-# the graph.
+# Names of attributes that Ronda adds to a graph: the number of generated names, and the graph's
+# last call. The attributes are destroyed with the graph.
 _NAMES, _LAST = "_ronda_names_given", "_ronda_last_call"
 
 
@@ -42,17 +42,18 @@ def call(
     """Calls `run` with a name and the tensors' arrays.
 
     Args:
-        kind: the function of the public API, for names and errors.
-        name: the caller's. Without a name, `run` gets None in eager mode, and calls are matched by
-            order.
+        kind: the name of the function in the public API, for the operation's name and for errors.
+        name: the name that the caller has given. Without a name, `run` gets None in eager mode, and
+            calls are matched by order.
         run: returns an array for each of `results`, and must not keep or change its arguments.
         tensors: the arguments.
-        results: dtypes and static shapes.
+        results: dtypes and static shapes of the results.
         reduction: what `run` does, if it reduces the tensors together and does nothing else.
 
     Raises:
         ValueError: the surrounding tf.function is compiled by XLA.
-        RondaError: from `run`. Inside tf.function it becomes an error of TensorFlow with its text.
+        RondaError: from `run`. Inside tf.function TensorFlow raises its own error with the same
+            text.
     """
     if tf.executing_eagerly():
         arrays = run(name, *(np.asarray(tensor) for tensor in tensors))
@@ -89,7 +90,7 @@ def _numpy_function(
 
 
 def _name_in(graph: tf.Graph, kind: str) -> str:
-    # A trace has a graph for each branch and loop, too.
+    # tf.function also makes a graph for each branch and loop.
     trace = graph
     while getattr(trace, "outer_graph", None) is not None and trace.outer_graph.building_function:
         trace = trace.outer_graph

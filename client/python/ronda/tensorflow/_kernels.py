@@ -3,7 +3,8 @@
 """Reductions in graphs that TensorFlow carries out without Python.
 
 The operation RondaAllreduce and its kernel are in Ronda's native library (_native_tensorflow.c).
-It finds the functions of TensorFlow's C API at run time, in the library that TensorFlow has loaded.
+The native library finds the functions of TensorFlow's C API at run time, in the library that
+TensorFlow has loaded.
 """
 
 from __future__ import annotations
@@ -23,24 +24,25 @@ _DTYPES = frozenset(dtype.name.lower() for dtype in DType)
 
 
 def _register() -> bool:
-    # ["-L/folder", "-l:libtensorflow_framework.so.2"]; nothing if TensorFlow has no such library.
+    # The flags are ["-L/folder", "-l:libtensorflow_framework.so.2"], or empty if TensorFlow has no
+    # such library.
     flags = {flag[:2]: flag[2:].lstrip(":") for flag in tf.sysconfig.get_link_flags()}
     if set(flags) != {"-L", "-l"}:
         return False
     return native.register_tensorflow(f"{flags['-L']}/{flags['-l']}")
 
 
-# Registers at import, and not with the first operation, because tf.saved_model.load() also needs
-# the operation.
+# Registers the operation at import, and not at its first use, because tf.saved_model.load() also
+# needs it.
 are_registered = _register()
 
 
 def can_reduce(tensors: Sequence[tf.Tensor], reduction: Reduction) -> bool:
-    """Whether the kernel can carry out a reduction.
+    """Returns whether the kernel can carry out a reduction.
 
     The kernel reduces only over all ranks, because the graph outlives a job, but the number of a
-    process set changes from job to job. Elements of types that Ronda does not know become an error
-    elsewhere.
+    process set changes from job to job. Elements of a type that Ronda does not support are refused
+    in another function.
     """
     return (
         are_registered
@@ -52,7 +54,9 @@ def can_reduce(tensors: Sequence[tf.Tensor], reduction: Reduction) -> bool:
 def reduce(
     graph: tf.Graph, name: str, tensors: Sequence[tf.Tensor], reduction: Reduction
 ) -> tf.Operation:
-    """Adds the operation to a graph. Its outputs are the results, with their static shapes."""
+    """Adds the operation RondaAllreduce to a graph. The operation's outputs are the results, with
+    their static shapes.
+    """
     types = [tensor.dtype.as_datatype_enum for tensor in tensors]
     numbers = {
         "op": int(reduction.op),
@@ -68,8 +72,8 @@ def reduce(
 
 
 def _bits_of(number: float) -> int:
-    """The bits of a double as an integer attribute, because TensorFlow's own attributes for numbers
-    with a fraction have 32 bits.
+    """Returns the bits of a double as an integer, for an integer attribute. TensorFlow's
+    floating-point attributes have only 32 bits.
     """
     bits: int = struct.unpack("=q", struct.pack("=d", number))[0]
     return bits

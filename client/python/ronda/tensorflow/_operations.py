@@ -20,7 +20,9 @@ from ronda.types import ReduceOp, Wire
 
 
 def wire_of(compression: type[Compressor]) -> Wire:
-    """The format in which Ronda itself sends; NONE if the program's own compressor casts."""
+    """Returns the format in which Ronda sends. It is NONE if the program's own compressor casts the
+    tensors.
+    """
     return Wire.NONE if compression.wire is None else compression.wire
 
 
@@ -31,7 +33,9 @@ def reduce_dense(
     compression: type[Compressor],
     reduction: Reduction,
 ) -> list[tf.Tensor]:
-    """Returns the reduced tensors. Either all of them are reduced, or none. Differentiable."""
+    """Returns the reduced tensors. Either all tensors are reduced, or no tensors.
+    Differentiable.
+    """
     if compression.wire is not None:
         return _reduce(kind, name, tensors, reduction)
     pairs = [compression.compress(tensor) for tensor in tensors]
@@ -62,14 +66,14 @@ def _reduce(
 
 
 def gradient_name(name: str | None) -> str | None:
-    """The name of an operation's gradient."""
+    """Returns the name of an operation's gradient."""
     return None if name is None else f"{name}.gradient"
 
 
 def reduce_sparse(
     kind: str, name: str | None, slices: tf.IndexedSlices, reduction: Reduction
 ) -> tf.IndexedSlices:
-    """Adds or averages slices: every rank gets the values and indices of all ranks.
+    """Adds or averages IndexedSlices. Every rank gets the values and indices of all ranks.
 
     Raises:
         ValueError: the operation is neither Average nor Sum.

@@ -2,9 +2,10 @@
 
 """Compression of tensors that are reduced.
 
-If a program calls a compressor directly, it casts the tensor, as in Horovod. The reductions of
+A compressor casts the tensor if the program calls it directly, as in Horovod. The reductions of
 ronda.tensorflow do not call the compressors of this module: Ronda sends the tensors in the
-compressor's format and adds in 32 bits. They call the program's own compressors.
+compressor's format and adds in 32 bits. If the program has its own compressor, the reductions call
+it.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from ronda.types import Wire
 
 
 class Compressor:
-    """Base class of compressors, also of the program's own ones."""
+    """The base class of compressors, also of compressors that the program defines."""
 
     wire: Wire | None = None  # the format in which Ronda itself sends; None: compress() is called
 
     @classmethod
     def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """The tensor in its short form, and the context for decompress()."""
+        """Returns the compressed tensor, and the context for decompress()."""
         raise NotImplementedError
 
     @classmethod
     def decompress(cls, tensor: tf.Tensor, ctx: Any) -> tf.Tensor:
-        """The tensor in its long form; `ctx` comes from compress()."""
+        """Returns the decompressed tensor. `ctx` is the context that compress() has returned."""
         raise NotImplementedError
 
 
@@ -40,7 +41,7 @@ class NoneCompressor(Compressor):
 
     @classmethod
     def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Casts a tensor of floating-point numbers; other tensors stay."""
+        """Casts a tensor of floating-point numbers, and returns other tensors unchanged."""
         if cls._dtype is None or not tensor.dtype.is_floating:
             return tensor, None
         return tf.cast(tensor, cls._dtype), tensor.dtype
@@ -52,21 +53,21 @@ class NoneCompressor(Compressor):
 
 
 class FP16Compressor(NoneCompressor):
-    """16 bits, IEEE half precision."""
+    """Compresses to 16 bits, IEEE half precision."""
 
     wire = Wire.FP16
     _dtype = tf.float16
 
 
 class BF16Compressor(NoneCompressor):
-    """16 bits with the range of 32."""
+    """Compresses to 16 bits (bfloat16) with the range of 32-bit numbers."""
 
     wire = Wire.BF16
     _dtype = tf.bfloat16
 
 
 class Compression:
-    """The compressors, for the argument `compression`."""
+    """The possible values of the argument `compression`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

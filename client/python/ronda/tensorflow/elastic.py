@@ -22,12 +22,15 @@ __all__ = [
 
 
 class TensorFlowState(ObjectState):
-    """Variables of TensorFlow, and Python objects as attributes."""
+    """The elastic state of a training: variables of TensorFlow, and Python objects as
+    attributes.
+    """
 
     def __init__(self, variables: Sequence[Any], session: None = None, **kwargs: Any) -> None:
         """
         Args:
-            variables: the same on every rank.
+            variables: the variables of the model and the optimizer, in the same order on every
+                rank.
             session: accepted for Horovod's programs; not used.
             **kwargs: names and first values of the attributes.
         """

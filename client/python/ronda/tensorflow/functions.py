@@ -25,9 +25,9 @@ def broadcast_variables(
     """Copies the root's values to all ranks.
 
     Args:
-        variables: of TensorFlow or Keras, with the same shapes and dtypes in the same order on
-            every rank.
-        root_rank: the rank in the job, also in a process set.
+        variables: variables of TensorFlow or Keras, with the same shapes and dtypes in the same
+            order on every rank.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         process_set: the ranks that take part.
         inplace: accepted for Horovod's programs; not used.
     """
@@ -59,7 +59,7 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Sequence[Any]:
-    """broadcast_variables(), which returns the variables."""
+    """As broadcast_variables(), but returns the variables."""
     del name
     broadcast_variables(variables, root_rank, process_set)
     return variables
@@ -72,11 +72,12 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The root's object, on every rank. It is pickled: only use it among ranks that you trust.
+    """Returns the root's object on every rank. The object is pickled, so use the function only
+    among ranks that you trust.
 
     Args:
-        obj: only the root's is used.
-        root_rank: the rank in the job, also in a process set.
+        obj: the object. Only the root's object is used.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         session: accepted for Horovod's programs; not used.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
@@ -91,7 +92,7 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """broadcast_object() with these arguments, as a function of the object."""
+    """Returns a function that calls broadcast_object() with its argument and these arguments."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 
@@ -101,11 +102,11 @@ def allgather_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """The objects of all ranks that take part, by rank. They are pickled: only use it among ranks
-    that you trust.
+    """Returns the objects of all ranks that take part, by rank. The objects are pickled, so use the
+    function only among ranks that you trust.
 
     Args:
-        obj: of this rank.
+        obj: the object of this rank.
         session: accepted for Horovod's programs; not used.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.

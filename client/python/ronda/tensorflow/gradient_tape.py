@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DistributedGradientTape: a tape whose gradients are reduced over the ranks."""
+"""DistributedGradientTape, which makes a tape reduce its gradients over the ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ronda.types import ReduceOp
 
 
 class _DistributedTape:
-    """Mixed into a tape's class. The class attributes are set for each wrapped tape."""
+    """A mixin for a tape's class. The class attributes are set for each wrapped tape."""
 
     _compression: type[Compressor]
     _reduction: Reduction
@@ -68,18 +68,19 @@ def DistributedGradientTape(
         gradients = tape.gradient(loss, model.trainable_variables)
 
     Args:
-        gradtape: before or after it has recorded. The result has a class derived from its class,
-            and shares its recording.
+        gradtape: the tape, before or after it has recorded. The result's class is derived from the
+            tape's class, and the result shares the tape's recording.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
-        compression: the format in which dense gradients travel.
+        compression: the format in which dense gradients are sent.
         sparse_as_dense: turns IndexedSlices into tensors first.
         op: Average, Sum, Min, Max, Product or Adasum.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
         num_groups: deprecated; use groups.
-        groups: lists of variables. The gradients of a list travel together, and each other gradient
-            travels alone. Or the number of groups, of about equal length, that travel one after the
-            other. None means that all dense gradients of a call travel together.
+        groups: lists of variables, or a number of groups. The gradients of a list are reduced
+            together, and each other gradient is reduced alone. With a number, the gradients are
+            divided into this many groups of about equal length. None means that all dense gradients
+            of a call are reduced together.
         process_set: the ranks that take part.
 
     Raises:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on TensorFlow's tensors, eagerly and inside tf.function, with gradients.
+"""Collectives on TensorFlow's tensors, in eager mode and inside tf.function, with gradients.
 
 Common arguments:
     name: the same on every rank. Without a name, eager calls are matched by order, and calls inside
@@ -58,13 +58,13 @@ _INT32 = tf.TensorSpec([], tf.int32)
 
 
 def nccl_built() -> int:
-    """Returns 0, because tensors of TensorFlow travel through host memory, without NCCL."""
+    """Returns 0, because TensorFlow's tensors are sent from host memory, without NCCL."""
     return 0
 
 
 def native_ops_built() -> bool:
-    """Whether reductions inside tf.function run without Python. That needs TensorFlow's C API for
-    kernels. Without this API, reductions run in a tf.numpy_function.
+    """Returns whether reductions inside tf.function run without Python. This needs a TensorFlow
+    with the C API for kernels. Without this API, reductions run in a tf.numpy_function.
     """
     return _kernels.are_registered
 
@@ -86,13 +86,13 @@ def allreduce(
     """Reduces a tensor over the ranks. Differentiable for Average and Sum.
 
     Args:
-        tensor: of the same shape and dtype on every rank. For tf.IndexedSlices every rank gets the
-            values and the indices of all ranks; only Average and Sum are possible.
+        tensor: must have the same shape and dtype on every rank. For tf.IndexedSlices every rank
+            gets the values and the indices of all ranks; only Average and Sum are possible.
         average: deprecated; True is Average, False is Sum.
-        compression: the format in which the tensor travels; not for IndexedSlices.
+        compression: the format in which the tensor is sent; not for IndexedSlices.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: of the tensor, before the reduction.
-        postscale_factor: of the result.
+        prescale_factor: factor of the tensor, before the reduction.
+        postscale_factor: factor of the result.
     """
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
@@ -122,7 +122,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[tf.Tensor]:
-    """As allreduce(), for several tensors together, either all of them or none."""
+    """As allreduce(), for several tensors. Either all tensors are reduced, or no tensors."""
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
         reduce_op(op, average),
@@ -142,8 +142,8 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
-    """Concatenates the ranks' tensors along the first dimension. Differentiable: the gradient of a
-    rank's rows is their mean over the ranks.
+    """Concatenates the ranks' tensors along the first dimension. The function is differentiable.
+    The gradient of a rank's rows is the mean of the ranks' gradients.
 
     Args:
         tensor: only its first dimension may differ between ranks.
@@ -165,7 +165,7 @@ def allgather(
 
 
 def _rows_like(tensor: tf.Tensor) -> tf.TensorSpec:
-    """A result with the same kind of rows as `tensor`, but another number of rows."""
+    """Describes a result whose rows have the shape and dtype of the rows of `tensor`."""
     return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
 
 
@@ -194,7 +194,7 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
-    """allgather() for several tensors."""
+    """As allgather(), for several tensors."""
     return [
         allgather(tensor, _member(name, i), ignore_name_scope, process_set)
         for i, tensor in enumerate(tensors)
@@ -213,12 +213,12 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
-    """The root's tensor, on every rank. Differentiable: the root's gradient is the mean over the
-    ranks, the other ranks' is zero.
+    """Returns the root's tensor on every rank. The function is differentiable. The root's gradient
+    is the mean over the ranks, and the gradient of every other rank is zero.
 
     Args:
-        tensor: of the same shape and dtype on every rank.
-        root_rank: the rank in the job, also in a process set.
+        tensor: must have the same shape and dtype on every rank.
+        root_rank: the root's rank in the job, also if `process_set` is given.
     """
     del ignore_name_scope
 
@@ -255,7 +255,7 @@ def alltoall(
 
     Args:
         tensor: only its first dimension may differ between ranks.
-        splits: the number of rows for each member. None means the same number for all.
+        splits: the number of rows for each member. None means that all members get the same number.
 
     Returns:
         The received rows. With `splits` also the number of rows from each member.
@@ -297,7 +297,7 @@ def _exchange(
             back, _ = _exchange(
                 f"{kind}_gradient", gradient_name(name), upstream, counts, process_set
             )
-            # Rows that the splits have left out were not sent.
+            # Rows after the sum of the splits were not sent, so their gradient is zero.
             unsent = tf.shape(tensor)[:1] - tf.shape(back)[:1]
             zeros = tf.zeros(tf.concat([unsent, tf.shape(back)[1:]], 0), back.dtype)
             return tf.concat([back, zeros], 0)
@@ -320,14 +320,15 @@ def reducescatter(
     postscale_factor: float = 1.0,
     ignore_name_scope: bool = False,
 ) -> tf.Tensor:
-    """Reduces a tensor. Every member gets a part of the rows. Differentiable for Average and Sum.
+    """Reduces a tensor. Every member gets some rows of the result. Differentiable for Average and
+    Sum.
 
     Args:
-        tensor: of the same shape, not (), and dtype on every rank.
-        compression: the format in which the tensor travels.
+        tensor: must have the same shape and dtype on every rank, and at least one dimension.
+        compression: the format in which the tensor is sent.
         op: Average, Sum, Min, Max or Product.
-        prescale_factor: of the tensor, before the reduction.
-        postscale_factor: of the result.
+        prescale_factor: factor of the tensor, before the reduction.
+        postscale_factor: factor of the result.
     """
     del device_dense, ignore_name_scope
     reduction = Reduction(
@@ -379,7 +380,7 @@ def grouped_reducescatter(
 @plain
 def join() -> tf.Tensor:
     """Says that this rank has no more data, and waits until every rank has called join(). Until
-    then the other ranks' operations go on without this rank.
+    every rank has called it, the other ranks' operations go on without this rank.
 
     Returns:
         The last rank that has joined.
@@ -405,35 +406,37 @@ def _number(kind: str, read: Callable[[], int]) -> tf.Tensor:
 
 @plain
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """The number of ranks when the graph runs, which may change in an elastic job."""
+    """Returns the number of ranks at the time when the graph runs. In an elastic job this number
+    may change.
+    """
     del name
     return _number("size_op", lambda: native.process_set_size(process_set_id))
 
 
 @plain
 def local_size_op(name: str | None = None) -> tf.Tensor:
-    """local_size() when the graph runs."""
+    """Returns local_size() at the time when the graph runs."""
     del name
     return _number("local_size_op", _horovod.local_size)
 
 
 @plain
 def rank_op(name: str | None = None) -> tf.Tensor:
-    """rank() when the graph runs."""
+    """Returns rank() at the time when the graph runs."""
     del name
     return _number("rank_op", rank)
 
 
 @plain
 def local_rank_op(name: str | None = None) -> tf.Tensor:
-    """local_rank() when the graph runs."""
+    """Returns local_rank() at the time when the graph runs."""
     del name
     return _number("local_rank_op", _horovod.local_rank)
 
 
 @plain
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """1 if this rank is in the process set when the graph runs, otherwise 0."""
+    """Returns 1 if this rank is in the process set at the time when the graph runs, otherwise 0."""
     del name
     return _number(
         "process_set_included_op", lambda: int(native.process_set_rank(process_set_id) >= 0)

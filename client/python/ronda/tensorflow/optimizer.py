@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DistributedOptimizer, for the optimizers of Keras on TensorFlow."""
+"""Defines DistributedOptimizer for the optimizers of Keras on TensorFlow."""
 
 from __future__ import annotations
 

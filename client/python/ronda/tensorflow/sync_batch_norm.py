@@ -13,7 +13,7 @@ from ronda.tensorflow.mpi_ops import Sum, allreduce, size
 
 
 class SyncBatchNormalization(keras.layers.BatchNormalization):
-    """Keras's BatchNormalization, with the statistics of all ranks' batches.
+    """Keras's BatchNormalization, but with statistics over the batches of all ranks.
 
     Every rank calls the layer equally often. Batches may have different sizes. In inference the
     layer equals BatchNormalization.
@@ -32,8 +32,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
                 f"{self.name}: SyncBatchNormalization takes no mask: use BatchNormalization, or"
                 " remove the masking layer before it"
             )
-        # Uses two sums. The mean of the squares minus the square of the mean would lose digits if
-        # the mean is large.
+        # Computes the mean first, and then the mean of the squared deviations. The mean of the
+        # squares minus the square of the mean would lose digits if the mean is large.
         axes = self._reduction_axes
         channels = tf.shape(inputs)[self.axis]
         count = tf.cast(tf.size(inputs) // channels, inputs.dtype)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The *_async functions: each submits an operation and returns its handle.
+"""The *_async functions. Each of them submits an operation and returns its handle.
 
-Tensors without a name are matched by order, separately in each process set. Groups need names. A
-group without a name gets a number, and all ranks count these numbers in the same way.
+Tensors without a name are matched by order, separately in each process set. Groups need names. If
+the program gives no name, the group gets the next number, which is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 
 _Use = tuple[torch.Tensor, bool]  # a tensor, and whether the operation writes to it
 
-# How many names have been generated, by operation and process set.
+# The number of names that were generated so far, for each operation and process set.
 _unnamed: Counter[tuple[str, int]] = Counter()
 _horovod.at_shutdown(_unnamed.clear)
 
 
 def counted_name(operation: str, name: str | None, process_set: int) -> str:
-    """Returns `name`, or for None a number, which all ranks count in the same way."""
+    """Returns `name`. If it is None, returns a name with a number that is the same on all ranks."""
     if name is not None:
         return name
     _unnamed[operation, process_set] += 1
@@ -58,7 +58,7 @@ def counted_name(operation: str, name: str | None, process_set: int) -> str:
 
 
 def _factors(prescale: float, postscale: float) -> tuple[float, float]:
-    """Checks the factors, because 0 means "no factor" in the C ABI."""
+    """Refuses a factor of 0, because 0 means "no factor" in the C ABI."""
     if prescale == 0 or postscale == 0:
         raise ValueError("prescale_factor and postscale_factor must not be 0")
     return float(prescale), float(postscale)
@@ -72,7 +72,7 @@ def allreduce_row(
     factors: tuple[float, float],
     process_set: int,
 ) -> _rows.Allreduce:
-    """The arguments of native.allreduce_async, and of native.allreduce."""
+    """Returns the arguments for native.allreduce_async and native.allreduce."""
     prescale, postscale = _factors(*factors)
     return _tensors.allreduce_arguments(
         name,
@@ -107,7 +107,7 @@ def _start(
     use: _Use,
     finish: Callable[[list[int]], Any],
 ) -> Handle:
-    """Submits an operation, after earlier operations that use its memory."""
+    """Waits for earlier operations that use the same memory, and submits an operation."""
     spans = [_tensors.span(*use)]
     IN_FLIGHT.wait_for_users_of(spans)
     watched = watch(row[0], [use[0]])
@@ -139,8 +139,8 @@ def allreduce_async(
         average: deprecated; True is Average, False is Sum.
         name: the same on every rank; tensors without a name are matched by order.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: of the tensor, before the reduction; not 0.
-        postscale_factor: of the result; not 0.
+        prescale_factor: factor of the tensor, before the reduction; not 0.
+        postscale_factor: factor of the result; not 0.
         process_set: the ranks that take part.
 
     Returns:
@@ -167,7 +167,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As allreduce_async(), in place."""
+    """As allreduce_async(), but in place."""
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
     return _submit_allreduce(tensor, tensor, name, op, factors, process_set)
@@ -218,7 +218,7 @@ def _start_group(
     uses: list[_Use],
     finish: Callable[[list[int]], Any],
 ) -> Handle:
-    """Submits a group, after earlier operations that use its memory."""
+    """Waits for earlier operations that use the same memory, and submits a group."""
     spans = [_tensors.span(*use) for use in uses]
     conflict = first_conflict([[span] for span in spans])
     if conflict is not None:
@@ -242,9 +242,9 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to reduce tensors together, either all of them or none.
+    """Begins to reduce several tensors. Either all tensors are reduced, or no tensors.
 
-    Args and errors are those of allreduce_async(); the result is a list of new tensors.
+    The arguments and errors are those of allreduce_async(). The result is a list of new tensors.
     """
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
@@ -260,14 +260,16 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As grouped_allreduce_async(), in place."""
+    """As grouped_allreduce_async(), but in place."""
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
     return _submit_grouped_allreduce(tensors, True, name, op, factors, process_set)
 
 
 def gathered(id: int, like: torch.Tensor) -> torch.Tensor:
-    """The rows that a native handle has gathered, as a tensor similar to `like`."""
+    """Returns the rows that a native handle has gathered, as a tensor with the dtype and device of
+    `like`.
+    """
     address, rows, _ = native.output(id)
     return _tensors.copy_of_output(address, rows, like)
 
@@ -304,7 +306,7 @@ def grouped_allgather_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As allgather_async(), for several tensors together; the result is a list of new tensors."""
+    """As allgather_async(), for several tensors as a group. The result is a list of new tensors."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id = id_of(process_set)
     group = counted_name("grouped_allgather", name, set_id)
@@ -347,7 +349,7 @@ def broadcast_async(
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
-        root_rank: the rank in the job, also in a process set.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
@@ -367,7 +369,7 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As broadcast_async(), in place."""
+    """As broadcast_async(), but in place."""
     set_id = id_of(process_set)
     with Told(set_id, name):
         return _submit_broadcast(tensor, root_rank, name, set_id, True)
@@ -399,13 +401,13 @@ def alltoall_async(
 
     Args:
         tensor: contiguous; only its first dimension may differ between ranks.
-        splits: the number of rows for each member, a tensor or list of integers. Rows beyond their
-            sum are not sent. None means the same number for all.
+        splits: the number of rows for each member, a tensor or list of integers. Rows after the sum
+            of the splits are not sent. None means that all members get the same number.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
     Returns:
-        A handle. Its result is a new tensor, and the numbers of its rows that came from each member
+        A handle. Its result is a new tensor, and a tensor with the number of rows from each member
         (of the dtype and on the device of `splits`, or int32).
     """
     set_id = id_of(process_set)
@@ -431,7 +433,7 @@ def _alltoall_row(
     name: str | None,
     process_set: int,
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
-    """The rows that travel, and the arguments."""
+    """Returns the rows to send, and the arguments of the native function."""
     dtype, stream = _tensors.check(tensor), _tensors.stream(tensor)
     counts = _counts(splits)
     if counts is not None and tensor.dim() > 0 and 0 <= sum(counts) < len(tensor):
@@ -458,7 +460,7 @@ def _reducescatter_row(
     factors: tuple[float, float],
     process_set: int,
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
-    """The output, and the arguments."""
+    """Returns the output, and the arguments of the native function."""
     dtype, stream = _tensors.check(tensor), _tensors.stream(tensor)
     if tensor.dim() == 0:
         raise ValueError("reducescatter of a scalar: the tensor needs a dimension to be dealt out")
@@ -492,18 +494,18 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """Begins to reduce a tensor. Every member gets a part of the rows.
+    """Begins to reduce a tensor. Every member gets some rows of the result.
 
-    With n rows and m members each member gets n // m rows, and the first n % m members get one
+    With n rows and m members, each member gets n // m rows, and the first n % m members get one row
     more.
 
     Args:
-        tensor: contiguous, of the same shape, not (), and dtype on every rank.
+        tensor: contiguous, with at least one dimension, of the same shape and dtype on every rank.
         name: the same on every rank; tensors without a name are matched by order.
         op: Average, Sum, Min, Max or Product.
         process_set: the ranks that take part.
-        prescale_factor: of the tensor, before the reduction; not 0.
-        postscale_factor: of the result; not 0.
+        prescale_factor: factor of the tensor, before the reduction; not 0.
+        postscale_factor: factor of the result; not 0.
 
     Returns:
         A handle; its result is a new tensor.
@@ -523,7 +525,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """As reducescatter_async(), for several tensors together; the result is a list."""
+    """As reducescatter_async(), for several tensors as a group. The result is a list."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id, factors = id_of(process_set), (prescale_factor, postscale_factor)
     group = counted_name("grouped_reducescatter", name, set_id)
@@ -542,11 +544,11 @@ def grouped_reducescatter_async(
 def join(device: int = -1) -> int:
     """Says that this rank has no more data, and waits until every rank has called join().
 
-    Until then the allreduces of the other ranks go on without this rank. Their averages count only
-    the ranks that take part; Horovod's averages count all ranks.
+    Until every rank has called it, the allreduces of the other ranks go on without this rank. Their
+    averages count only the ranks that take part; Horovod's averages count all ranks.
 
     Args:
-        device: not used, because Ronda adds no zeros.
+        device: not used, because Ronda does not need zeros on a device.
 
     Returns:
         The last rank that joined.
@@ -561,7 +563,7 @@ def join(device: int = -1) -> int:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Waits until every rank has called it.
+    """Waits until every rank has called barrier().
 
     Args:
         process_set: the ranks that take part.

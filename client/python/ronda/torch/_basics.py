@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The job in Horovod's API, with what depends on PyTorch: GPUs, and NCCL."""
+"""Horovod's functions about the job, including those about GPUs and NCCL."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = [*_horovod.__all__, "device_index", "nccl_built"]
 
 
 def device_index() -> int:
-    """The GPU for torch.cuda.set_device(). It stays the same as long as the process lives.
+    """Returns the GPU for torch.cuda.set_device(). It never changes during the process's life.
 
-    It is the process's number on its host, modulo the number of GPUs that the process sees, if it
-    sees any. In an elastic job local_rank() may change with each epoch, so two ranks that use it
-    could choose the same GPU. The function may be called before init().
+    The result is the process's number on its host, modulo the number of GPUs that the process sees,
+    if it sees any. In an elastic job local_rank() may change with each epoch, so two ranks that use
+    local_rank() could choose the same GPU. The function may be called before init().
     """
     place = _env.place_on_host()
     if place is None:
@@ -32,7 +32,9 @@ def device_index() -> int:
 
 
 def nccl_built() -> int:
-    """NCCL's version as a number, 21903 for 2.19.3; 0 if this process has no GPU for NCCL."""
+    """Returns NCCL's version as a number, such as 21903 for 2.19.3, or 0 if this process has no GPU
+    for NCCL.
+    """
     if not (cuda_built() and torch.cuda.is_available()):
         return 0
     nccl: Any = importlib.import_module("torch.cuda.nccl")

@@ -2,8 +2,8 @@
 
 """Gradients that the program changes after backward() has reduced them, and before step().
 
-If every rank makes the same change, as in clipping, the ranks stay equal. A change that depends on
-the rank would make them differ, so the ranks compare their gradients in that case.
+If every rank makes the same change, for example by clipping, the gradients stay equal on all ranks.
+But a change may depend on the rank, so the ranks compare changed gradients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IN_OTHER_WAYS = (
 def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reduction) -> None:
     """Averages changed gradients again, unless they are bitwise equal on all ranks.
 
-    Every rank that has changed a gradient calls it.
+    Every rank that has changed a gradient calls this function.
 
     Raises:
         ValueError: some ranks have not changed a gradient, or the changed gradient cannot be

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checked mode: in every N-th step, ranks compare their gradients and parameters."""
+"""The checked mode, in which the ranks compare their gradients and parameters in every N-th
+step.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from ronda.torch._watch import steps_between_checks
 from ronda.torch.functions import allgather_object
 
 _Named = Iterable[tuple[str, "torch.Tensor | None"]]
-# The step of a rank, and the names and fingerprints of its tensors.
+# What the ranks send each other after a difference: the step, and the names and fingerprints of the
+# tensors.
 _Record = tuple[int, list[str], list[int]]
 
 
@@ -28,8 +31,9 @@ def check_numbers(
     The check costs a pass over the tensors and a message of 16 bytes.
 
     Args:
-        named_tensors: pairs, as from model.named_parameters(). Every rank passes the same names in
-            the same order. If a rank does not have a tensor, it passes None.
+        named_tensors: pairs of names and tensors, as from model.named_parameters(). Every rank
+            passes the same names in the same order. If a rank does not have a tensor, it passes
+            None.
         step: a number for the error text. Every rank passes the same number.
         process_set: the ranks that compare.
 
@@ -52,7 +56,7 @@ def check_numbers(
 
 
 def _number(tensor: torch.Tensor | None) -> torch.Tensor:
-    """A fingerprint that also depends on dtype and shape."""
+    """Returns a fingerprint of the tensor that also depends on its dtype and shape."""
     if tensor is None:
         return fingerprint(None)
     form = _number_of(f"{tensor.dtype} {tuple(tensor.shape)}")
@@ -78,7 +82,9 @@ def _first_difference(records: Sequence[_Record], ranks: Sequence[int]) -> str:
 
 
 def _who_has(values: Sequence[Any], ranks: Sequence[int]) -> str:
-    """Returns `100 on ranks 0, 2; 200 on rank 1`, with the value of most ranks first."""
+    """Returns a text such as `100 on ranks 0, 2; 200 on rank 1`. The most frequent value comes
+    first.
+    """
     those: dict[Any, list[int]] = {}
     for rank, value in zip(ranks, values):
         those.setdefault(value, []).append(rank)
@@ -102,7 +108,7 @@ class StepChecks:
         self._step = 0
 
     def is_due(self) -> bool:
-        """Counts a step that has ended. Returns whether check() has to be called."""
+        """Counts a step that has ended, and returns whether the caller must now call check()."""
         self._step += 1
         return self._every != 0 and self._step % self._every == 0
 

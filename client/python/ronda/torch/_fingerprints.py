@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fingerprints of tensors: numbers that differ if any bit differs, for comparing the ranks'
-tensors.
+"""Fingerprints of tensors, by which ranks compare their tensors. Two fingerprints differ if any bit
+of the tensors differs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ronda.torch import _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
-# Bytes of an element, and the integer type as which its words are read. A word has at most 32 bits,
-# so that each of its bits affects a product of 64 bits.
+# For each element size in bytes, the integer type of the words in which tensors are read. A word
+# has at most 32 bits, so that each of its bits affects a product of 64 bits.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 _PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005
@@ -26,8 +26,9 @@ def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
     """Returns an int64 that depends on every bit of the tensor, and on the position of each bit.
     The result is on the tensor's device.
 
-    It does not depend on strides, on the number of threads, or on the existence of a GPU. If two
-    tensors of the same shape and dtype differ in a single word, their fingerprints always differ.
+    The fingerprint does not depend on strides, on the number of threads, or on the existence of a
+    GPU. If two tensors of the same shape and dtype differ in a single word, their fingerprints
+    always differ.
     """
     if value is None:
         return torch.tensor(-1)
@@ -56,22 +57,23 @@ def combine(numbers: list[torch.Tensor]) -> torch.Tensor:
 
 @functools.lru_cache
 def _factors(device: torch.device) -> torch.Tensor:
-    """An odd factor for each position in a part; the same on every rank."""
+    """Returns an odd factor for each position in a part. The factors are the same on every rank."""
     generator = torch.Generator("cpu").manual_seed(0)  # the program's default device may differ
     factors = torch.empty(_PART, dtype=torch.int64, device="cpu").random_(generator=generator)
     return (factors | 1).to(device)
 
 
 def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bool]:
-    """Returns for each number whether some rank has another value. A collective operation.
+    """Returns for each number whether its value differs between ranks. All ranks must call it.
 
     Args:
-        numbers: a tensor of int64 [n].
-        name: of the operation.
+        numbers: a tensor of dtype int64 and shape [n].
+        name: the name of the operation.
         process_set: the ranks that compare.
     """
-    # The largest ~x belongs to the smallest x. The numbers are in host memory, because another rank
-    # may have no GPU tensors. Only here does the host wait for a GPU.
+    # The maximum of ~x gives the minimum of x. The numbers are moved to host memory, because
+    # another rank may have no GPU tensors. In the checks, only this line makes the host wait for a
+    # GPU.
     both = torch.cat([numbers, ~numbers]).cpu()
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)
     largest, smallest = handle.wait().view(2, -1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A parameter's gradient: the facts about it, and the way it travels."""
+"""The class Gradient, which describes a parameter's gradient and how it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PLACE = -1
 _EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
 _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 
-# The kind of a gradient on a rank. The kind of a sparse gradient is DENSE plus its sparse
+# The kind of a gradient on a rank. For a sparse gradient it is DENSE plus the number of sparse
 # dimensions.
 NOTHING = 0
 DENSE = 1
@@ -29,7 +29,7 @@ DENSE = 1
 
 @dataclass(frozen=True)
 class Reduction:
-    """How gradients are reduced."""
+    """The options by which gradients are reduced."""
 
     op: ReduceOp
     prescale: float
@@ -38,7 +38,7 @@ class Reduction:
     process_set: ProcessSet
 
     def wire(self, dtype: torch.dtype) -> Wire:
-        """The format in which a gradient of `dtype` travels."""
+        """Returns the format in which a gradient of `dtype` is sent."""
         wire = wire_of(self.compression) or Wire.NONE
         if not dtype.is_floating_point or (wire not in _EIGHT_BITS and dtype in _SIXTEEN_BITS):
             return Wire.NONE
@@ -46,14 +46,14 @@ class Reduction:
 
 
 def kind_of(value: torch.Tensor | None) -> int:
-    """NOTHING, DENSE, or a larger number."""
+    """Returns NOTHING, DENSE, or a larger number for a sparse gradient."""
     if value is None:
         return NOTHING
     return DENSE + value.sparse_dim() if value.is_sparse else DENSE
 
 
 class Gradient:
-    """The facts about a parameter's gradient, in this step and before."""
+    """Describes a parameter's gradient, in this step and in general."""
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
@@ -72,12 +72,12 @@ class Gradient:
         self.begin_step(passes)
 
     def look_at_parameter(self) -> None:
-        """Records the shape, the dtype and the order of memory in which the gradient travels: the
-        parameter's.
+        """Records the parameter's shape, dtype and order of dimensions in memory. The gradient is
+        sent in this form.
 
-        A rank with another order of memory must not read the elements by their position in memory.
-        So a gradient that is not row-major travels with the shape that it has in memory, and an
-        additional first dimension of 1. No row-major gradient has such a shape.
+        If another rank has another order of dimensions, it must refuse the gradient. So a gradient
+        that is not row-major is sent with the shape that it has in memory, and an additional first
+        dimension of 1. No row-major gradient has such a shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
@@ -88,7 +88,7 @@ class Gradient:
             self.travels_as = (1, *(like.shape[each] for each in order))
 
     def begin_step(self, passes: int) -> None:
-        """Resets the facts about the last step."""
+        """Resets the values that belong to the last step."""
         self.passes_left = passes
         self.announced = False
         self.is_whole = False
@@ -111,7 +111,7 @@ class Gradient:
             self.address = value.data_ptr() if value.layout is torch.strided else 0
 
     def is_changed(self) -> bool:
-        """Whether the program has replaced the gradient, its memory or its elements."""
+        """Returns whether the program has changed the gradient, its memory or its elements."""
         value = self.value
         if value is None:
             return False
@@ -120,17 +120,21 @@ class Gradient:
         return value.layout is torch.strided and value.data_ptr() != self.address
 
     def is_submitted(self) -> bool:
-        """Whether the gradient has been submitted, or will be with its neighbours in the group."""
+        """Returns whether the gradient is submitted, or waits in the group only for its
+        neighbours.
+        """
         return self.announced and (self.bundle is None or self.bundle.missing == 0)
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:
-        """Whether a dense tensor has the recorded shape, dtype and order of memory."""
+        """Returns whether a dense tensor has the recorded shape, dtype and order of memory."""
         if value.dtype is not self.dtype or value.shape != self.shape:
             return False
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
 
     def make_value(self, kind: int) -> None:
-        """Makes a gradient of zeros, of the other ranks' kind, for a rank that has no gradient."""
+        """Makes a gradient of zeros if this rank has no gradient. `kind` is the other ranks'
+        kind.
+        """
         parameter = self.parameter
         if kind == DENSE:
             parameter.grad = torch.zeros_like(parameter)
@@ -141,8 +145,8 @@ class Gradient:
         parameter.grad = torch.sparse_coo_tensor(indices, values, parameter.shape)
 
     def usual_sparse(self, value: torch.Tensor) -> torch.Tensor:
-        """A sparse gradient. If it has no elements, it gets the usual number of sparse dimensions,
-        because with PyTorch 1.13 zero_(), and so zero_grad(), removes all elements and makes all
+        """Returns a sparse gradient. If it has no elements, makes it with the usual number of
+        sparse dimensions, because in PyTorch 1.13 zero_grad() removes all elements and makes all
         dimensions sparse.
         """
         if value._nnz() > 0:
@@ -154,7 +158,9 @@ class Gradient:
         return value
 
     def dense(self, value: torch.Tensor) -> torch.Tensor:
-        """`value`, or a copy with the agreed order. The copy's result is copied back afterwards."""
+        """Returns `value`, or a dense copy in the agreed order, whose result is later copied
+        back.
+        """
         if value.layout is not torch.strided:
             return self._dense_of_sparse(value)
         if self.has_agreed_form(value):
@@ -178,11 +184,11 @@ class Gradient:
         return copy
 
     def send(self, sent: torch.Tensor) -> None:
-        """Records the tensor that travels. The current stream fills it."""
+        """Records the tensor that is sent. The current stream computes it."""
         self.sent, self.stream = sent, _tensors.stream(sent)
 
     def row(self, reduction: Reduction, process_set: int, is_kept: bool = True) -> _rows.Allreduce:
-        """The arguments of native.allreduce_async for the tensor that travels."""
+        """Returns the arguments of native.allreduce_async for the tensor that is sent."""
         sent = self.sent
         assert sent is not None
         address, wire = sent.data_ptr(), reduction.wire(sent.dtype)
@@ -204,7 +210,7 @@ class Gradient:
 
 
 class Bundle:
-    """Gradients that travel together when the last of them is ready."""
+    """Gradients that are reduced together, as soon as the last of them is ready."""
 
     def __init__(self, members: Sequence[Gradient]) -> None:
         self.members = members
@@ -214,15 +220,15 @@ class Bundle:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Starts a step: no member has been announced."""
+        """Starts a step, in which no member has been announced yet."""
         self.missing = len(self.members)
 
 
 def make_bundles(
     gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
 ) -> None:
-    """Bundles gradients by lists of parameters, or into a number of bundles of about equal
-    length.
+    """Divides gradients into bundles, by lists of parameters or into a number of bundles of about
+    equal length.
     """
     if isinstance(groups, int):
         parts = _groups.divide(len(gradients), groups)

@@ -7,10 +7,10 @@ recorded. In later steps the dense gradients are a prepared group in that order.
 passes the gradient's address, which changes from step to step because zero_grad() frees gradients.
 The other ranks need not use a prepared group, because tensors are matched by name.
 
-When backward() returns, its gradients are reduced. At the end of backward a callback of autograd
-waits for the gradients that all ranks have submitted (_report.py says how a rank knows these).
-Gradients that some rank lacks are left to synchronize(), because no rank computes any more then. A
-rank that lacks a gradient then submits zeros, and a gradient that no rank has stays None.
+At the end of backward() a callback of autograd waits for the gradients that all ranks have
+submitted (_report.py says how a rank knows these). The remaining gradients are left to
+synchronize(), because backward has then ended on all ranks. In synchronize(), a rank that lacks a
+gradient submits zeros, and a gradient that no rank has stays None.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from ronda.torch.compression import wire_of
 class GradientReducer:
     """Reduces gradients in every step: hooks announce them, and synchronize() ends the step.
 
-    Hooks may run on any thread, one after the other; the trainer's thread calls everything else. If
-    the process set has one member, or this rank is not in it, nothing is reduced. In an elastic job
-    this is decided again in each epoch.
+    Hooks may run on any thread, one after the other; the program's thread calls all other methods.
+    If the process set has one member, or this rank is not in it, nothing is reduced. In an elastic
+    job the reducer checks this again in each epoch.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class GradientReducer:
         """Installs the hooks.
 
         Args:
-            names: of the parameters, including those that are frozen now; the same on every rank.
+            names: names of the parameters, also of frozen ones; the same on every rank.
             reduction: how all gradients are reduced.
             passes: backward passes per step.
             groups: see DistributedOptimizer.
@@ -92,7 +92,7 @@ class GradientReducer:
         self._is_whole = False  # all gradients of this step are reduced
         self._failure: Exception | None = None  # raised when all are reduced
         self._backward = Backward(weakref.ref(self))
-        # At the end of this object: gives back the hooks by parameter, the groups and the exchange.
+        # At the end of this object, _give_back() releases the hooks, the groups and the exchange.
         self._hooks: dict[int, list[Any]] = {}
         self._groups: list[int] = []
         self._exchanges: list[Exchange] = []
@@ -107,7 +107,7 @@ class GradientReducer:
     # -- Parameters --
 
     def add(self, names: dict[torch.Tensor, str]) -> None:
-        """Adds parameters; between steps."""
+        """Adds parameters. Called between steps."""
         self._drop_group()
         _close(self._exchanges)
         for parameter, name in names.items():
@@ -121,11 +121,11 @@ class GradientReducer:
         self.watch()
 
     def watch(self) -> None:
-        """Installs hooks on parameters that have become trainable. Other parameters need none."""
+        """Installs hooks on parameters that have become trainable."""
         for gradient in self._gradients:
             parameter = gradient.parameter
             if not HAS_POST_ACCUMULATE_HOOKS and parameter.shape != gradient.shape:
-                # The hook's node requires the old shape.
+                # The hook is on a graph node that only accepts the old shape.
                 remove_hooks(self._hooks.pop(id(parameter), []))
                 gradient.look_at_parameter()
                 self._drop_group()
@@ -135,13 +135,13 @@ class GradientReducer:
                     self._hooks[id(parameter)] = install_hook(gradient, self._backward, reducer)
 
     def set_passes(self, passes: int) -> None:
-        """Sets the number of backward passes per step; between steps."""
+        """Sets the number of backward passes per step. Called between steps."""
         self._passes = passes
         for gradient in self._gradients:
             gradient.passes_left = passes
 
     def _lose(self, parameter: torch.Tensor) -> None:
-        """Called when another reducer was made for the parameter."""
+        """Called when the program has created another reducer for the parameter."""
         if any(each.parameter is parameter for each in self._gradients):
             self._has_lost_hooks = True
             remove_hooks(self._hooks.pop(id(parameter), []))
@@ -159,22 +159,22 @@ class GradientReducer:
     # -- The step --
 
     def is_active(self) -> bool:
-        """Whether gradients have to be reduced with other ranks."""
+        """Returns whether gradients must be reduced with other ranks."""
         if self._process_set is None:
             self._process_set = id_of(self._reduction.process_set)
             self._is_active = is_active(self._reduction.process_set)
         return self._is_active
 
     def is_pending(self) -> bool:
-        """Whether a gradient has been computed in this step."""
+        """Returns whether backward has computed a gradient in this step."""
         passes = self._passes
         return self.is_active() and any(
             each.announced or each.passes_left < passes for each in self._gradients
         )
 
     def abolish(self) -> str | None:
-        """Begins a new step if no gradient is in flight. Otherwise returns the name of a gradient
-        in flight.
+        """Begins a new step if no gradient is in flight. If a gradient is in flight, returns its
+        name.
         """
         if self._is_whole:
             self._begin_step()
@@ -189,13 +189,13 @@ class GradientReducer:
         """Reduces the gradients that have not been reduced yet, and begins the next step.
 
         Args:
-            takes_old: whether gradients that no backward pass of this step has computed are reduced
-                as they are. If not, this rank adds zeros if another rank has the gradient.
+            takes_old: if true, gradients from before this step are reduced as they are. If false,
+                this rank adds zeros if another rank has the gradient.
 
         Raises:
-            ValueError: the program has changed gradients in flight, or another reducer was made for
-                a parameter later.
-            RondaError: a submission or an operation failed; the next step begins all the same.
+            ValueError: the program has changed gradients in flight, or has created another reducer
+                for a parameter.
+            RondaError: a submission or an operation failed. The next step has begun.
         """
         self._check_hooks()
         if self.is_active() and self._gradients:
@@ -213,7 +213,7 @@ class GradientReducer:
 
     @contextlib.contextmanager
     def _abandoning(self) -> Iterator[None]:
-        """An error of the job ends the step."""
+        """A context in which an error of the job ends the step."""
         try:
             yield
         except RondaError:
@@ -230,7 +230,7 @@ class GradientReducer:
         self._forget()
 
     def end_epoch(self) -> None:
-        """As abandon(). The process set is then looked up again."""
+        """As abandon(), but the next step also looks up the process set again."""
         self.abandon()
         self._process_set = None
 
@@ -255,7 +255,7 @@ class GradientReducer:
         """Reports to the other ranks, at the end of a backward pass, which gradients this rank has.
 
         Returns:
-            Whether end_backward() has anything to wait for.
+            True if the caller must call end_backward() later in this pass.
         """
         if not self.is_active():
             return False
@@ -271,7 +271,7 @@ class GradientReducer:
             self._meet(is_open=True)
 
     def repeated(self, gradient: Gradient) -> None:
-        """Backward has computed a gradient again.
+        """Called when backward has computed a gradient again.
 
         The new gradient belongs to the next step if the program has dropped the first gradient, for
         instance because the program skips a step.
@@ -339,14 +339,14 @@ class GradientReducer:
         return next((g.name for g, flag in zip(self._gradients, flags) if flag), "")
 
     def _submit_what_there_is(self) -> None:
-        """Submits, as they are, the gradients that no backward pass of this step has computed."""
+        """Submits the present values of gradients that this step has not computed."""
         for gradient in self._gradients:
             if not gradient.announced and gradient.parameter.grad is not None:
                 self.announce(gradient)
 
     def _submit_rest(self, kinds: bytes) -> None:
-        """Submits zeros for gradients that another rank has and this rank lacks. Skips gradients
-        that no rank has.
+        """Submits zeros for gradients that another rank has and this rank does not have. Skips
+        gradients that no rank has.
         """
         for gradient, kind in zip(self._gradients, kinds):
             if gradient.announced:
@@ -372,7 +372,7 @@ class GradientReducer:
     # -- Submission --
 
     def announce(self, gradient: Gradient) -> None:
-        """Submits a gradient as it is: in the group, alone, or through the program's compressor."""
+        """Submits a gradient in the group, alone, or through the program's compressor."""
         if not self.is_active():
             gradient.passes_left = self._passes
             return
@@ -411,8 +411,8 @@ class GradientReducer:
                 self._order.append(gradient)
 
     def _adapt(self, gradient: Gradient) -> None:
-        """Adapts to a parameter whose shape, dtype or order of memory may have changed since the
-        last step.
+        """Looks at the parameter again, whose shape, dtype or order of memory may have changed
+        since the last step.
         """
         before = gradient.dtype, gradient.travels_as, gradient.strides
         gradient.look_at_parameter()
@@ -429,7 +429,7 @@ class GradientReducer:
         return self._process_set
 
     def _count_down(self, bundle: Bundle) -> None:
-        """Counts a member that has been announced, or is skipped."""
+        """Counts an announced or skipped member. Submits the bundle after its last member."""
         bundle.missing -= 1
         if bundle.missing > 0:
             return
@@ -510,14 +510,14 @@ class GradientReducer:
             native.group_wait(self._group)
             return
         native.group_wait_on_stream(self._group, stream)
-        # Memory of dropped gradients may be reused by later work on the stream of their hook.
+        # These streams also wait, because torch reuses the memory of dropped gradients on them.
         device = self._members[0].parameter.device
         for other in {each.stream for each in self._members} - {stream, None}:
             waiting: Any = torch.cuda.ExternalStream(other, device=device)
             waiting.wait_stream(torch.cuda.current_stream(device))
 
     def _prepare(self) -> None:
-        """Makes the group of the gradients that were dense in this step, in their order."""
+        """Prepares the group of the gradients that were dense in this step, in their order."""
         rows = [each.row(self._reduction, self._set(), is_kept=False) for each in self._order]
         self._group = native.prepare_group(rows, "gradients")
         self._groups.append(self._group)
@@ -526,7 +526,7 @@ class GradientReducer:
             gradient.group = self._group
 
     def _detach(self) -> None:
-        """Gives every gradient of this step its own handle from now on."""
+        """Stops using the group in this step. Every gradient then has its own handle."""
         if self._group == 0 or self._is_detached:
             return
         self._is_detached = True
@@ -568,7 +568,7 @@ def _give_back(hooks: dict[int, list[Any]], groups: list[int], exchanges: list[E
 
 
 def _end_epoch() -> None:
-    """Groups belong to one job, and to one epoch of an elastic job."""
+    """Called at the end of a job or an epoch, because groups belong to one job or epoch."""
     for reducer in list(_reducers):
         reducer.end_epoch()
 
@@ -593,6 +593,6 @@ _TAKEN = (
     " gradient: give each parameter to one DistributedOptimizer"
 )
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-# The last reducer's Gradient, by the id of each parameter that a reducer watches.
+# For the id of each watched parameter, the Gradient of the last reducer that watches it.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
 _horovod.at_shutdown(_end_epoch)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations in flight: the results of the *_async functions, poll() and synchronize()."""
+"""Handles of operations in flight, which the *_async functions return, and poll() and
+synchronize().
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ from ronda.torch._watch import Watch
 
 
 class Handle(SoleOwner):
-    """An operation, or several that end together, and the function that makes their result.
+    """One or several operations that end together, and the function that makes their result.
 
-    Programs treat it as opaque. But a handle can be called instead of synchronize(), as the handles
-    of sparse_allreduce_async() in Horovod. A dropped handle gives its operations back.
+    Programs only pass a handle to poll() and synchronize(). To call a handle is the same as
+    synchronize(), as for Horovod's sparse_allreduce_async(). A handle that is destroyed releases
+    its operations.
     """
 
     __slots__ = ("_finish", "_ids", "_stream", "_watch")
@@ -37,9 +40,9 @@ class Handle(SoleOwner):
         Args:
             ids: native handles; at least one.
             stream: the stream on which the operations were submitted; None for host memory.
-            finish: makes the result of `ids`. The operations have ended, or the current stream
+            finish: makes the result of `ids`, after the operations have ended or the current stream
                 waits for them.
-            watch: of the tensors that the operations use, in the checked mode.
+            watch: in the checked mode, the Watch of the tensors that the operations use.
         """
         self._ids: list[int] | None = ids
         self._stream = stream
@@ -47,16 +50,16 @@ class Handle(SoleOwner):
         self._watch = watch
 
     def poll(self) -> bool:
-        """Whether wait() would return at once."""
+        """Returns whether wait() would return at once."""
         return self._ids is None or native.poll_all(self._ids)
 
     def wait(self) -> Any:
-        """Returns the result; None if it has been fetched before. On a GPU the current stream
-        waits.
+        """Waits and returns the result, or None if an earlier call has returned it. For tensors on
+        a GPU the current stream waits, not the host.
 
         Raises:
             RondaError: the error of the first operation that failed.
-            ValueError: in the checked mode: the program has changed a tensor in the meantime.
+            ValueError: in the checked mode, the program has changed a tensor during the operation.
         """
         ids, self._ids = self._ids, None
         if ids is None:
@@ -74,7 +77,8 @@ class Handle(SoleOwner):
             self._give_back(ids)
 
     def _order(self, ids: list[int], origin: int) -> None:
-        """Makes the current stream wait. The operations' memory is then used on the current stream.
+        """Makes the current stream wait for the operations, whose memory is then used on this
+        stream.
 
         The stream on which the operations were submitted also waits, because torch reuses the
         memory of dropped tensors for later work on that stream.
@@ -87,7 +91,9 @@ class Handle(SoleOwner):
     __call__ = wait
 
     def settle(self) -> None:
-        """Waits until the operations have ended, and leaves their error to wait()."""
+        """Waits until the operations have ended. Does not raise their error, which wait()
+        raises.
+        """
         ids = self._ids
         if ids is not None:
             with contextlib.suppress(RondaError):
@@ -96,7 +102,7 @@ class Handle(SoleOwner):
     def _give_back(
         self,
         ids: list[int],
-        # Bound as a default: when the interpreter ends, `native` does not exist any more.
+        # These are default arguments, because `native` no longer exists when the interpreter ends.
         release: Callable[[int], None] = native.release,
         release_on_stream: Callable[[int, int], None] = native.release_on_stream,
     ) -> None:
@@ -112,7 +118,7 @@ class Handle(SoleOwner):
 
 
 def poll(handle: Handle) -> bool:
-    """Whether synchronize() would return at once.
+    """Returns whether synchronize() would return at once.
 
     Args:
         handle: from an *_async function.
@@ -129,7 +135,7 @@ def synchronize(handle: Handle) -> Any:
         handle: from an *_async function.
 
     Returns:
-        The result of the function without _async; None if the handle was synchronized before.
+        The result of the function without _async, or None if the handle was synchronized before.
 
     Raises:
         HorovodInternalError: the operation failed. The text names the tensor and the rank.

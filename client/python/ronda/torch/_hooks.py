@@ -25,8 +25,9 @@ HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad
 class Backward:
     """Notifies a reducer at the end of the backward pass in which its first hook has run.
 
-    If a pass has several reducers, all make their reports before the first of them waits. Other
-    ranks may have reached these reducers in another order, or not all of them.
+    If a pass has several reducers, all of them make their reports before the first of them waits.
+    The reason is that other ranks may reach the reducers in another order, or may not reach some of
+    them.
     """
 
     def __init__(self, reducer: weakref.ref[GradientReducer]) -> None:
@@ -34,7 +35,7 @@ class Backward:
         self.is_queued = False
 
     def queue(self) -> None:
-        """Called by hooks."""
+        """Called by the hooks of a reducer, to be notified at the end of the pass."""
         _queue(self._report)
         self.is_queued = True
 
@@ -60,8 +61,8 @@ _APPLY: Any = torch.autograd.function.BackwardCFunction.apply
 
 
 def is_nested() -> bool:
-    """Whether the ending backward pass was started inside another one, as torch.utils.checkpoint
-    does.
+    """Returns whether the ending backward pass was started inside another pass, as by
+    torch.utils.checkpoint.
     """
     frame: Any = sys._getframe()
     while frame is not None:
@@ -74,19 +75,19 @@ def is_nested() -> bool:
 def install_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> list[Any]:
-    """Makes autograd announce a gradient to `reducer`. The result is for remove_hooks()."""
+    """Makes autograd announce a gradient to `reducer`. Returns the argument for remove_hooks()."""
     parameter, hook = gradient.parameter, make_hook(gradient, backward, reducer)
     if HAS_POST_ACCUMULATE_HOOKS:
         register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
         return [register(hook)]
-    # The node that adds to the gradient lives only as long as something holds it.
+    # The node that adds to the gradient lives only as long as an object refers to it.
     function: Any = parameter.expand_as(parameter).grad_fn
     node = function.next_functions[0][0]
     return [node, node.register_hook(hook)]
 
 
 def remove_hooks(installed: list[Any]) -> None:
-    """Removes the hooks of install_hook()."""
+    """Removes the hooks that install_hook() has installed."""
     for each in installed:
         if hasattr(each, "remove"):
             each.remove()
@@ -96,7 +97,7 @@ def make_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> Callable[..., None]:
     """Returns the hook, which is called whenever backward has added to the gradient. The hook is
-    called often, so it makes few look-ups.
+    called often, so it is written to be fast.
     """
     parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
     stream_of, group_ready_on_stream = _tensors.stream, native.group_ready_on_stream

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ranks' reports about the gradients of a step, before they wait for these gradients.
+"""The reports that ranks exchange about the gradients of a step, before they wait for these
+gradients.
 
-A rank may lack gradients that other ranks have. It does not submit zeros for them at the end of its
-backward pass, because another pass may compute them. So the other ranks must not wait for these
-gradients there. And a gradient that no rank has is not created. Once each rank has reported its
-gradients, all ranks know which gradients these are. A report is some bytes, and every rank gets the
-maximum of each byte over all ranks.
+A rank may not have some gradients that other ranks have. The rank does not submit zeros for such
+gradients at the end of its backward pass, because another pass may compute them. So the other ranks
+must not wait for such gradients at the end of their pass. Gradients that no rank has must not be
+created. The reports of all ranks tell each rank which gradients are missing. A report consists of
+bytes, and every rank gets the maximum of each byte over all ranks.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ronda import _rows
 from ronda._library import native
 from ronda.types import DType, ReduceOp
 
-# When a rank makes a report: during a step, or in step() because reduced gradients have been
-# changed.
+# The reason for a report: the end of a backward pass or step, or reduced gradients that the program
+# has changed.
 REDUCTION = 1
 CHANGES = 2
 
@@ -47,7 +48,7 @@ class Report:
 
     @classmethod
     def decode(cls, data: bytes) -> Report:
-        """The report of all ranks."""
+        """Returns the report of all ranks."""
         count = len(data) // 3 - 1
         latest, earliest = data[-2], _LARGEST - data[-1]
         return cls(
@@ -61,13 +62,13 @@ class Report:
 
 
 class Exchange:
-    """Transfers the reports of the ranks of a process set, in a prepared group of one tensor."""
+    """Exchanges the reports of the ranks of a process set, as a prepared group of one tensor."""
 
     def __init__(self, names: Sequence[str], process_set: int) -> None:
         """
         Args:
-            names: of the gradients, the same on every rank.
-            process_set: id of the ranks.
+            names: the names of the gradients, the same on every rank.
+            process_set: the id of the ranks' process set.
         """
         self._buffer = bytearray(3 * len(names) + 3)
         memory = (ctypes.c_char * len(self._buffer)).from_buffer(self._buffer)
@@ -86,7 +87,7 @@ class Exchange:
         self.is_under_way = False  # begun, and not finished
 
     def begin(self, own: Report) -> None:
-        """Reports this rank's gradients to the other ranks."""
+        """Starts to send the report of this rank to the other ranks."""
         self._buffer[:] = own.encode()
         native.group_ready(self._group, 0)
         self.is_under_way = True
@@ -98,5 +99,5 @@ class Exchange:
         return Report.decode(bytes(self._buffer))
 
     def close(self) -> None:
-        """Gives the group back. Waits if a report is in flight."""
+        """Releases the prepared group. Waits if a report is in flight."""
         native.group_release(self._group)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sums of sparse tensors: gathers their values and the numbers of their rows."""
+"""Adds sparse tensors by gathering their values and the numbers of their rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def sparse_allreduce_async(
     """Begins to add sparse tensors. Every rank gets the values of all ranks.
 
     Args:
-        tensor: of layout torch.sparse_coo, with the same shape and the same sparse dimensions on
-            every rank. A rank with nothing to add passes a tensor without values.
+        tensor: must have the layout torch.sparse_coo, with the same shape and the same sparse
+            dimensions on every rank. A rank with nothing to add passes a tensor without values.
         name: the same on every rank.
         op: Sum, which is also exact for integers, or Average of floating-point numbers.
         process_set: the ranks that take part.
 
     Returns:
-        A handle, which may also be called for its result: a new sparse tensor, not coalesced.
+        A handle. Its result, which the program can also get by calling the handle, is a new sparse
+        tensor that is not coalesced.
 
     Raises:
-        ValueError: the tensor or the operation is of another kind.
+        ValueError: the tensor is not of this layout, or the operation is neither Sum nor Average.
     """
     set_id = id_of(process_set)
     name = counted_name("sparse_allreduce", name, set_id)
@@ -45,7 +46,8 @@ def sparse_allreduce_async(
         values = _tensors.plain(tensor._values()).contiguous()
         rows = _row_numbers(tensor._indices(), sparse_shape)
         stream = _tensors.stream(values)
-        # Ronda itself divides values in host memory.
+        # For values in host memory, Ronda's core computes the average; for values on a GPU, this
+        # function must divide.
         divides = op == Average and stream is not None
         handles = native.sparse_allreduce_async(
             name,
@@ -90,7 +92,7 @@ def _check_sparse(tensor: torch.Tensor, op: ReduceOp) -> None:
 
 
 def _row_numbers(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """A number for each column of `indices`, shape (dimensions, columns), in row-major order."""
+    """Returns the row-major number of each column of `indices`, of shape (dimensions, columns)."""
     rows = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
     for index, size in zip(indices, shape):
         rows.mul_(size).add_(index)
@@ -98,7 +100,7 @@ def _row_numbers(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 
 
 def _indices(rows: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """The inverse of _row_numbers()."""
+    """Returns the indices for the row numbers that _row_numbers() has returned."""
     indices = rows.new_empty((len(shape), len(rows)))
     for dimension in reversed(range(len(shape))):
         indices[dimension] = rows % shape[dimension]

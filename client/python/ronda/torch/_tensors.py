@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The facts about a torch tensor that the C ABI needs: dtype, shape, address, stream.
+"""Describes torch's tensors for the C ABI by dtype, shape, address and stream.
 
 A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. The
 checks are all here and written by hand, because a gradient's submission should cost only a few
@@ -19,7 +19,7 @@ from ronda import _rows
 from ronda._in_flight import Span
 from ronda.types import DType
 
-# The types have the same names. torch before 2.3 has no uint16, uint32 and uint64.
+# Ronda's types have the same names as torch's. torch before 2.3 has no uint16, uint32 and uint64.
 DTYPES: dict[torch.dtype, int] = {
     getattr(torch, dtype.name.lower()): int(dtype)
     for dtype in DType
@@ -36,10 +36,10 @@ def describe(tensor: torch.Tensor) -> str:
 
 
 def dtype_number(tensor: torch.Tensor) -> int:
-    """The DType of `tensor`, after all checks except those of the order of its elements.
+    """Returns the DType of `tensor`. Checks everything except the order of its elements in memory.
 
     Raises:
-        ValueError: it is not a tensor, or Ronda cannot reduce its layout, device or dtype.
+        ValueError: `tensor` is not a tensor, or Ronda cannot reduce its layout, device or dtype.
     """
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(
@@ -64,10 +64,11 @@ def dtype_number(tensor: torch.Tensor) -> int:
 
 
 def check(tensor: torch.Tensor) -> int:
-    """The DType of a tensor that can be submitted as it is.
+    """Checks that a tensor can be submitted without a copy, and returns its DType.
 
     Raises:
-        ValueError: as in dtype_number(), or the tensor's elements are not consecutive in memory.
+        ValueError: an error of dtype_number(), or the tensor's elements are not consecutive in
+            memory.
     """
     number = dtype_number(tensor)
     if tensor.is_neg():
@@ -81,43 +82,43 @@ def check(tensor: torch.Tensor) -> int:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor`, or a copy with the values of a lazily negated view."""
+    """Returns `tensor`. If it is a lazily negated view, returns a copy with the negated values."""
     is_negated = isinstance(tensor, torch.Tensor) and tensor.is_neg()
     return tensor.resolve_neg() if is_negated else tensor
 
 
 def span(tensor: torch.Tensor, is_written: bool) -> Span:
-    """The memory of a tensor that an operation reads or writes; empty for a sparse tensor."""
+    """Returns the memory of a tensor that an operation uses, or no memory for a sparse tensor."""
     if tensor.layout is not torch.strided or not (elements := tensor.numel()):
         return Span(0, 0, is_written)
     begin = tensor.data_ptr()
     if not tensor.is_contiguous():
-        # The memory has gaps, so the span is from the first element to the last.
+        # If the memory has gaps, the span reaches from the first element to the last.
         strides = zip(tensor.shape, tensor.stride())
         elements = sum((size - 1) * step for size, step in strides) + 1
     return Span(begin, begin + elements * tensor.element_size(), is_written)
 
 
 def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list[Span]:
-    """The memory that an operation uses if it reads and writes these tensors."""
+    """Returns the memory that an operation uses if it reads and writes these tensors."""
     return [span(each, False) for each in reads] + [span(each, True) for each in writes]
 
 
-# The GPU of the tensors, because a rank uses one GPU; -1 if there was no tensor on a GPU so far.
+# The rank's only GPU, or -1 if there was no tensor on a GPU so far.
 _device_index = -1
 
 
 def _ask_for_stream(device_index: int) -> int:
-    """The current stream of a GPU, through a stream object."""
+    """Returns the current stream of a GPU, by creating torch's stream object."""
     return int(torch.cuda.current_stream(device_index).cuda_stream)
 
 
-# From torch 2.0 on a single call, if torch is built for CUDA.
+# Since torch 2.0, builds for CUDA have a function that returns the stream in a single call.
 _stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _ask_for_stream)
 
 
 def stream(tensor: torch.Tensor) -> int | None:
-    """The current stream of `tensor`'s device as a cudaStream_t; None for host memory."""
+    """Returns the current stream of `tensor`'s GPU as a cudaStream_t, or None for host memory."""
     if not tensor.is_cuda:
         return None
     global _device_index
@@ -126,7 +127,7 @@ def stream(tensor: torch.Tensor) -> int | None:
 
 
 def current_stream() -> int:
-    """The current stream of the rank's GPU, as a cudaStream_t.
+    """Returns the current stream of the rank's GPU, as a cudaStream_t.
 
     REQUIRES: stream() has been called for a tensor on that GPU.
     """
@@ -140,23 +141,24 @@ else:
 
 
 def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
-    """The objects to keep while an operation uses the memory of `tensors`.
+    """Returns the objects that must live while an operation uses the memory of `tensors`.
 
-    The program may give one of its tensors other memory at any time (`tensor.data = ...`, `set_`),
-    which frees the old memory. storage() returns the owner of the memory itself.
+    The program may replace the memory of a tensor at any time (`tensor.data = ...`, `set_`), which
+    would free the old memory. storage() returns the object that owns the memory.
     """
     return tuple(map(storage, tensors))
 
 
 def finish_current_stream() -> None:
-    """Waits for all work on the current stream of the rank's GPU; without a GPU does nothing."""
+    """Waits for all work on the current stream of the rank's GPU. Does nothing without a GPU."""
     if torch.cuda.is_initialized():
         device = _device_index if _device_index >= 0 else None
         torch.cuda.current_stream(device).synchronize()
 
 
 def in_order(tensor: torch.Tensor) -> bool:
-    """Whether the elements have no gaps in some order of the dimensions, as with channels_last.
+    """Returns whether the elements fill the memory without gaps, in any order of the dimensions,
+    for example channels_last.
 
     An elementwise operation can work directly on the memory of such a tensor, if all ranks have the
     same strides.
@@ -185,20 +187,21 @@ def allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> _rows.Allreduce:
-    """The arguments of native.allreduce_async, also for a row of a group. Both tensors are kept.
+    """Returns the arguments of native.allreduce_async, also for a row of a group. The arguments
+    keep both tensors alive.
 
     Args:
-        name: of the tensor; None: operations are matched by order.
-        tensor: input of any shape.
-        output: of the same shape and dtype; may be `tensor`.
+        name: the tensor's name. None means that operations are matched by order.
+        tensor: the input, of any shape.
+        output: has the same shape and dtype; may be `tensor`.
         op: a ReduceOp.
         wire: a Wire.
         prescale: factor of the input.
         postscale: factor of the result.
         process_set: id.
         error_feedback: see ronda_allreduce_args.
-        detect_overflow: see ronda_allreduce_args; whether native.found_inf() will be called.
-        deadline_s: 0 means the job's.
+        detect_overflow: see ronda_allreduce_args; true if the program will call native.found_inf().
+        deadline_s: 0 means the job's deadline.
 
     Raises:
         ValueError: a tensor cannot be submitted (see check()).
@@ -226,12 +229,12 @@ def allreduce_arguments(
 
 
 def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor with a copy of a result in Ronda's memory. Afterwards Ronda's memory may be
-    given back on the current stream.
+    """Returns a tensor with a copy of a result in Ronda's memory. After this call Ronda's memory
+    may be released on the current stream.
 
     Args:
-        address: of the first row, on `like`'s device.
-        rows: first dimension of the result.
+        address: the address of the first row, on `like`'s device.
+        rows: the number of rows of the result.
         like: a tensor with the same dtype, device and dimensions, except the first.
     """
     result = torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=like.device)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A part of the checked mode: finds tensors that change while an operation uses them."""
+"""The part of the checked mode that finds tensors that change while an operation uses them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from ronda.torch import _tensors
 
 _VARIABLE = "RONDA_CHECK"
 
-# Whether the checked mode is on; None: not looked up yet in this job.
+# Whether the checked mode is on. None means that it was not looked up yet in this job.
 _is_on: bool | None = None
-# In the checked mode: the number of results that were written in place, by the storage's address.
+# In the checked mode, the number of results that were written in place, for each address of a
+# storage.
 _results: Counter[int] = Counter()
 
 
@@ -32,7 +33,7 @@ _horovod.at_shutdown(_forget)
 
 
 def steps_between_checks() -> int:
-    """The value of RONDA_CHECK; 0: no checks.
+    """Returns the value of RONDA_CHECK. 0 means no checks.
 
     Raises:
         ValueError: the value is not a number of steps.
@@ -44,15 +45,15 @@ def steps_between_checks() -> int:
 
 
 class Watch:
-    """The versions that tensors have when an operation on them begins."""
+    """Records the versions of tensors at the beginning of an operation on them."""
 
     __slots__ = ("_name", "_seen")
 
     def __init__(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
         """
         Args:
-            name: of the operation, for the error text.
-            tensors: the operation reads or writes them.
+            name: the name of the operation, for the error text.
+            tensors: the tensors that the operation reads or writes.
         """
         self._name = name
         self._seen = [(each, _changes_of(each)) for each in tensors if not each.is_inference()]
@@ -60,7 +61,8 @@ class Watch:
     def check(self) -> None:
         """
         Raises:
-            ValueError: the program has changed a tensor meanwhile. The text names the operation.
+            ValueError: the program has changed a tensor during the operation. The text names the
+                operation.
         """
         for tensor, changes in self._seen:
             if _changes_of(tensor) > changes:
@@ -80,12 +82,12 @@ def watch(name: str | None, tensors: Sequence[torch.Tensor]) -> Watch | None:
 
 
 def _changes_of(tensor: torch.Tensor) -> int:
-    """The number of the program's changes of a tensor, plus a constant."""
+    """Returns the number of changes of a tensor by the program, plus a constant."""
     return tensor._version - _results[_tensors.storage(tensor).data_ptr()]
 
 
 def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
-    """Records that a result was written to a tensor, because autograd does not notice it itself."""
+    """Tells autograd that a result was written to a tensor, because autograd does not notice it."""
     if not tensor.is_inference():
         _increment_version(tensor)
         if _is_on:
@@ -94,8 +96,8 @@ def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _change_nothing(tensor: torch.Tensor) -> None:
-    """For versions of torch without such a function. It works because a change of no element is
-    also counted.
+    """Increments the version of a tensor in versions of torch without increment_version(). The
+    function writes to no element, but autograd counts that as a change, too.
     """
     tensor.detach().view(-1)[:0].zero_()
 

@@ -2,7 +2,7 @@
 
 """Compression of gradients.
 
-If a program calls a compressor directly, it casts the tensor, as in Horovod. DistributedOptimizer
+A compressor casts the tensor if the program calls it directly, as in Horovod. DistributedOptimizer
 does not call the compressors of this module: Ronda reduces the gradients in the compressor's
 format, without a copy, and adds in 32 bits.
 """
@@ -15,28 +15,28 @@ from ronda.types import Wire
 
 
 class Compressor:
-    """Base class of compressors, also of the program's own ones."""
+    """The base class of compressors, also of compressors that the program defines."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """The tensor in its short form, and the context for decompress()."""
+        """Returns the compressed tensor, and the context for decompress()."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: object) -> torch.Tensor:
-        """The tensor in its long form; `ctx` comes from compress()."""
+        """Returns the decompressed tensor. `ctx` is the context that compress() has returned."""
         raise NotImplementedError
 
 
 class _WireCompressor(Compressor):
-    """A compressor whose format Ronda knows."""
+    """A compressor to a format in which Ronda can send."""
 
     wire: Wire
     dtype: torch.dtype | None  # None: not cast
 
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """Casts a tensor of floating-point numbers; other tensors stay."""
+        """Casts a tensor of floating-point numbers, and returns other tensors unchanged."""
         is_tensor = isinstance(tensor, torch.Tensor)  # other objects are refused at the submission
         if cls.dtype is None or not is_tensor or not tensor.dtype.is_floating_point:
             return tensor, None
@@ -49,35 +49,37 @@ class _WireCompressor(Compressor):
 
 
 class NoneCompressor(_WireCompressor):
-    """No compression."""
+    """Does not compress."""
 
     wire = Wire.NONE
     dtype = None
 
 
 class FP16Compressor(_WireCompressor):
-    """16 bits, IEEE half precision."""
+    """Compresses to 16 bits, IEEE half precision."""
 
     wire = Wire.FP16
     dtype = torch.float16
 
 
 class BF16Compressor(_WireCompressor):
-    """16 bits with the range of 32."""
+    """Compresses to 16 bits (bfloat16) with the range of 32-bit numbers."""
 
     wire = Wire.BF16
     dtype = torch.bfloat16
 
 
 class FP8Compressor(_WireCompressor):
-    """8 bits, in blocks with a scale each; only in DistributedOptimizer."""
+    """Compresses to 8 bits, with a scale for each block of numbers. Only for
+    DistributedOptimizer.
+    """
 
     wire = Wire.FP8_E4M3
     dtype = None
 
 
 class Compression:
-    """The compressors, for the argument `compression`."""
+    """The possible values of the argument `compression`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
@@ -86,7 +88,9 @@ class Compression:
 
 
 def wire_of(compression: type[Compressor] | Compressor) -> Wire | None:
-    """The format of a compressor of this module; None for the program's own compressor."""
+    """Returns the format of a compressor of this module, or None for the program's own
+    compressor.
+    """
     own = compression if isinstance(compression, type) else type(compression)
     if issubclass(own, _WireCompressor) and own.__module__ == __name__:
         return own.wire

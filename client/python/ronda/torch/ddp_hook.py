@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DDP communication hooks whose gradients travel in 16 or 8 bits.
+"""Communication hooks for DDP that send gradients in 16 or 8 bits.
 
     state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)
     model.register_comm_hook(state, compressed_allreduce)
 
-Ronda converts while it reduces. It makes no copy of the bucket in another dtype, computes sums in
-fp32, and rounds them once. torch's own fp16_compress_hook casts, sums in fp16 and casts back.
+Ronda converts the elements during the reduction, without a copy of the bucket in another dtype.
+Ronda computes sums in fp32, and rounds each sum once. torch's own fp16_compress_hook casts, sums in
+fp16 and casts back.
 """
 
-# DDP compares a hook's annotations with classes, so this module does not postpone annotations.
+# This module does not import annotations from __future__, because DDP compares a hook's annotations
+# with classes.
 import itertools
 from typing import Any
 
@@ -27,10 +29,11 @@ _numbers = itertools.count()
 
 
 class CompressionState:
-    """How the buckets of a DDP module travel, and whether they overflowed.
+    """The format in which the buckets of a DDP module are sent, and whether gradients have
+    overflowed.
 
-    Every rank creates its states in the same order, because their numbers are part of the buckets'
-    names.
+    Every rank must create its states in the same order, because a state's number is part of the
+    names of its buckets.
     """
 
     def __init__(
@@ -42,11 +45,11 @@ class CompressionState:
     ) -> None:
         """
         Args:
-            process_group: of the module, a group of the backend "ronda". None means the default
-                group.
+            process_group: the DDP module's group, which must have the backend "ronda". None means
+                the default group.
             wire: the format of the elements between ranks.
-            error_feedback: rounding errors are added to this rank's next gradients.
-            detect_overflow: the program will call found_inf().
+            error_feedback: if true, rounding errors are added to this rank's next gradients.
+            detect_overflow: must be true if the program calls found_inf().
 
         Raises:
             ValueError: the group belongs to another backend.
@@ -61,7 +64,7 @@ class CompressionState:
         self._handles: list[tuple[Work, int]] = []
 
     def found_inf(self) -> bool:
-        """Whether an averaged gradient of the last backward is infinite or not a number.
+        """Returns whether an averaged gradient of the last backward is infinite or not a number.
 
         The answer is the same on every rank, so that either all ranks skip the step or none does.
         """
@@ -99,6 +102,6 @@ def _only(future: Any) -> torch.Tensor:
 
 
 def compressed_allreduce(state: CompressionState, bucket: GradBucket) -> Future[torch.Tensor]:
-    """The hook: averages a bucket over the ranks, in `state`'s format."""
+    """The hook, which averages a bucket over the ranks and sends it in `state`'s format."""
     future: Future[torch.Tensor] = state._submit(bucket).get_future().then(_only)
     return future

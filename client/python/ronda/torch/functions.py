@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes state equal on all ranks: parameters, optimizers and objects."""
+"""Makes parameters, optimizers and objects equal on all ranks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The root's object, on every rank. It is pickled: only use it among ranks that you trust.
+    """Returns the root's object on every rank. The object is pickled, so use the function only
+    among ranks that you trust.
 
     Args:
-        obj: only the root's is used.
-        root_rank: the rank in the job, also in a process set.
+        obj: the object. Only the root's object is used.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """
@@ -38,12 +39,13 @@ def broadcast_object(
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """The objects of all ranks that take part, by rank. Ranks that have joined do not take part.
+    """Returns the objects of all ranks that take part, by rank. Ranks that have joined do not take
+    part.
 
-    The objects are pickled: only use it among ranks that you trust.
+    The objects are pickled, so use the function only among ranks that you trust.
 
     Args:
-        obj: of this rank.
+        obj: the object of this rank.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """
@@ -60,7 +62,7 @@ def broadcast_parameters(
     Args:
         params: a state_dict, or named parameters, or tensors, in the same order on every rank.
             Other entries of a state_dict do not change.
-        root_rank: the rank in the job, also in a process set.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         process_set: the ranks that take part.
 
     Raises:
@@ -99,7 +101,7 @@ def _named(params: Mapping[str, Any] | Iterable[Any]) -> list[tuple[Any, Any]]:
 
 @dataclass(frozen=True)
 class _Placeholder:
-    """Replaces a tensor in a structure that travels as an object."""
+    """Stands for a tensor in a structure that is sent as a pickled object."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -115,8 +117,8 @@ def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
-    """The inverse of _take_out(). Appends new tensors to `tensors`. They are on `device` if the
-    root's tensors were on a device.
+    """Replaces placeholders by new tensors, and appends the new tensors to `tensors`. The new
+    tensors are on `device` if the root's tensors were on a device.
     """
     if isinstance(value, _Placeholder):
         place = torch.device("cpu") if value.on_host else device
@@ -126,10 +128,10 @@ def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> An
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A container like `value` with the results of `change` for its elements. Other objects are
-    returned as they are.
+    """Returns a container like `value`, with the results of `change` for its elements. If `value`
+    is no container, returns `value`.
 
-    Containers of the program's own classes are treated as other objects, and travel pickled.
+    Containers of the program's own classes are not changed, but are pickled as a whole.
     """
     kind = type(value)
     if kind in (dict, collections.OrderedDict):
@@ -142,8 +144,8 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _own_class(kind: Any) -> Any:
-    """Returns this process's class of the same name, because a class of the main program may arrive
-    as a copy.
+    """Returns this process's class of the same name, because pickling may have made a copy of a
+    class of the main program.
     """
     return getattr(sys.modules.get(kind.__module__), kind.__qualname__, kind)
 
@@ -151,15 +153,15 @@ def _own_class(kind: Any) -> Any:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Gives all ranks the state and the options of the root's optimizer, of any kind.
+    """Gives all ranks the state and the options of the root's optimizer, which may be of any kind.
 
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.
         root_rank: the rank in the job.
-        model: not used. Horovod looks for sparse parameters in it.
+        model: not used. Horovod searches it for sparse parameters.
 
     Raises:
-        ValueError: the parameters of this rank's optimizer are not those of the root's.
+        ValueError: this rank's optimizer does not have the same parameters as the root's optimizer.
     """
     del model
     tensors: list[torch.Tensor] = []
@@ -170,7 +172,9 @@ def broadcast_optimizer_state(
 
 
 def _contents(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
-    """Options by group, and state by parameter in the order of the groups."""
+    """Returns the options of each group, and the state of each parameter in the order of the
+    groups.
+    """
     groups = [
         {key: value for key, value in group.items() if key != "params"}
         | {"params": len(group["params"])}

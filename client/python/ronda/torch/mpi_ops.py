@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Blocking, differentiable collectives on torch tensors.
+"""Collectives on torch tensors that block and are differentiable.
 
-This module also has all other names of Horovod's module mpi_ops. Gradients are the same as in
-Horovod.
+This module also has all other names of Horovod's module mpi_ops. The collectives compute the same
+gradients as Horovod's collectives.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ _Factors = tuple[float, float]
 
 
 def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the call has to be recorded, which takes longer than a small allreduce."""
-    # Other objects are refused at the submission, so that the other ranks are notified.
+    """Returns whether autograd must record the call, which takes longer than a small allreduce."""
+    # Objects that are not tensors are refused later, at the submission, so that the other ranks are
+    # notified.
     return torch.is_grad_enabled() and any(
         isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors
     )
@@ -104,7 +105,7 @@ def _reduce(
 
 
 class _Allreduce(torch.autograd.Function):
-    """The gradient is reduced in the same way as the tensor."""
+    """An allreduce for autograd. The gradient is reduced in the same way as the tensor."""
 
     @staticmethod
     def forward(
@@ -154,13 +155,13 @@ def allreduce(
         name: the same on every rank; tensors without a name are matched by order.
         compression: casts the tensor before the reduction, and back afterwards.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: of the tensor, before the reduction; not 0.
-        postscale_factor: of the result; not 0.
+        prescale_factor: factor of the tensor, before the reduction; not 0.
+        postscale_factor: factor of the result; not 0.
         process_set: the ranks that take part.
 
     Raises:
         ValueError: the tensor or a factor cannot be used; a tensor of this name is in flight.
-        HorovodInternalError: ranks disagree, or one has failed.
+        HorovodInternalError: the ranks disagree, or a rank has failed.
     """
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     short, context = compression.compress(tensor)
@@ -177,7 +178,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As allreduce(), in place and not differentiable."""
+    """As allreduce(), but in place and not differentiable."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     return mark_changed(_reduce(tensor, tensor, name, op, factors, process_set))
 
@@ -196,7 +197,9 @@ def _reduce_group(
 
 
 class _GroupedAllreduce(torch.autograd.Function):
-    """The gradients are reduced in the same way as the tensors."""
+    """A group of allreduces for autograd. The gradients are reduced in the same way as the
+    tensors.
+    """
 
     @staticmethod
     def forward(
@@ -228,7 +231,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allreduce(), for several tensors together, either all of them or none."""
+    """As allreduce(), for several tensors. Either all tensors are reduced, or no tensors."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]
@@ -248,7 +251,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As grouped_allreduce(), in place and not differentiable."""
+    """As grouped_allreduce(), but in place and not differentiable."""
     handle = grouped_allreduce_async_(
         tensors, average, name, op, prescale_factor, postscale_factor, process_set
     )
@@ -258,14 +261,16 @@ def grouped_allreduce_(
 def _gather(
     tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet
 ) -> list[torch.Tensor]:
-    """Gathers without autograd. A single tensor travels alone, several travel as a group."""
+    """Gathers without autograd. Several tensors are gathered as a group."""
     if len(tensors) == 1:
         return [synchronize(allgather_async(tensors[0], name, process_set))]
     return list(synchronize(grouped_allgather_async(tensors, name, process_set)))
 
 
 class _Allgather(torch.autograd.Function):
-    """The gradient of a rank's rows is their mean over the ranks."""
+    """An allgather for autograd. The gradient of a rank's rows is the mean of the ranks'
+    gradients.
+    """
 
     @staticmethod
     def forward(
@@ -306,7 +311,7 @@ def grouped_allgather(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allgather(), for several tensors together."""
+    """As allgather(), for several tensors as a group."""
     if _needs_gradient(tensors):
         return list(_Allgather.apply(name, process_set, *tensors))
     return _gather(tensors, name, process_set)
@@ -321,7 +326,9 @@ def _send(
 
 
 class _Broadcast(torch.autograd.Function):
-    """The root's gradient is the mean over the ranks; the other ranks' gradients are zero."""
+    """A broadcast for autograd. The root's gradient is the mean over the ranks, and the other
+    ranks' gradients are zero.
+    """
 
     @staticmethod
     def forward(
@@ -342,11 +349,11 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """A rank's tensor, on every rank. Differentiable.
+    """Returns the root's tensor on every rank. Differentiable.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
-        root_rank: the rank in the job, also in a process set.
+        root_rank: the root's rank in the job, also if `process_set` is given.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
     """
@@ -362,13 +369,13 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As broadcast(), in place and not differentiable."""
+    """As broadcast(), but in place and not differentiable."""
     synchronize(broadcast_async_(tensor, root_rank, name, process_set))
     return tensor
 
 
 class _Alltoall(torch.autograd.Function):
-    """The gradient of a row comes from the rank to which the row went."""
+    """An alltoall for autograd. A row's gradient comes from the rank that has received the row."""
 
     @staticmethod
     def forward(
@@ -401,7 +408,7 @@ def alltoall(
 
     Args:
         tensor: contiguous; only its first dimension may differ between ranks.
-        splits: the number of rows for each member. None means the same number for all.
+        splits: the number of rows for each member. None means that all members get the same number.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
@@ -426,16 +433,16 @@ def _scatter(
     factors: _Factors,
     process_set: ProcessSet,
 ) -> list[torch.Tensor]:
-    """Reduces and scatters without autograd. A single tensor travels alone, several travel as a
-    group.
-    """
+    """Reduces and scatters without autograd. Several tensors are reduced as a group."""
     if len(tensors) == 1:
         return [synchronize(reducescatter_async(tensors[0], name, op, process_set, *factors))]
     return list(synchronize(grouped_reducescatter_async(tensors, name, op, process_set, *factors)))
 
 
 class _Reducescatter(torch.autograd.Function):
-    """The gradients of the parts, concatenated; for a sum multiplied by the number of ranks."""
+    """A reducescatter for autograd. The gradient is the concatenation of the ranks' gradients; for
+    a sum it is multiplied by the number of ranks.
+    """
 
     @staticmethod
     def forward(
@@ -466,7 +473,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """As reducescatter(), for several tensors together."""
+    """As reducescatter(), for several tensors as a group."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]
     factors = (prescale_factor, postscale_factor)
@@ -486,16 +493,16 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduces a tensor. Every member gets a part of the rows. Differentiable.
+    """Reduces a tensor. Every member gets some rows of the result. Differentiable.
 
     Args:
-        tensor: contiguous, of the same shape, not (), and dtype on every rank.
+        tensor: contiguous, with at least one dimension, of the same shape and dtype on every rank.
         name: the same on every rank; tensors without a name are matched by order.
         compression: casts the tensor before the reduction, and back afterwards.
         op: Average, Sum, Min, Max or Product; the first two are differentiable.
         process_set: the ranks that take part.
-        prescale_factor: of the tensor, before the reduction; not 0.
-        postscale_factor: of the result; not 0.
+        prescale_factor: factor of the tensor, before the reduction; not 0.
+        postscale_factor: factor of the result; not 0.
     """
     short, context = compression.compress(tensor)
     factors = (prescale_factor, postscale_factor)

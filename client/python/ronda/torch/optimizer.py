@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DistributedOptimizer: a program's optimizer, whose gradients are reduced over the ranks."""
+"""DistributedOptimizer, which makes a program's optimizer reduce its gradients over the ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Named = Iterable[tuple[str, torch.Tensor]] | None
 def _name_parameters(
     optimizer: torch.optim.Optimizer, named_parameters: _Named
 ) -> dict[torch.Tensor, str]:
-    """The name of each of the optimizer's parameters.
+    """Returns the name of each of the optimizer's parameters.
 
     Raises:
         ValueError: `named_parameters` does not consist of pairs, has a name twice, or lacks a
@@ -70,7 +70,9 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """The common part of distributed optimizers. It precedes the program's class as a base."""
+    """The common part of distributed optimizers. In the list of bases it comes before the program's
+    class.
+    """
 
     process_set: ProcessSet
     _parameter_names: dict[
@@ -87,14 +89,13 @@ class _Distributed(_Base):
         names: dict[torch.Tensor, str],
         options: dict[str, Any],
     ) -> Any:
-        """An optimizer of a new class, derived from `cls` and `optimizer`'s class, with its
-        contents.
+        """Returns an optimizer of a new class that is derived from `cls` and `optimizer`'s class.
 
-        The contents are shared, so a learning rate scheduler made for `optimizer` also works for
-        the result.
+        The result and `optimizer` share their contents, so a learning rate scheduler made for
+        `optimizer` also works for the result.
 
         Raises:
-            ValueError: `optimizer` is already the result of such a call.
+            ValueError: `optimizer` is already a distributed optimizer.
         """
         own = type(optimizer)
         if isinstance(optimizer, _Distributed):
@@ -114,13 +115,13 @@ class _Distributed(_Base):
         return wrapped
 
     def __reduce__(self) -> Any:
-        """A copy, or an object from a pickle, is also distributed, with the same names."""
+        """Makes copies and unpickled objects distributed optimizers with the same names."""
         named = list(self._parameter_names.items())
         return _distribute, (self._own_class, super().__getstate__(), named, self._options)
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
         """Averages a closure's loss over all ranks, so that every rank calls the closure equally
-        often. If the loss is not a number, it does not change.
+        often. If the loss is neither a tensor nor a number, returns it unchanged.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):
@@ -138,7 +139,9 @@ class _Distributed(_Base):
             self._checks.check(names, self.process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As the program's optimizer. New parameters whose gradients are reduced get names."""
+        """Does the same as in the program's optimizer. New parameters with reduced gradients get
+        names.
+        """
         super().add_param_group(param_group)
         number = len(self.param_groups) - 1
         self._parameter_names.update(_number_parameters(self.param_groups[-1:], number))
@@ -153,7 +156,7 @@ class _DistributedOptimizer(_Distributed):
 
     @property
     def backward_passes_per_step(self) -> int:
-        """The passes after which gradients travel."""
+        """The number of backward passes after which gradients are reduced."""
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
@@ -162,13 +165,15 @@ class _DistributedOptimizer(_Distributed):
         self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As the program's optimizer. The gradients of the new parameters are also reduced."""
+        """Does the same as in the program's optimizer. The gradients of new parameters are
+        reduced.
+        """
         super().add_param_group(param_group)
         added = self.param_groups[-1]["params"]
         self._reducer.add({each: self._parameter_names[each] for each in added})
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the program's optimizer; begins a new step."""
+        """Does the same as in the program's optimizer, and also begins a new step."""
         self._reducer.abandon()
         self._synchronized = False
         self._should_synchronize = True
@@ -178,14 +183,14 @@ class _DistributedOptimizer(_Distributed):
         """Waits until all gradients are reduced, so that the program can clip or inspect them
         before step().
 
-        Gradients that backward has not computed are reduced as they are, or as zeros if another
-        rank has the gradient.
+        If backward has not computed a gradient, its present value is reduced. If this rank has no
+        gradient but another rank has one, this rank adds zeros.
 
         Raises:
-            HorovodInternalError: a reduction failed. The gradients are undefined; a new step
-                begins.
-            ValueError: a gradient was changed during its reduction, or changed differently on the
-                ranks.
+            HorovodInternalError: a reduction failed. The gradients are then undefined, and a new
+                step begins.
+            ValueError: the program has changed a gradient during its reduction, or differently on
+                the ranks.
         """
         self._reducer.synchronize()
         self._synchronized = True
@@ -205,9 +210,9 @@ class _DistributedOptimizer(_Distributed):
         """Synchronizes and applies the gradients.
 
         Args:
-            args: for the step() of the program's optimizer, as are `kwargs`. A closure, the first
-                argument or the one named `closure`, computes the loss and the gradients. The loss
-                and the gradients are reduced after each call, so that all ranks get the same
+            args: arguments for the step() of the program's optimizer, as are `kwargs`. The first
+                argument or `closure` may be a closure that computes the loss and the gradients. The
+                loss and the gradients are reduced after each call, so that all ranks get the same
                 values.
         """
         first = args[0] if args else kwargs.get("closure")
@@ -236,7 +241,7 @@ class _DistributedOptimizer(_Distributed):
             loss = closure()
             if not self._reducer.is_active():
                 return loss
-            # Another rank may have computed gradients that this rank has not.
+            # Another rank may have computed gradients that this rank has not computed.
             self._reducer.synchronize(takes_old=self._reducer.is_pending())
             op = Sum if self._options["op"] == Sum else Average
             first = next(iter(self._parameter_names.values()), "")
@@ -245,7 +250,8 @@ class _DistributedOptimizer(_Distributed):
         return call
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the program's optimizer. If the program skips a step, this call ends that step.
+        """Does the same as in the program's optimizer. If the program skips a step, this call ends
+        it.
 
         Raises:
             AssertionError: a gradient is being reduced.
@@ -261,12 +267,12 @@ class _DistributedOptimizer(_Distributed):
 
 
 class _DistributedAdasumOptimizer(_Distributed):
-    """Each rank makes its own step; Adasum combines the changes of the parameters."""
+    """Each rank makes its own step, and Adasum combines the ranks' changes of the parameters."""
 
     _compression: type[Compressor]
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Has no effect, because gradients stay local."""
+        """Does nothing, because gradients are not reduced."""
 
     def synchronize(self) -> None:
         """Does nothing, because step() does everything."""
@@ -336,7 +342,7 @@ def _distribute(
     named: list[tuple[torch.Tensor, str]],
     options: dict[str, Any],
 ) -> Any:
-    """A copy of a distributed optimizer."""
+    """Returns a copy of a distributed optimizer."""
     optimizer: Any = own_class.__new__(own_class)
     optimizer.__setstate__(state)
     return DistributedOptimizer(optimizer, [(name, each) for each, name in named], **options)
@@ -354,9 +360,11 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Wraps an optimizer. Gradients are reduced over the ranks while backward computes others.
+    """Wraps an optimizer so that gradients are reduced over the ranks while backward computes other
+    gradients.
 
-    step() waits for them and applies them. To inspect or clip the reduced gradients:
+    step() waits for the reduced gradients and applies them. To inspect or clip the reduced
+    gradients:
 
         loss.backward()
         optimizer.synchronize()
@@ -369,19 +377,20 @@ def DistributedOptimizer(
             class, and shares its state.
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
-        compression: with Compression.fp16, .bf16 or .fp8 the gradients travel in this format and
-            are added in 32 bits. fp8 also adds its rounding errors to the next step. The program's
-            own Compressor is called for each gradient.
+        compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and
+            added in 32 bits. fp8 also adds its rounding errors to the next step. A Compressor of
+            the program's own is called for each gradient.
         backward_passes_per_step: how often backward adds to the gradients before step(). The sum
-            over the passes travels once.
+            over the passes is reduced once.
         op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Also Min,
             Max and Product.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
         num_groups: deprecated; use groups.
-        groups: lists of parameters whose gradients travel together, or the number of such lists, of
-            about equal length. If it is None or 0, each gradient travels when it is ready.
-        sparse_as_dense: reduces sparse gradients as dense ones.
+        groups: lists of parameters whose gradients are reduced together, or the number of such
+            lists, of about equal length. If it is None or 0, each gradient is reduced when it is
+            ready.
+        sparse_as_dense: if true, sparse gradients are reduced as dense gradients.
         process_set: the ranks that take part.
 
     Raises:

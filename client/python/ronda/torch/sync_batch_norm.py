@@ -13,10 +13,11 @@ from ronda.torch.mpi_ops import Sum, allgather_async, allreduce, size, synchroni
 
 
 class SyncBatchNorm(_BatchNorm):
-    """torch's BatchNorm for any number of dimensions, with the statistics of all ranks' batches.
+    """torch's BatchNorm for any number of dimensions, with statistics over the batches of all
+    ranks.
 
-    For CPUs and GPUs. Every rank calls the module equally often. Batches may have different sizes,
-    and may be empty. In evaluation mode the module equals BatchNorm.
+    The module works on CPUs and GPUs. Every rank must call the module equally often. Batches may
+    have different sizes, and may be empty. In evaluation mode the module equals BatchNorm.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -37,7 +38,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
-        """Updates the running statistics as torch does: with the unbiased variance."""
+        """Updates the running statistics with the unbiased variance, as torch does."""
         assert self.running_mean is not None and self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
@@ -59,11 +60,12 @@ def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Mean and biased variance of each channel over all ranks, and the count of its numbers.
+    """Returns the mean and the biased variance of each channel over all ranks, and the count of its
+    numbers.
 
     Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
     LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", Stanford
-    CS-TR-79-773, 1979. This loses no digits if the mean is large.
+    CS-TR-79-773, 1979. With this method no digits are lost if the mean is large.
     """
     dims = [0, *range(2, input.dim())]
     count = input.numel() // max(input.size(1), 1)
@@ -80,7 +82,8 @@ def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.
 
 
 class _Normalize(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, and mean, variance and count.
+    """Computes (x - mean) / sqrt(variance + eps) * weight + bias. Also returns mean, variance and
+    count.
 
     Backward sums its terms over the ranks, because the statistics depend on all batches.
     """

@@ -22,7 +22,7 @@
 
 namespace {
 
-// Whether allocations of 1 MB or more fail in this thread.
+// If true, allocations of 1 MB or more fail in this thread.
 thread_local bool lacks_memory = false;
 
 }  // namespace
@@ -59,7 +59,7 @@ class CheckpointTest : public ::testing::Test {
     return options;
   }
 
-  // Saves a state of one rank in which every element is `step`.
+  // Saves the state of a job of one rank. Every element of the state is `step`.
   void save(std::int64_t step, int keep = 3) const {
     ronda::run_threads(1, [&] {
       std::vector<float> w(1000, static_cast<float>(step));
@@ -67,7 +67,7 @@ class CheckpointTest : public ::testing::Test {
     });
   }
 
-  // Resumes from it, and checks that all of it comes from one step.
+  // Resumes from the saved checkpoint, and checks that all elements come from the same step.
   Resumed resume() const {
     Resumed resumed;
     ronda::run_threads(1, [&] {

@@ -16,7 +16,8 @@
 
 namespace ronda_test {
 
-// Numbers between -1 and 1 that differ between ranks and steps. They are multiples of 2^-10, whose sums are exact.
+// Numbers between -1 and 1 that differ between ranks and steps. The numbers are multiples of 2^-10, so their sums are
+// exact.
 template <class T>
 std::vector<T> gradient_of(int step, std::size_t count) {
   ronda::detail::Random random(static_cast<std::uint64_t>(ronda::rank()), static_cast<std::uint64_t>(step) + 1);
@@ -25,7 +26,7 @@ std::vector<T> gradient_of(int step, std::size_t count) {
   return gradient;
 }
 
-// Writes the numbers above into the memory of `gradient`.
+// Writes the numbers of gradient_of() into the memory of `gradient`.
 template <class T>
 void fill(std::vector<T>& gradient, int step) {
   const std::vector<T> values = gradient_of<T>(step, gradient.size());
@@ -38,7 +39,7 @@ std::vector<T> mean_of(std::vector<T> values) {
   return values;
 }
 
-// Whether all ranks have the same bits.
+// Returns whether `values` has the same bits on all ranks.
 template <class T>
 bool same_on_all_ranks(const std::vector<T>& values) {
   const std::string own(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
@@ -55,7 +56,8 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
   return largest;
 }
 
-// The elements of the first tensor of a state whose name begins with `begin`; empty if there is none.
+// Returns the elements of the first tensor in `state` whose name begins with `begin`, or an empty vector if there is no
+// such tensor.
 template <class T>
 std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::string& begin) {
   for (const ronda::Tensor& tensor : state) {
@@ -66,7 +68,7 @@ std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::strin
   return {};
 }
 
-// Loads the state of `from` into `to`, as from a checkpoint.
+// Copies the state `from` into the state `to`, as if it were loaded from a checkpoint.
 inline void copy_state(const std::vector<ronda::Tensor>& from, const std::vector<ronda::Tensor>& to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const char* const bytes = static_cast<const char*>(from[i].data);

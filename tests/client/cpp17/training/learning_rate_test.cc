@@ -64,7 +64,7 @@ TEST(PlateauTest, LowersTheRateWhenTheAverageOverTheRanksStopsToFall) {
     options.patience = 1;
     options.least = 0.25;
     Plateau plateau(options);
-    // On rank 0 it rises and on rank 1 it falls. Only their average matters.
+    // Rank 0 adds a number to the metric, and rank 1 subtracts it. Plateau uses only the average over the ranks.
     const double sign = ronda::rank() == 0 ? 1 : -1;
     EXPECT_EQ(plateau.update(10 + sign), 1);
     EXPECT_EQ(plateau.update(9 + 2 * sign), 1);

@@ -50,7 +50,8 @@ TEST_P(PowerSgdRanksTest, AnApproximationOfFullRankIsTheMean) {
 
 TEST_P(PowerSgdRanksTest, AMeanOfLowRankTravelsWhole) {
   ronda::run_threads(GetParam(), [] {
-    // Each rank's gradient has rank 1, so the rank of their mean is at most the number of ranks.
+    // The gradient of each process is a matrix of rank 1. So the matrix rank of the mean is at most the number of
+    // processes.
     const std::vector<double> left = gradient_of<double>(0, 8), right = gradient_of<double>(1, 10);
     std::vector<double> gradient(80);
     for (std::size_t i = 0; i < 80; ++i) gradient[i] = left[i / 10] * right[i % 10];
@@ -153,7 +154,7 @@ TEST_P(PowerSgdRanksTest, AnOverflowOnOneRankIsSeenByAllAndForgotten) {
   });
 }
 
-// A zero gradient, such as that of a frozen layer, leaves no direction to continue from.
+// After a zero gradient, for example of a frozen layer, PowerSgd has no direction with which to begin the next step.
 TEST_P(PowerSgdRanksTest, AGradientMayBeZeroForSomeSteps) {
   ronda::run_threads(GetParam(), [] {
     std::vector<float> gradient(4 * 4);

@@ -90,8 +90,8 @@ TEST(DistributedSamplerTest, NoSamplesAreNone) {
   EXPECT_EQ(DistributedSampler(0, 0, 3).remaining(), 0);
 }
 
-// For all sizes: an epoch has each sample once, except for the tail, even if the job resumes in between on another
-// number of ranks.
+// Tests with random sizes that an epoch has each sample once, except for the tail. The job may resume in between with
+// another number of ranks.
 TEST(DistributedSamplerTest, AnEpochHasEachSampleOnceAlsoWhenTheNumberOfRanksChanges) {
   const std::uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

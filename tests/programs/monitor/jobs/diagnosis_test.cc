@@ -26,7 +26,7 @@ FlightEvent Started(const std::string& name, FlightTime time) {
   return {.kind = FlightKind::kStarted, .op = OpType::kAllreduce, .name = name, .time = time};
 }
 
-// Returns a rank that has left `buckets` buckets and now computes.
+// Returns a rank that has completed `buckets` buckets and now computes.
 RankSnapshot Computing(RankId rank, uint64_t buckets) {
   RankSnapshot watched = {
       .identity = {.topology = {.rank = rank}}, .process_before = {.state = 'R'}, .process_now = {.state = 'R'}};
@@ -35,7 +35,7 @@ RankSnapshot Computing(RankId rank, uint64_t buckets) {
   return watched;
 }
 
-// A rank that is in bucket `bucket`.
+// Returns a rank that is in bucket `bucket` since the time `since`.
 RankSnapshot InBucket(RankId rank, uint64_t bucket, FlightTime since) {
   RankSnapshot watched = Computing(rank, bucket);
   watched.process_now.state = 'S';
@@ -46,7 +46,7 @@ RankSnapshot InBucket(RankId rank, uint64_t bucket, FlightTime since) {
   return watched;
 }
 
-// A rank that waits for the coordinator's answer.
+// Returns a rank that has waited for the coordinator's answer since the time `since`.
 RankSnapshot Reported(RankId rank, uint64_t buckets, FlightTime since) {
   RankSnapshot watched = Computing(rank, buckets);
   watched.sample.counts.tensors_in_flight = 1;
@@ -176,7 +176,7 @@ TEST(StandstillTest, AllRanksOfAHostThatDoesNotAnswerAreBlamed) {
 
 // -- The network --
 
-// Rank r of four is on host r. `waited_share` is the fraction of time for which each rank waits.
+// Returns four ranks, each on a separate host. Each rank waits for the fraction `waited_share` of its time.
 std::vector<RankSnapshot> OnFourHosts(double waited_share) {
   std::vector<RankSnapshot> ranks;
   for (int r = 0; r < 4; ++r) {

@@ -22,7 +22,7 @@ using ::testing::ElementsAreArray;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// An epoch of two ranks with steps of 10 ms. The last step ends at `end`. Rank 1 was killed a step before.
+// Returns an epoch of two ranks with steps of 10 ms. The last step ends at `end`. Rank 1 was killed one step earlier.
 JobSnapshot Epoch(int64_t epoch, uint64_t steps, absl::Duration end) {
   JobSnapshot job = {.job = NameInEpoch("job", epoch)};
   for (const RankId rank : {0, 1}) {
@@ -51,7 +51,7 @@ TEST(JobHistoryTest, JobOfOneEpochHasItsTableAlone) {
   EXPECT_THAT(SummaryOfAll({job}), ElementsAreArray(SummaryOf(job)));
 }
 
-// 2 s of steps that end at 10 s, and 1 s of steps that end at 14 s.
+// One epoch has 2 s of steps and ends at 10 s. The next epoch has 1 s of steps and ends at 14 s.
 TEST(JobHistoryTest, AddsEpochsUpAndShowsTheLastOne) {
   const JobSnapshot last = OfRanks(3, Epoch(1, 100, absl::Seconds(14)));
   std::vector<std::string> lines = {
@@ -75,7 +75,7 @@ TEST(JobHistoryTest, EpochWithoutStepsIsNotTheOneThatIsShown) {
       << "unless none has made steps";
 }
 
-// Only the number of steps is known of a short epoch.
+// For a short epoch, only the number of steps is known, and not their time.
 TEST(JobHistoryTest, MeanTimeOfAStepIsThatOfEpochsThatWereTimed) {
   EXPECT_THAT(SummaryOfAll({Epoch(0, 100, absl::Seconds(5)), Epoch(1, 20, absl::Seconds(7))}),
               Contains("  time            3 s from the first step to the end of the last, 1 s of it in steps, 10 ms in "

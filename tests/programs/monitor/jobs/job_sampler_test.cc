@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks in this process. The tests choose their actions and the times of the actions.
+// Tests with ranks in this process. The tests choose what each rank does, and at which time.
 #include "programs/monitor/jobs/job_sampler.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class JobSamplerTest : public ::testing::Test {
     sampler_ = std::make_unique<JobSampler>(std::move(readers));
   }
 
-  // A step of one bucket, which takes the last 5 ms of the step; rank 2 is late by `late`.
+  // Carries out a step of one bucket. The bucket takes the last 5 ms of the step, and rank 2 enters it late by `late`.
   void Step(absl::Duration late) {
     for (int r = 0; r < kRanks; ++r) {
       const FlightTime begin = now_ + (r == 2 ? late : absl::ZeroDuration());
@@ -142,7 +142,7 @@ TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {
   EXPECT_THAT(sampler_->Snapshot().ranks[1].rates.waited_share, DoubleEq(0));
 }
 
-// The next epoch may begin at once, and be short.
+// The sampler must notice the end of a rank at once, because the next epoch may begin at once and be short.
 TEST_F(JobSamplerTest, EndOfARankIsNoticedWithTheNextSample) {
   sampler_->Sample(now_);
   ranks_[1]->counters().steps.Add(7);
@@ -226,7 +226,8 @@ TEST_F(JobSamplerTest, ProcessesAreLookedAtOnceASecond) {
 
 // -- Ranks of other hosts --
 
-// Rank 3 of another host, as its monitor reports it at `taken`. The rank leaves each bucket when the ranks here do.
+// Rank 3 is on another host. The monitor of that host reports the rank's state at the time `taken`. Rank 3 leaves each
+// bucket at the same time as the ranks on this host.
 class JobSamplerAcrossHostsTest : public JobSamplerTest {
  protected:
   void TellOfRank3(absl::Duration late, FlightTime taken) {

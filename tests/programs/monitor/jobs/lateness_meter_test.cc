@@ -87,8 +87,9 @@ TEST(LatenessMeterTest, BucketsOfWhichOneRankIsPartAreNotMeasured) {
   EXPECT_EQ(meter.missed(), 0u);
 }
 
-// A rank whose clock is ahead by `offset` ms. It enters buckets 1 to `buckets`, one every 100 ms, each `late` ms late.
-// All ranks leave a bucket 50 ms after its begin, but are still in the last one if `is_in_last`.
+// Returns a rank whose clock is ahead by `offset` ms. The rank enters buckets 1 to `buckets`, one every 100 ms, each
+// `late` ms late. All ranks leave a bucket 50 ms after its beginning. If `is_in_last`, they have not yet left the last
+// bucket.
 RankSample OnAnotherClock(uint64_t buckets, uint64_t late, uint64_t offset, bool is_in_last = false) {
   RankSample sample = After(buckets, late + offset);
   for (BucketEntry& entry : sample.entries) entry.left = (entry.bucket * 100 + offset + 50) * kMillisecond;

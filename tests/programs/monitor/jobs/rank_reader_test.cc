@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks that other processes look at. Some are made by hand, and others belong to real jobs.
+// Tests how a process reads the state of other processes' ranks. The tests make some of the ranks, and others belong to
+// real jobs.
 #include "programs/monitor/jobs/rank_reader.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +37,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// The id differs between processes.
+// Returns a job id that no other test process uses.
 std::string OwnJob(absl::string_view name) { return absl::StrCat("rank-reader-test-", name, "-", getpid()); }
 
 class RankReaderTest : public ::testing::Test {
@@ -167,7 +168,7 @@ TEST_F(RankReaderTest, JobInAnyEpochIsThatOfOneName) {
   }
 }
 
-// The content as an older library writes it.
+// The file has the content that an older library would write.
 TEST_F(RankReaderTest, ShorterWordsOfAnotherLayoutAreRefusedByTheirVersion) {
   const auto words = std::make_unique<RankWords>();
   words->magic = RankWords::kMagic;
@@ -212,7 +213,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// Rank 0 stops rank 1, which all others wait for, and looks at it.
+// Rank 0 stops rank 1, so that all other ranks wait for rank 1. Then rank 0 reads the state of rank 1.
 void LooksAtAStoppedRank() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -229,7 +230,7 @@ void LooksAtAStoppedRank() {
     EXPECT_GE(sample.counts.tensors, static_cast<uint64_t>(kSteps));
     EXPECT_GE(sample.counts.schedules_begun, 1u);
     ASSERT_TRUE(sample.last.has_value()) << "its flight recorder lies in the job's memory";
-    // The number of a bucket is the same on all ranks, and no rank is past a bucket that another has not entered.
+    // A bucket has the same number on all ranks. No rank has left a bucket that another rank has not entered.
     const RankSample own = ranks[0]->Read();
     EXPECT_LE(own.buckets, sample.buckets + 1);
     kill(pid, SIGCONT);
@@ -240,14 +241,15 @@ void LooksAtAStoppedRank() {
 
 TEST(RanksOfAJob, CanBeReadWhileStopped) { ExpectRankProgramSucceeds("looks_at_a_stopped_rank", 3); }
 
-// Whether a rank has completed `tensors` tensors, and waits for the others with its next tensor.
+// Returns whether a rank has completed `tensors` tensors and now waits for the other ranks with its next tensor.
 bool Waits(const RankReader& rank, uint64_t tensors) {
   const RankSample sample = rank.Read();
   if (sample.counts.tensors != tensors || !sample.last.has_value()) return false;
   return sample.last->kind == FlightKind::kReported || sample.last->kind == FlightKind::kStarted;
 }
 
-// The late rank comes when the other rank waits. It must have the later entry into the same bucket.
+// Rank 1 is late: it enters a bucket when the other rank already waits in it. The records must show that rank 1 entered
+// the bucket later.
 void OneIsLate() {
   init();
   barrier();  // all are there to be found
@@ -275,7 +277,8 @@ void OneIsLate() {
   shutdown();
 }
 
-// Processes that have each other's files open, as readers do for a moment.
+// Each process opens the file of the other process, as readers do for a moment. A process that reads a rank must not be
+// taken for this rank.
 void OpensTheOthersFile() {
   init();
   barrier();
@@ -289,7 +292,7 @@ void OpensTheOthersFile() {
   shutdown();
 }
 
-// The same processes are ranks twice.
+// The same processes are ranks of two jobs, one after the other.
 void BeginsAgain() {
   init();
   for (uint64_t i = 1; i <= kSteps; ++i) Step();

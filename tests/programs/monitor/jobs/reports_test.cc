@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 constexpr FlightTime kNow = absl::Seconds(100);
 
-// A job of two ranks.
+// Returns a job of two ranks.
 JobSnapshot Job() {
   JobSnapshot job = {.now = kNow, .buckets_measured = 17};
   for (const RankId rank : {0, 1}) {
@@ -84,7 +84,7 @@ TEST(WhyTextTest, UniformJobHasNothingToTell) {
   EXPECT_EQ(WhyText(Job()), "no rank holds the others up (17 collectives looked at)\n");
 }
 
-// Rank 1 does something.
+// Returns a job in which rank 1 makes steps and sends data.
 JobSnapshot BusyJob() {
   JobSnapshot job = Job();
   job.ranks[1].sample.counts = {.schedules_begun = 1, .steps = 50};

@@ -17,7 +17,7 @@ using Kind = StragglerVerdict::Kind;
 constexpr absl::Duration kStep = absl::Milliseconds(100);
 constexpr int kWindow = StragglerWatch::kWindowSteps;
 
-// The last rank of a step, and the time for which the first rank waits for it.
+// The rank that is last in a step, and how long the first rank waits for it.
 struct Late {
   RankId rank = 0;
   absl::Duration waited;
@@ -28,7 +28,7 @@ class Steps {
  public:
   explicit Steps(size_t ranks) : watch_(ranks) {}
 
-  // The step that runs after the call counts as soon as the next step begins.
+  // A step counts only when the next step begins. So the last step of this call counts only in a later call.
   void Run(int steps, const std::function<Late(int step)>& late) {
     for (int i = 0; i < steps; ++i, ++step_) {
       const Late one = late(i);

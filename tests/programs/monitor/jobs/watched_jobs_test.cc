@@ -27,7 +27,7 @@ using ::testing::ElementsAre;
 using testing::ForkedChild;
 using ::testing::IsEmpty;
 
-// Ranks made in this process; other tests may run on this host.
+// Makes ranks in this process. The ids of the test's jobs have a prefix, because other tests may run on this host.
 class WatchedJobsTest : public ::testing::Test {
  protected:
   static std::string Prefix() { return absl::StrCat("watched-jobs-test-", getpid(), "-"); }
@@ -53,7 +53,8 @@ class WatchedJobsTest : public ::testing::Test {
                         .stopwatch = [this] { return clock_; }});
   }
 
-  // "a:0,1 b:0" of the jobs a and b.
+  // Returns the jobs and their ranks as text. For example, "a:0,1 b:0" means ranks 0 and 1 of job a, and rank 0 of job
+  // b.
   static std::string RanksOf(const WatchedJobs& jobs) {
     std::string text;
     for (const JobSnapshot& job : jobs.Snapshots()) {
@@ -81,7 +82,7 @@ TEST_F(WatchedJobsTest, AreAllThatBegin) {
   EXPECT_EQ(RanksOf(jobs), "a:0 b:0");
 }
 
-// Nothing is known of a job that has just begun. It may be fast.
+// A job that has just begun may be fast, so it is first read often.
 TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
   WatchedJobs jobs = Watch();
   jobs.Sample(absl::Seconds(1));
@@ -147,7 +148,7 @@ TEST_F(WatchedJobsTest, AreLookedForForAFewThousandthsOfTheTimeAtMost) {
   EXPECT_EQ(searches_, 20);
 }
 
-// As with shutdown() and init() in a program.
+// The process ends its rank and begins another one, as after shutdown() and init().
 TEST_F(WatchedJobsTest, HaveTheNewWordsOfAProcessThatBeginsAgain) {
   for (const std::string name : {"", "a"}) {
     std::unique_ptr<RankMeter> rank = MakeRank("a", 0, 1);

@@ -3,7 +3,8 @@
 
 """The page of ronda-monitor in a real browser, beside a real job of which one rank is late.
 
-Without Chromium the test is skipped, with the reason. Its outputs have a picture of the page.
+If there is no Chromium, the test is skipped, with the reason. The test's outputs include a picture
+of the page.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TIMEOUT = 60.0
 _RANKS = 4
 _LATE_RANK = 2
 _NAME = "resnet50"
-# Commands, and what the heading shows of them.
+# Commands, and how the page's heading shows them.
 _SHORT_COMMANDS = {
     "build/bin/train": "train",
     "python3 ./src/train.py --data=/data/images --model a/b /": (
@@ -172,13 +173,13 @@ def _check_title(browser: Browser) -> None:
 
 
 def _width(kind: str, rank: int) -> str:
-    """An expression for the width of a rank's activity in the picture of the last step."""
+    """Returns JavaScript for the width of a rank's activity in the last step's picture."""
     parts = f"document.querySelectorAll('#rows svg[data-rank=\"{rank}\"] rect.{kind}')"
     return f"[...{parts}].reduce((sum, part) => sum + part.width.baseVal.value, 0)"
 
 
 def _check_last_step(browser: Browser) -> None:
-    """The others wait for the late rank, for most of the time; data moves on every rank."""
+    """Expects that the others mostly wait for the late rank, and that data moves on all ranks."""
     for rank in range(_RANKS):
         browser.wait_for(_width("moves", rank), lambda width: width > 0)
     late, other = _width("waits", _LATE_RANK), _width("waits", 0)
@@ -221,7 +222,7 @@ def _run_job(folder: pathlib.Path, program: str) -> None:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Runs the tests. Returns the exit code."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         print("SKIPPED: no Chromium is here: apt-get install chromium")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A client for tests. It sends bytes unchanged, and returns the reply unchanged.
+// A simple HTTP client for tests. The client sends bytes unchanged, and returns the reply unchanged.
 #ifndef RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
 #define RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
 
@@ -26,7 +26,7 @@ inline UniqueFd Connect(int port) {
   return fd;
 }
 
-// Sends `text`. Returns whether the connection has taken all of it.
+// Sends `text`. Returns whether the connection has accepted the whole text.
 inline bool Send(const UniqueFd& fd, absl::string_view text) {
   return send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }

@@ -130,7 +130,8 @@ TEST(MetricsText, OfVeryManyRanksOnlyThoseThatCostMostHaveSeriesOfTheirOwn) {
   EXPECT_THAT(text,
               AllOf(HasSubstr("ronda_steps_total{job_id=\"j\",rank=\"299\"} 300\n"),
                     HasSubstr("ronda_steps_total{job_id=\"j\",rank=\"284\"} 285\n"), Not(HasSubstr("rank=\"283\""))));
-  // The sum over all series must still be the sum over all ranks.
+  // The series "others" has the sum of the ranks without their own series, so that the sum over all series is still the
+  // sum over all ranks.
   EXPECT_THAT(text, HasSubstr(absl::StrCat("ronda_steps_total{job_id=\"j\",rank=\"others\"} ", 284 * 285 / 2, "\n")));
   EXPECT_THAT(text, HasSubstr("ronda_lateness_seconds_bucket{job_id=\"j\",rank=\"others\",le=\"0.003\"} 568\n"));
   EXPECT_THAT(text, HasSubstr("ronda_last_step_timestamp_seconds{job_id=\"j\",rank=\"others\"} 1000000900\n"));
@@ -141,7 +142,7 @@ TEST(MetricsText, WithoutJobsIsStillInOrder) {
   EXPECT_THAT(MetricsText({}, kClockZero), AllOf(HasSubstr("# TYPE ronda_steps_total counter\n"), Not(HasSubstr("{"))));
 }
 
-// The words of `text` that begin with "ronda_".
+// Returns the words in `text` that begin with "ronda_".
 std::set<std::string> NamesIn(const std::string& text) {
   std::set<std::string> names;
   for (size_t at = text.find("ronda_"); at != std::string::npos; at = text.find("ronda_", at + 1)) {

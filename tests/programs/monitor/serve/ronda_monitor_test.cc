@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ronda-monitor as a program, beside real jobs.
+// Tests the program ronda-monitor beside real jobs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -55,7 +55,7 @@ using ::testing::StartsWith;
 constexpr char kProgram[] = "programs/monitor/serve/ronda-monitor";
 constexpr char kToken[] = "0123456789abcdef0123456789abcdef";
 
-// The folder of this test, in which each of its processes finds the same files.
+// Returns the folder of this test. All processes of the test use the same folder.
 std::string TestFolder() {
   const char* const folder = std::getenv("MONITOR_TEST_FOLDER");
   return folder != nullptr ? folder : absl::StrCat(::testing::TempDir(), "/monitor.", getpid());
@@ -69,7 +69,7 @@ std::string WriteToken(mode_t mode = 0600) {
   return path;
 }
 
-// A running ronda-monitor; the destructor ends it.
+// A running ronda-monitor, which the destructor ends.
 class MonitorProcess {
  public:
   explicit MonitorProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& before = {}) {
@@ -108,8 +108,8 @@ class MonitorProcess {
     const std::string line = ReadLine("unix:");
     return line.substr(0, line.find(' '));
   }
-  // Returns the next line that begins with `beginning`, or "" if the monitor has ended. The monitor also prints other
-  // lines, about ranks that use another library on this host, which it cannot read.
+  // Returns the next line that begins with `beginning`, or "" if the monitor has ended. The monitor may also print
+  // lines about ranks on this host that it cannot read, because they use another version of the library.
   std::string ReadLine(const std::string& beginning) {
     std::string line;
     for (char c; read(output_.get(), &c, 1) == 1;) {
@@ -122,7 +122,7 @@ class MonitorProcess {
     return "";
   }
   void Signal(int signo) const { kill(pid_, signo); }
-  // Waits for the monitor's end. Returns its exit code, or minus the signal that ended it.
+  // Waits for the monitor's end. Returns the monitor's exit code, or minus the signal that ended the monitor.
   int Finish() {
     char buffer[256];
     for (ssize_t bytes; (bytes = read(output_.get(), buffer, sizeof(buffer))) > 0;) {
@@ -156,7 +156,7 @@ class MonitorProcess {
   std::string said_;
 };
 
-// Runs a monitor to its end. Returns its output.
+// Runs a monitor until it ends. Returns its output.
 std::string Say(const std::vector<std::string>& arguments, int exit_code, const std::vector<std::string>& before = {}) {
   MonitorProcess monitor(arguments, before);
   EXPECT_EQ(monitor.Finish(), exit_code);
@@ -171,7 +171,7 @@ double ValueOf(const std::string& metrics, const std::string& series) {
   return value;
 }
 
-// Steps until `done` is set on some rank.
+// Makes steps until `done` is true on some rank.
 void StepUntil(const std::atomic<bool>& done) {
   for (float sum = 0; sum == 0;) {
     absl::SleepFor(absl::Milliseconds(rank() == 2 ? 5 : 0));
@@ -180,7 +180,7 @@ void StepUntil(const std::atomic<bool>& done) {
   }
 }
 
-// The ranks of the job make steps while `observe` looks at them from a thread of rank 0.
+// Makes steps on all ranks while a thread of rank 0 calls `observe`.
 void StepWhile(const std::function<void(const std::string& job)>& observe) {
   init();
   std::atomic<bool> done{false};
@@ -198,7 +198,7 @@ void StepWhile(const std::function<void(const std::string& job)>& observe) {
 
 // -- Beside a job --
 
-// Rank 0 starts the monitor, which outlives it by a moment.
+// Rank 0 starts the monitor. The monitor ends a moment after rank 0 has ended.
 void SeesMetricsMove() {
   StepWhile([](const std::string& job) {
     MonitorProcess monitor({"--token-file", WriteToken(), job});
@@ -233,7 +233,7 @@ TEST(RondaMonitorTest, ShowsMetricsThatMoveOfARealJob) {
   ExpectRankProgramSucceeds("sees_metrics_move", 3, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
 }
 
-// A call of a client of gRPC.
+// Makes a call as a client of gRPC, and expects `code`.
 template <typename Response, typename Method, typename Request>
 Response Call(const std::unique_ptr<v1::MonitorService::Stub>& stub, Method method, const Request& request,
               grpc::StatusCode code = grpc::StatusCode::OK) {
@@ -254,7 +254,7 @@ void AsksTheRanks(const std::unique_ptr<v1::MonitorService::Stub>& stub, const s
   EXPECT_EQ(begun.answers(1).file(), folder + "/rpc.rank1.json");
   EXPECT_EQ(Call<v1::TimelineResponse>(stub, &Stub::StopTimeline, v1::StopTimelineRequest()).answers_size(), 2);
   EXPECT_THAT(ReadFile(folder + "/rpc.rank1.json").value_or(""), HasSubstr("\"ALLREDUCE\""));
-  // A test has started the ranks.
+  // The monitor cannot stop this job, because a test has started its ranks, and not rondarun.
   Call<v1::StopJobResponse>(stub, &Stub::StopJob, v1::StopJobRequest(), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
@@ -301,7 +301,7 @@ v1::CallProof ProofFor(const std::unique_ptr<v1::MonitorService::Stub>& stub, co
   return proof;
 }
 
-// The ranks were started with the secret. The monitor takes the secret from them.
+// The ranks were started with the secret. The monitor gets the secret from the ranks.
 void IsAskedOverANetwork() {
   StepWhile([](const std::string& job) {
     using Stub = v1::MonitorService::Stub;
@@ -360,7 +360,7 @@ TEST(RondaMonitorTest, SocketNeedsAFolderOfTheUsersOwn) {
               HasSubstr("set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
-// The ranks stay until a file exists.
+// The ranks of this job stay until the file "end" exists.
 void StaysForAWhile() {
   init();
   const std::string folder = TestFolder();
@@ -397,7 +397,7 @@ TEST(RondaMonitorTest, EndsWithTheJobThatWasNamed) {
 
 class RondaMonitorAccessTest : public ::testing::Test {
  protected:
-  // Without a job.
+  // The monitor waits for a job that does not exist.
   MonitorProcess monitor_{{"--wait", "--token-file", WriteToken(), "no-such-job"}};
   void SetUp() override { ASSERT_GT(monitor_.ReadPort(), 0) << monitor_.said(); }
 };
@@ -432,7 +432,7 @@ TEST(RondaMonitorFilesTest, AnotherUserIsRefused) {
   std::filesystem::permissions(TestFolder(), std::filesystem::perms::owner_all);
   const std::vector<std::string> as_nobody = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                                               "--inh-caps=-all"};
-  // The other user may not even reach the file, or may not read it.
+  // The other user has no access to the folder of the file, or to the file.
   EXPECT_THAT(Say({"--token-file", WriteToken()}, 1, as_nobody), HasSubstr("cannot open the file with the token"));
 }
 

@@ -23,7 +23,7 @@ class NodeHandshakeTest : public ::testing::Test {
   static NodeCallee Callee(const std::string& secret) { return *NodeCallee::Create(secret); }
   static NodeCaller Caller(const std::string& secret) { return *NodeCaller::Create(secret); }
 
-  // Returns the leader's verdict about this hello.
+  // Returns whether the leader accepts this hello, or its error.
   static absl::StatusOr<NodeHello> Judged(const NodeHello& hello, const std::string& leaders_secret,
                                           const std::string& nodes_secret) {
     NodeCallee callee = Callee(leaders_secret);
@@ -91,7 +91,7 @@ TEST_F(NodeHandshakeTest, MessagesOfAnotherConnectionProveNothing) {
   NodeCaller caller = Caller("f00d");
   const std::string hello = WithoutLength(*caller.Answer(first.challenge(), Beta()));
   EXPECT_FALSE(second.Check(hello).ok());
-  // A proof that is sent back to the node that made it is refused, too.
+  // The node also refuses a proof that is its own proof sent back.
   EXPECT_FALSE(caller.Check(hello).ok());
 }
 

@@ -33,7 +33,7 @@ using ::testing::ElementsAre;
 using testing::FakeClock;
 using ::testing::HasSubstr;
 
-// A listener on a port of the system's choice.
+// A socket that listens on a port that the system has chosen.
 struct Server {
   UniqueFd fd;
   Endpoint endpoint;
@@ -104,7 +104,7 @@ class NodeListTest : public ::testing::Test {
     }
   }
 
-  // Returns the result of a node that joins while this thread runs the list.
+  // Lets a node join in another thread, while this thread runs the list. Returns the node's result.
   absl::StatusOr<JoinedNode> Join(const NodeHello& hello, const std::string& secret = "f00d") {
     absl::StatusOr<JoinedNode> joined = absl::UnknownError("");
     std::atomic<bool> is_done = false;
@@ -151,7 +151,7 @@ TEST_F(NodeListTest, AWrongSecretIsSaidOnBothSides) {
   EXPECT_EQ(node.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(node.status().message()), HasSubstr("another RONDA_JOB_SECRET"));
   EXPECT_TRUE(told_.empty());
-  // This is reported once, however often it happens.
+  // The refusal is reported only once, even if it happens again.
   EXPECT_FALSE(Join({.version = kVersion, .name = "beta", .slots = 2}, "cafe").ok());
   EXPECT_THAT(said_, ElementsAre(HasSubstr("nodes join it at 127.0.0.1:"),
                                  "a node at 127.0.0.1 was refused: it has not proved that it knows RONDA_JOB_SECRET"));
@@ -289,7 +289,7 @@ TEST_F(SmallNodeListTest, ANodeThatComesInTimeEndsTheShortage) {
 TEST_F(NodeListTest, NodesHearHowTheJobHasEnded) {
   auto node = Join("beta");
   ASSERT_TRUE(node.ok());
-  // This includes a node that has sent more than the list has read.
+  // The node has also sent data that the list has not read.
   const std::string unread(100000, 'x');
   ASSERT_EQ(send(node->socket.get(), unread.data(), unread.size(), MSG_NOSIGNAL), unread.size());
   std::vector<AgentMessage> heard;

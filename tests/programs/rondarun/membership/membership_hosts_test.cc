@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Membership of jobs on several hosts. Hosts are lost, come and go.
+// Tests the membership of jobs on several hosts. Hosts are lost, join and leave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

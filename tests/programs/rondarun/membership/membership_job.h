@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job's membership, to which tests report events.
+// Helpers with which tests report events to a job's membership.
 #ifndef RONDA_TESTS_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_JOB_H_
 #define RONDA_TESTS_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_JOB_H_
 
@@ -35,8 +35,8 @@ inline std::string Describe(const JobMembership::Action& action) {
   return absl::StrCat("tell ", send.member, " ", Encode(send.message));
 }
 
-// Returns `options` with at least one host. A job without hosts gets a host without a name, with a slot for each
-// member.
+// Returns `options` with at least one host. If the job has no hosts, adds a host without a name that has a slot for
+// each member.
 inline JobMembership::Options WithHosts(JobMembership::Options options) {
   if (options.hosts.empty()) options.hosts = {{.name = "", .slots = options.max_members}};
   return options;
@@ -103,7 +103,7 @@ class Job {
     return Answer();
   }
 
-  // All of `members` join, and then meet. Returns the answers to the joins.
+  // Reports that all of `members` have joined and then met. Returns the answers to the joins.
   std::string Gather(const std::vector<int>& members, int64_t epoch, int64_t step = -1, const std::string& why = "") {
     std::vector<std::string> answers;
     for (const int member : members) {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Visits all orders of events in jobs of up to four members. Three faults or changes happen at any time. A member is
-// killed, is stopped, sends nonsense, or leaves. All members are so slow that the launcher's next deadline passes
-// first. A host is lost, is not listed any more, or is listed again. New members come by themselves, as replacements.
-// The members are a model of libronda's members (membership_world.h). The launcher's side is the real code.
+// Visits all orders of events in jobs of up to four members. Three faults or changes happen in each job, each at any
+// time. A member may be killed, be stopped, send an invalid message, or leave. All members may be so slow that the
+// launcher's next deadline passes. A host may be lost, no longer be listed, or be listed again. New members also join
+// as replacements, which does not count as a change. The members are a model of libronda's members
+// (membership_world.h). The launcher's side is the real code.
 //
-// Each event may come in any state and strike any member or host, and the steps of members come in any order. Worlds
-// count as the same if they differ only in the names of members, slots and hosts, and in how far numbers of epochs have
-// got. JobMembership treats these alike, with two exceptions. The first is the order of ranks, which is checked in the
-// worlds that are visited and in membership_test.cc. The second is which of two free slots on different hosts is used
-// first. Hashes of 64 bits distinguish states. With ten million states, one of 400,000 runs takes two states for one.
+// Each event may happen in any state, and to any member or host. The steps of members may happen in any order. Two
+// states (worlds) count as the same if they differ only in the names of members, slots and hosts, and in the numbers of
+// their epochs. JobMembership treats such states alike, with two exceptions. The first exception is the order of ranks,
+// which is checked in the states that are visited and in membership_test.cc. The second exception is which of two free
+// slots on different hosts is used first. Hashes of 64 bits distinguish states. With ten million states, only one run
+// in 400,000 would confuse two states.
 //
-// The model has no cooldowns that grow, no members that continue after SIGSTOP, no epochs that fail at the same step,
-// no lost messages, no hosts that change their number of slots, and no messages of members that arrive after the end of
-// their host. With a sanitizer, which is ten times slower, two faults or changes happen.
+// The model does not cover the following: cooldowns that grow, members that continue after SIGSTOP, epochs that fail at
+// the same step, lost messages, hosts that change their number of slots, and messages of members that arrive after the
+// end of their host. With a sanitizer, which is ten times slower, only two faults or changes happen in each job.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -55,7 +57,7 @@ Scope TwoHosts(const Sizes& sizes) {
   return scope;
 }
 
-// The second host is listed later, if at all.
+// Returns a job whose second host is not listed at first. The second host may be listed later.
 Scope OneHostOfTwo(const Sizes& sizes) {
   Scope scope = TwoHosts(sizes);
   scope.options.hosts.pop_back();
@@ -65,7 +67,8 @@ Scope OneHostOfTwo(const Sizes& sizes) {
 void ExpectNoProblem(const Scope& scope) {
   const MembershipCensus census = MembershipExplorer(scope).Explore();
   EXPECT_EQ(census.problem, "");
-  // Otherwise the model has not visited what it is for.
+  // The model must have visited enough states of each kind. If the model visited too few states, the test would prove
+  // nothing.
   EXPECT_GT(census.states, 5'000);
   EXPECT_GT(census.successes, 0);
   EXPECT_GT(census.failures, 0);

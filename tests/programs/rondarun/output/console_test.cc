@@ -25,7 +25,8 @@ using ::testing::Not;
 using LinePrefix = LaunchOptions::LinePrefix;
 using Lines = std::vector<std::string>;
 
-// The lines that a terminal of unlimited width shows after `bytes`, the unfinished one last.
+// Returns the lines that a terminal of unlimited width shows after it has got `bytes`. The unfinished line is the last
+// one.
 std::string Screen(absl::string_view bytes) {
   std::string done;
   std::string line;
@@ -124,7 +125,7 @@ class TerminalConsoleTest : public ConsoleTest {
  protected:
   std::string screen() const { return Screen(out_.pending()); }
 
-  // Both streams are the same terminal.
+  // Standard output and standard error are the same terminal.
   Console console_{{.rank_count = 3, .media = {Medium::kTerminal, Medium::kTerminal}}, &out_, &out_, Clock::Real()};
 };
 
@@ -184,7 +185,7 @@ TEST_F(TerminalConsoleTest, QuestionIsShownAndTheAnswerComesBehindIt) {
   console_.Feed(0, Stream::kStdout, "(Pdb) ");
   console_.ShowPrompt(0);
   EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) ");
-  // The terminal itself shows "p x" and the end of the line here.
+  // Here the terminal itself would show the typed text "p x" and the end of the line.
   console_.Feed(0, Stream::kStdout, "42\n(Pdb) ");
   EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) [0]<stdout>: 42\n");
   console_.ShowPrompt(0);

@@ -65,13 +65,13 @@ TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
   EXPECT_NE(plan.elastic->make_member({.member = 17, .slot = 3, .slots = 4}, 5), nullptr);
   ASSERT_EQ(plan.elastic->membership.hosts.size(), 1);
   EXPECT_EQ(plan.elastic->membership.hosts[0].slots, 4);
-  // Members meet within a shorter time than they may take to start.
+  // The members' time limit for meeting (10 s) is shorter than the limit for their start (30 s).
   EXPECT_EQ(plan.elastic->membership.start_timeout, absl::Seconds(30));
   EXPECT_THAT(plan.commands[1], HasSubstr("RONDA_START_TIMEOUT=10s "));
   options.settings["RONDA_START_TIMEOUT"] = "2s";
   EXPECT_EQ(Planned(options).elastic->membership.start_timeout, absl::Seconds(2));
   EXPECT_THAT(Planned(options).commands[1], HasSubstr("RONDA_START_TIMEOUT=2s "));
-  // A member has the place of its slot, among all slots that the job may use.
+  // A member's local rank is the number of its slot, among all slots that the job may use.
   EXPECT_THAT(plan.commands[1], AllOf(HasSubstr("RONDA_LOCAL_RANK=1 "), HasSubstr("RONDA_LOCAL_SIZE=4 ")));
   EXPECT_THAT(plan.commands[1], Not(HasSubstr(" WORLD_SIZE=")));
 }
@@ -139,7 +139,7 @@ TEST(JobPlannerTest, RanksOfThisHostHaveNoStartTimeout) {
   EXPECT_EQ(Planned(Options(2)).start_timeout, absl::InfiniteDuration());
 }
 
-// On two other hosts, by mpirun.
+// Returns options for two ranks on two other hosts, which mpirun starts.
 LaunchOptions MpirunOptions(const std::vector<std::string>& interfaces) {
   LaunchOptions options = Options(2);
   options.hosts = {{"alpha", 1}, {"beta", 1}};
@@ -157,7 +157,7 @@ TEST(JobPlannerTest, MpirunNeedsOneOfTheInterfacesOnThisHost) {
                     HasSubstr("oob_tcp_if_include")));
 }
 
-// The plan then depends on the mpirun of this machine, if it has one.
+// The test looks only at one kind of error, because the rest of the plan depends on whether this machine has an mpirun.
 TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
   LaunchOptions network_given = MpirunOptions({"ib0"});
   network_given.remote.mpi_arguments = {"--mca", "oob_tcp_if_include", "10.0.0.0/24"};

@@ -258,7 +258,8 @@ TEST(LaunchEnvironmentTest, StartTimeoutIsTheRanksOwn) {
   }
 }
 
-// Two memory nodes with two cores each, and two threads on each of these, numbered as Linux does.
+// Returns a host with two memory nodes. Each node has two cores, and each core has two threads, which are numbered as
+// in Linux.
 HostCores Cores() { return {.nodes = {{{0, 4}, {1, 5}}, {{2, 6}, {3, 7}}}}; }
 
 TEST(BindingTest, RanksRunAnywhereUnlessTheUserSaysOtherwise) {

@@ -33,7 +33,7 @@ MpirunCommand Made(const MpirunRequest& request) {
   return command.value_or(MpirunCommand{});
 }
 
-// The words with blanks between them, and around.
+// Returns the words of the command with blanks before, between and after them.
 std::string Line(const MpirunRequest& request) { return " " + absl::StrJoin(Made(request).argv, " ") + " "; }
 
 TEST(MpirunCommandTest, OpenMpiStartsTheRanksOnTheHosts) {

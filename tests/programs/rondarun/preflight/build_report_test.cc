@@ -35,12 +35,13 @@ TEST(BuildReportTest, SaysWhatIsInTheBuild) {
                                             HasSubstr("[X] rondarun ")));
 }
 
-// rondarun is not linked with the registry of backends, because it would then contain the runtime only for a list.
+// rondarun has its own list of backends. rondarun is not linked with the registry of backends, because it would then
+// contain the whole runtime.
 TEST(BuildReportTest, ListsEveryBackendOfTheRegistry) {
   std::vector<absl::string_view> names = HostBackendNames();
   for (const absl::string_view name : DeviceBackendNames()) names.push_back(name);
   for (const absl::string_view name : names) {
-    // Two levels are made of backends that are listed.
+    // The hierarchical backends consist of two backends that are in the list.
     if (absl::StartsWith(name, "hierarchical")) continue;
     EXPECT_THAT(BuildReport(Nothing()), HasSubstr(absl::StrCat("] ", name, " "))) << name;
   }
@@ -78,7 +79,7 @@ TEST(BuildReportTest, LooksForThePartsOfThisHost) {
   }
 }
 
-// Both MPIs have the same symbols, and their plugins make them global.
+// Open MPI and MPICH have symbols with the same names, and the plugins make these symbols global.
 TEST(BuildReportTest, EachMpiIsAskedForItsOwnName) {
   const OptionalParts parts = FindOptionalParts(ProcessEnvironment());
   ASSERT_TRUE(parts.open_mpi.ok()) << parts.open_mpi.status();

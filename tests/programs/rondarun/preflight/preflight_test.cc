@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondarun --check, with scripts for rondarun and for an agent. All hosts are this host.
+// Tests rondarun --check. Scripts replace rondarun and the agent, and all hosts are this host.
 #include "programs/rondarun/preflight/preflight.h"
 
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ std::string Script(const std::string& name, const std::string& body) {
   return path;
 }
 
-// A script that prints its facts, and answers each question.
+// Returns a script that acts as rondarun --probe: it prints facts about its host, and answers each question.
 std::string FakeProgram() {
   return Script("rondarun", R"([ "$1" = --probe ] || exit 9
 echo "Welcome."
@@ -48,8 +48,8 @@ done
 )");
 }
 
-// Starts commands on this host. On h2 Ronda is older, h3 cannot connect to others, and h4 allows no login. h5 ends too
-// early.
+// Returns a script that acts as ssh, and runs each command on this host. For h2 it shows an older Ronda, h3 cannot
+// connect to other hosts, h4 allows no login, and the probe on h5 ends too early.
 std::string FakeAgent() {
   return Script("agent", R"(case "$1" in
   h2) exec sh -c "$2" | sed -u 's/^version=.*/version=0.3.0/' ;;
@@ -62,7 +62,7 @@ esac
 )");
 }
 
-// Returns this program's path, which a shell also finds.
+// Returns this program's absolute path, which also works in a shell.
 std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
 LaunchOptions OnHosts(const std::vector<std::string>& hosts) {
@@ -111,7 +111,7 @@ TEST(PreflightTest, AnAgentThatIsNotThereIsTold) {
               ElementsAre(HasSubstr("h6 cannot be asked: cannot start /nonexistent/agent")));
 }
 
-// This program itself is the probe.
+// This test program itself acts as the probe.
 TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
   LaunchOptions options = OnHosts({"h1", "h6"});
   for (auto& host : options.hosts) host.slots = 0;
@@ -122,7 +122,7 @@ TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
   EXPECT_THAT(report.text, Not(HasSubstr("cannot be asked")));
 }
 
-// h8 has another MPI.
+// Host h8 has another MPI than h1.
 TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
   LaunchOptions options = OnHosts({"h1", "h8"});
   EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems,
@@ -134,7 +134,7 @@ TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
   EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
 }
 
-// Ranks on all hosts get the variable with its path.
+// The probes on all hosts look for the plugin at the path in RONDA_HOSTS_PLUGIN, because the ranks get this variable.
 TEST(PreflightTest, RealProbesLookForThePluginsOfTheRanks) {
   const std::string plugin = std::getenv("RONDA_HOSTS_PLUGIN");
   ASSERT_EQ(setenv("RONDA_HOSTS_PLUGIN", "/nowhere/libronda_hosts.so", 1), 0);
@@ -146,7 +146,7 @@ TEST(PreflightTest, RealProbesLookForThePluginsOfTheRanks) {
   }
 }
 
-// The kind of mpirun decides which plugin that is.
+// A probe looks for the plugin of Open MPI or of MPICH, which depends on the mpirun of the host.
 TEST(PreflightTest, AProbeLooksForThePluginOfItsMpirun) {
   const std::string folder = ::testing::TempDir() + "/bin";
   std::filesystem::create_directories(folder);

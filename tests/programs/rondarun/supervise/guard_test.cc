@@ -18,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// A process with its own session, which was started with the variable.
+// Starts a process with its own session and with `variable` in its environment.
 pid_t StartDaemon(const std::string& variable) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
@@ -37,7 +37,7 @@ pid_t StartDaemon(const std::string& variable) {
   return pid;
 }
 
-// Returns whether the process has been killed. If it still runs, tells it to end.
+// Returns whether the process has been killed. If the process still runs, tells it to end.
 bool WasKilled(pid_t pid) {
   kill(pid, SIGTERM);
   int status = 0;

@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// A host with these files.
+// A host whose files the test writes.
 class OomKillsTest : public ::testing::Test {
  protected:
   void Write(const std::string& path, const std::string& content) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Links between ranks that are threads of a test.
+// Message links between ranks that are threads of a test.
 #ifndef RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
 #define RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
 
@@ -15,12 +15,12 @@
 
 namespace ronda::testing {
 
-// How the tests' messages name a rank: rank 0 of the link is rank 10 of the job, on host h10.
+// Returns the name of a rank in error texts. For example, rank 0 of the link is rank 10 of the job, on host h10.
 inline Peer LinkPeer(RankId rank) {
   return {.rank = 10 + rank, .host = "h" + std::to_string(10 + rank), .pid = 100 + rank};
 }
 
-// Returns one link per rank. All of them ask `job_failure`.
+// Returns one link per rank. Each link calls `job_failure` to learn of a failure.
 inline std::vector<std::unique_ptr<MessageLink>> ConnectLinks(
     int size, uint64_t seed, const std::function<absl::Status()>& job_failure = [] { return absl::OkStatus(); }) {
   std::vector<Peer> peers;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr CallInfo kInfo = {.label = "x", .limits = {.deadline = absl::Seconds(50)}};
 
-// Exchanges of one step and of several, some of them not full. Up to 8 ranks exchange directly, up to 64 in two steps.
+// Numbers of ranks for exchanges of one step and of several steps. With some of the numbers, a step is not full. Up to
+// 8 ranks exchange directly, and up to 64 ranks in two steps.
 constexpr int kSizes[] = {1, 2, 7, 8, 9, 20, 65};
 
 TEST(DisseminationTest, BlocksOfAllReachAll) {
@@ -77,8 +78,8 @@ TEST(DisseminationTest, GroupsExchangeAmongThemselves) {
   });
 }
 
-// In the second step a rank waits for ranks that may wait themselves. The first rank to give up must be one that waits
-// for the late rank.
+// In the second step, a rank waits for ranks that may themselves wait for the late rank. The first rank to give up must
+// be one that waits for the late rank.
 TEST(DisseminationTest, FirstToGiveUpNamesTheLateRank) {
   constexpr int kSize = 20;
   constexpr RankId kLate = 13;

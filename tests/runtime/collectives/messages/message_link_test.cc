@@ -50,7 +50,7 @@ TEST(MessageLinkTest, LateRankIsNamedAsTheJobKnowsIt) {
   const auto links = ConnectLinks(3, 1);
   TransferSet transfers;
   char bytes[2] = {};
-  // The message from rank 1 has arrived; rank 2 is late.
+  // The message from rank 1 has arrived, but rank 2 is late.
   TransferSet of_rank1;
   ASSERT_EQ(links[1]->Send(bytes, 1, 0, of_rank1), absl::OkStatus());
   std::thread rank1([&] { ASSERT_EQ(links[1]->Wait(of_rank1, links[1]->Running(Info(), 1)), absl::OkStatus()); });
@@ -81,7 +81,8 @@ TEST(MessageLinkTest, FailureOfTheJobEndsAWait) {
   EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
 }
 
-// The ranks of the link may be only a few of the host's ranks, so the number of all ranks on the host decides.
+// A link may connect only a few of the host's ranks. So the number of all ranks on the host decides whether they share
+// cores.
 TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   for (const std::optional<int> ranks_on_host : {std::optional<int>(), std::optional<int>(1 << 20)}) {
     auto ends = ConnectFakeMessages(2, 1);
@@ -94,7 +95,7 @@ TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   }
 }
 
-// Messages of which the one that is awaited comes after a number of polls, or at the first Rest.
+// Messages in which the awaited message comes after `polls` polls, or at the first call of Rest.
 class AwaitedMessages : public PointToPoint {
  public:
   AwaitedMessages(int polls, bool rest_ends_with_data, bool* has_rested)
@@ -114,7 +115,7 @@ class AwaitedMessages : public PointToPoint {
   bool* const has_rested_;
 };
 
-// Returns whether a rank that shares its core rests until a message comes, which comes after `polls` polls.
+// Returns whether a rank that shares its core rests before its message comes, after `polls` polls.
 bool RestsUntilMessageComes(int polls, bool rest_ends_with_data) {
   bool has_rested = false;
   MessageLink link({.messages = std::make_unique<AwaitedMessages>(polls, rest_ends_with_data, &has_rested),
@@ -146,7 +147,7 @@ TEST(CoreYieldsTest, ALongYieldMakesTheNextWaitsSleep) {
   EXPECT_TRUE(yields.MayBegin());
 }
 
-// The end of a peer first appears as an error of the messages. The job learns of the end a little later.
+// When a peer ends, a call for its messages returns an error first. The job learns of the end a little later.
 TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
   int times_asked = 0;
   const absl::Status failure = absl::AbortedError("rank 11 has been killed");

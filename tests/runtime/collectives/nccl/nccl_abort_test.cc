@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Aborts on a device that is stuck, and aborts without memory. The file replaces the global operator new, so that a
-// test can make an allocation fail.
+// Tests aborts while a device is stuck, and aborts without free memory. The file replaces the global operator new, so
+// that a test can make an allocation fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@
 
 namespace {
 
-// How many allocations of this thread succeed before one fails. A negative number means all.
+// How many allocations of this thread succeed before one fails. A negative number means that all allocations succeed.
 thread_local int countdown = -1;
 
 void* AllocateOrThrow(size_t size) {

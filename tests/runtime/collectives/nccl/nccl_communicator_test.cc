@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Properties that only the communicator over NCCL has: its failures, and that the host does not wait. tests/conformance
+// Tests the failures of the communicator over NCCL, and that its calls do not make the host wait. tests/conformance
 // checks its results.
 #include "runtime/collectives/nccl/nccl_communicator.h"
 
@@ -60,7 +60,7 @@ TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
     const DeviceMemory tensor = self.Floats({1.0f, static_cast<float>(rank)});
     {
       StreamHold hold(self.stream());
-      // Several calls, each with another algorithm.
+      // Makes three calls, each of which uses another algorithm.
       ASSERT_EQ(self.Allreduce(tensor, Info("first")), absl::OkStatus());
       ASSERT_EQ(self.Allreduce(tensor, Info("second"), WireFormat::kFloat16), absl::OkStatus());
       ASSERT_EQ(self.communicator().Barrier(Info("third")), absl::OkStatus());
@@ -72,7 +72,7 @@ TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
   job.End();
 }
 
-// The sum of the numbers does not fit into float16.
+// The sum of these numbers is too large for float16, but their average is not.
 TEST_F(NcclCommunicatorTest, AveragesOf16BitNumbersThatAreLargeDoNotOverflow) {
   NcclJob& job = Start(4);
   job.OnEveryRank([](RankId, NcclRank& self) {
@@ -89,7 +89,7 @@ TEST_F(NcclCommunicatorTest, AveragesOf16BitNumbersThatAreLargeDoNotOverflow) {
   job.End();
 }
 
-// 1 + 2^-12 is 1 in float16. The rest goes to the residual.
+// 1 + 2^-12 is 1 in float16. The difference 2^-12 is added to the residual.
 TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResiduals) {
   NcclJob& job = Start(2);
   job.OnEveryRank([](RankId, NcclRank& self) {
@@ -111,8 +111,8 @@ TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResiduals) {
   job.End();
 }
 
-// (2^25 + 1) - 2^25 is 0 in float32. A ring begins each part of the tensor at another rank, so it adds in other orders,
-// and some of its sums are 1.
+// (2^25 + 1) - 2^25 is 0 in float32. A ring starts each part of the tensor at another rank. So the order of additions
+// differs, and some sums are 1.
 TEST_F(NcclCommunicatorTest, SumsAreThoseInTheOrderOfTheRanksWhereThatIsAskedFor) {
   SetFakeNcclFaults(kNoFaults);
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
@@ -155,7 +155,7 @@ TEST_F(NcclCommunicatorTest, SteadyStateAllocatesNoMemory) {
   job.End();
 }
 
-// The fake stops the test if it frees memory that is still registered.
+// The fake NCCL stops the test if ncclMemFree gets memory that is still registered.
 TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicator) {
   const int allocations = FakeNcclAllocations();
   const int registrations = FakeNcclRegistrations();
@@ -177,8 +177,8 @@ TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicat
   EXPECT_EQ(job.cuda().Leaks(), "");
 }
 
-// NCCL must get registered memory on all ranks or on none; otherwise the fake reports an error and hangs. This also
-// holds after a larger bucket of a pair has given another buffer to two of the ranks.
+// NCCL must get registered memory either on all ranks or on no rank. If not, the fake NCCL reports an error and hangs.
+// The memory must also be registered after a larger bucket of two ranks, which gives only these two ranks a new buffer.
 TEST_F(NcclCommunicatorTest, GroupsThatGrowABufferKeepItRegisteredForAll) {
   NcclJob& job = Start(3);
   const Group pair({0, 1});

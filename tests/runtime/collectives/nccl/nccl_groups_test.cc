@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// A rank with a communicator of all ranks, and memory that is registered for it.
+// A rank with a communicator of all ranks, and memory that is registered with this communicator.
 struct Rank {
   std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> host;
@@ -32,7 +32,7 @@ struct Rank {
   NcclGroups::Entry* entry = nullptr;
 };
 
-// How NCCL's ids get to the other ranks.
+// Returns a function that sends NCCL's ids from rank 0 to the other ranks.
 auto ShareOver(Communicator& host) {
   return [&host](const CallInfo& info, void* data, size_t bytes) {
     return host.Broadcast({.info = info, .data = data, .bytes = bytes, .root = 0});
@@ -49,7 +49,7 @@ class NcclGroupsTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The library that the ranks use.
+  // Loads the NCCL library that the ranks use.
   virtual std::shared_ptr<const NcclLibrary> Library() { return LoadFakeNccl(cuda_.table()); }
 
   void TearDown() override {
@@ -114,7 +114,7 @@ TEST_F(NcclGroupsTest, EndIsOrderlyWherePeersAnswer) {
   for (const Rank& rank : ranks_) EXPECT_FALSE(rank.device->is_abandoned());
 }
 
-// NCCL asks the peers before it gives memory back.
+// Before NCCL frees memory, it waits for an answer from its peers.
 TEST_F(NcclGroupsTest, StoppedPeerHoldsUpNeitherTheEndNorFailureOrAbortMeanwhile) {
   SetStopped(1);
   std::atomic<bool> has_ended = false;
@@ -148,7 +148,7 @@ TEST_F(NcclGroupsTest, CallsAreMadeWithoutAThreadOfNccls) {
   EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
-// In the first call of its kind NCCL connects the ranks, and waits for all of them.
+// In the first call of each kind, NCCL connects the ranks, and waits for all ranks.
 TEST_F(NcclGroupsTest, AbortEndsACallThatWaitsForARank) {
   absl::Status status;
   std::thread caller([&] { status = Sum(0); });

@@ -15,7 +15,7 @@
 
 namespace ronda::testing {
 
-// One rank of an NcclJob: a device, a stream, and helpers for tests.
+// One rank of an NcclJob, with a device, a stream, and helpers for tests.
 class NcclRank {
  public:
   NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
@@ -42,7 +42,7 @@ class NcclRank {
   std::unique_ptr<NcclCommunicator> communicator_;
 };
 
-// A job whose ranks are threads. Each has a fake device, and all use a fake NCCL.
+// A job whose ranks are threads. Each rank has a fake device, and all ranks use a fake NCCL.
 class NcclJob {
  public:
   explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20),

@@ -76,8 +76,8 @@ TEST_F(NcclLibraryTest, MissingOneIsNamedWithTheRemedy) {
               AllOf(HasSubstr("/nowhere/libnccl.so.2"), HasSubstr("RONDA_NCCL_LIBRARY")));
 }
 
-// The search asks the loader first, then looks at the toolkit, then at the other places. Here the loader must not find
-// an NCCL.
+// The search for NCCL asks the dynamic loader first, then looks in the CUDA toolkit, then in the other folders. This
+// test needs a machine whose loader finds no NCCL.
 TEST_F(NcclLibraryTest, ToolkitsFolderIsLookedAt) {
   if (dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) != nullptr) GTEST_SKIP() << "the loader finds an NCCL";
   const std::filesystem::path home = std::filesystem::path(::testing::TempDir()) / "toolkit";
@@ -91,7 +91,7 @@ TEST_F(NcclLibraryTest, ToolkitsFolderIsLookedAt) {
   EXPECT_THAT((*library)->path, AnyOf(HasSubstr("toolkit/lib64"), EndsWith("libfake_nccl.so")));
 }
 
-// PyTorch's packages install NCCL there.
+// PyTorch's packages install NCCL in the virtual environment.
 TEST_F(NcclLibraryTest, PackagesOfAVirtualEnvironmentAreLookedAtBehindWhatIsNamedAndAheadOfTheSystems) {
   const std::vector<std::string> places = NcclPlaces("", "/opt/cuda", "/home/me/env");
   const auto at = [&](const std::string& place) {
@@ -115,7 +115,7 @@ TEST_F(NcclLibraryTest, PlacesLookedAtAreListed) {
             HasSubstr("/usr/local/cuda/lib64/libnccl.so.2"), HasSubstr("python3*/*-packages/nvidia/nccl/lib/")));
 }
 
-// This needs no driver.
+// Loading the real NCCL needs no CUDA driver.
 TEST_F(NcclLibraryTest, NcclOfThisMachineHasAllFunctions) {
   const auto library = LoadNccl("");
   if (library.status().code() == absl::StatusCode::kNotFound) GTEST_SKIP() << library.status();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The algorithms of reductions over NCCL: the calls to NCCL, the chunks of large buckets, and the memory that they
-// take. tests/conformance checks the results of many more cases.
+// Tests the algorithms of reductions over NCCL, namely their calls of NCCL, the chunks of large buckets, and their
+// memory. tests/conformance checks the results of many more cases.
 #include "runtime/collectives/nccl/nccl_reduce.h"
 
 #include <gmock/gmock.h>
@@ -27,13 +27,13 @@ constexpr absl::Duration kLong = absl::Seconds(30);
 
 CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = kLong}}; }
 
-// A member's part if `count` elements are divided as evenly as possible among `members` members.
+// Returns a member's part if `count` elements are divided as evenly as possible among `members` members.
 PartRange RowsOf(size_t count, int member, int members) {
   const size_t begin = count * static_cast<size_t>(member) / static_cast<size_t>(members);
   return {.begin = begin, .count = count * static_cast<size_t>(member + 1) / static_cast<size_t>(members) - begin};
 }
 
-// The tensors of one rank, and the parts of them that it receives.
+// The tensors of one rank, and the parts of the results that the rank receives.
 struct Tensors {
   std::vector<DeviceMemory> inputs;
   std::vector<DeviceMemory> outputs;
@@ -42,7 +42,7 @@ struct Tensors {
 
 constexpr float kUntouched = -1;
 
-// Element i of a tensor is i % 8 + the rank.
+// Returns a tensor whose element i is i % 8 plus the rank.
 Tensors TensorsOf(NcclRank& self, RankId rank, absl::Span<const size_t> counts,
                   const std::function<PartRange(size_t count)>& part_of) {
   Tensors tensors;
@@ -61,7 +61,7 @@ Tensors TensorsOf(NcclRank& self, RankId rank, absl::Span<const size_t> counts,
   return tensors;
 }
 
-// `part` of the sum of such tensors over all `ranks`, divided, and the untouched element after it.
+// Returns `part` of the sum of these tensors over all `ranks`, divided, and the unchanged element after it.
 std::vector<float> SumOf(PartRange part, const std::vector<RankId>& ranks, float divisor) {
   const auto n = static_cast<float>(ranks.size());
   const auto of_ranks = static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0));
@@ -115,7 +115,7 @@ class NcclReduceTest : public ::testing::Test {
 
 constexpr size_t kUneven[] = {9'001, 1, 6'002};
 
-// Covers rows that cannot be divided evenly, a tensor with fewer elements than members, and a group without some rank.
+// Covers rows that cannot be divided evenly, a tensor with fewer elements than members, and a group that lacks a rank.
 TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
   NcclJob job(4, kLong);
   int expected = FakeNcclCalls("ReduceScatter");
@@ -132,7 +132,8 @@ TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
   job.End();
 }
 
-// If sums are in the order of the ranks, Ronda adds up. Each member gets only its own part, and no call gathers.
+// If sums are in the order of the ranks, Ronda adds up instead of NCCL. Each member receives only its own part of the
+// result, and no call of NCCL gathers the parts.
 TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks);
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter");
@@ -143,7 +144,7 @@ TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   job.End();
 }
 
-// NCCL reduces it in place, in the trainer's memory, which is not registered.
+// NCCL reduces a single tensor in place, in the trainer's memory, which is not registered with NCCL.
 TEST_F(NcclReduceTest, ASingleTensorIsPackedOnlyIfItIsConverted) {
   constexpr size_t kCount = 200'000;
   constexpr int kRanks = 2;
@@ -185,7 +186,7 @@ TEST_F(NcclReduceTest, LargePartsTravelInChunks) {
   }
 }
 
-// The results and residuals of rank 0 after an allreduce of several tensors with error feedback.
+// Returns the results and residuals of rank 0 after an allreduce of several tensors with error feedback.
 struct Outcome {
   std::vector<float> results;
   std::vector<float> residuals;
@@ -225,7 +226,7 @@ Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire) {
   return outcome;
 }
 
-// Results have defined bits only if Ronda adds up.
+// Results have defined bits only if Ronda adds up instead of NCCL.
 TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
     SCOPED_TRACE(Name(wire));
@@ -243,7 +244,7 @@ TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   }
 }
 
-// If NCCL adds up, each chunk is one call of NCCL.
+// If NCCL adds up, Ronda makes one call of NCCL for each chunk.
 TEST_F(NcclReduceTest, AllreduceOfNcclTravelsInChunksToo) {
   constexpr size_t kChunk = 8 << 10;
   NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
@@ -254,7 +255,7 @@ TEST_F(NcclReduceTest, AllreduceOfNcclTravelsInChunksToo) {
   job.End();
 }
 
-// Stands for a bucket of 1 GiB in chunks of 32 MiB, at a scale of 1 : 16.
+// Represents a bucket of 1 GiB in chunks of 32 MiB, with all sizes divided by 16.
 TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
   constexpr size_t kChunk = 2 << 20;
   constexpr size_t kBucket = 64 << 20;
@@ -269,14 +270,16 @@ TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
       self.Finish();
       EXPECT_TRUE(self.Read(tensor) == std::vector<float>(kBucket / sizeof(float), 2.0f));
     });
-    // Each rank has two chunks, and in an exchange two chunks for the other ranks' data. Each buffer begins smaller.
+    // Each rank needs two chunks, and two more for the other ranks' data in an exchange. Each buffer is smaller at
+    // first, and is replaced.
     EXPECT_LT(job.cuda().peak_bytes(), kBucket + 4 * 2 * kChunk + (1 << 20));
     job.End();
     EXPECT_EQ(job.cuda().Leaks(), "");
   }
 }
 
-// While NCCL waits with the first chunk for the other rank, the second chunk is packed: its rounding errors appear.
+// While NCCL waits for the other rank's first chunk, this rank packs its second chunk. Then the rounding errors of the
+// second chunk appear.
 TEST_F(NcclReduceTest, TheNextChunkIsPackedWhileOneTravels) {
   constexpr size_t kChunk = 4 << 10;
   constexpr size_t kCount = 3 * kChunk / 2;  // three chunks of float16

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Tensors of the given numbers of elements. The tests do not read or write their memory.
+// Returns segments with the given numbers of elements. The tests do not read or write the tensors' memory.
 class Bucket {
  public:
   explicit Bucket(const std::vector<size_t>& counts) : memory_(counts.size()) {

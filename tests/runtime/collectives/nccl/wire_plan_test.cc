@@ -16,7 +16,7 @@ ReduceCall CallOf(const std::vector<Segment>& segments, DType dtype, WireFormat 
 
 constexpr size_t kOneChunk = size_t{1} << 30;
 
-// The pieces of a region that lie in a chunk.
+// Returns the pieces of a region that lie in a chunk.
 std::vector<WirePlan::Piece> PiecesOf(const WirePlan& plan, size_t chunk = 0, int region = 0) {
   std::vector<WirePlan::Piece> pieces;
   plan.ForEachPiece(plan.ChunkOf(chunk), region, [&](const WirePlan::Piece& piece) { pieces.push_back(piece); });
@@ -36,7 +36,7 @@ TEST(WirePlanTest, TensorsBeginWhereTheDeviceAccessesThemBest) {
   EXPECT_EQ(plan.bytes(), 48u);
 }
 
-// A block has 260 bytes. Four blocks are the smallest number of them that is a multiple of 16 bytes.
+// A block has 260 bytes. Four blocks are the smallest number of blocks whose size is a multiple of 16 bytes.
 TEST(WirePlanTest, BlocksBeginAtMultiplesOfBlocks) {
   const std::vector<Segment> segments = {{.count = 1}, {.count = 257}};
   WirePlan plan;
@@ -71,7 +71,8 @@ TEST(WirePlanTest, ShardsCoverTheChunkAndBeginAtUnits) {
   }
 }
 
-// Every element is in exactly one chunk. No block of 8-bit codes is cut, so its bits do not depend on the chunks.
+// Every element is in exactly one chunk. No chunk cuts a block of 8-bit codes, so the bits of a block do not depend on
+// the chunks.
 TEST(WirePlanTest, ChunksHaveEveryElementOnceAndWholeGranules) {
   for (WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
     for (size_t chunk_bytes : {size_t{1}, size_t{2080}, size_t{10'000}}) {
@@ -135,7 +136,7 @@ TEST(WirePlanTest, RegionsHaveWhatTheirMembersReceive) {
   }
 }
 
-// A reduce is such a case. Separate regions would all be as long as the region of the member that receives everything.
+// In a reduce, one member receives everything. Separate regions would all be as long as the region of this member.
 TEST(WirePlanTest, ThereIsOneRegionIfMembersReceiveVeryDifferentShares) {
   const std::vector<Segment> segments = {{.count = 1000}};
   const auto part_of = [](size_t, int member) { return PartRange{.begin = 0, .count = member == 1 ? 1000u : 0u}; };
@@ -162,9 +163,9 @@ TEST(WirePlanTest, NcclReducesWhatItReducesWell) {
   EXPECT_TRUE(is_native(DType::kFloat32, WireFormat::kFloat16, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kFloat16, WireFormat::kNone, ReduceOp::kProduct)) << "rounded after every factor";
   EXPECT_FALSE(is_native(DType::kFloat32, WireFormat::kFp8E4M3, ReduceOp::kSum));
-  // NCCL's maximum drops NaN.
+  // NCCL's maximum ignores NaN, but Ronda's maximum keeps it.
   EXPECT_FALSE(is_native(DType::kFloat32, WireFormat::kNone, ReduceOp::kMax));
-  // NCCL has no such type or operator.
+  // NCCL lacks the types bool and uint16, and the operator BitXor.
   EXPECT_FALSE(is_native(DType::kBool, WireFormat::kNone, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kUint16, WireFormat::kNone, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kInt32, WireFormat::kNone, ReduceOp::kBitXor));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The waits of tensors of a device that travel through the host. tests/conformance checks the results.
+// Tests the waits of device tensors that travel through host memory. tests/conformance checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST_F(StagedCommunicatorTest, HasTheRanksOfTheHostsCommunicator) {
   EXPECT_EQ(staged_->rank(), 0);
 }
 
-// Work that the stream got before the call writes the tensor.
+// The stream already has work that writes the tensor before the call.
 TEST_F(StagedCommunicatorTest, CallWaitsForTheStreamsEarlierWork) {
   const DeviceMemory tensor = Tensor({1, 2});
   const DeviceMemory later = Tensor({3, 4});

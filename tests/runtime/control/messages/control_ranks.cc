@@ -3,7 +3,8 @@
 // The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|tcp
 // rounds|measure|idle|failure.
 //
-// To compare the control planes by hand, run mpirun -np 2 control_ranks ... mpi measure, then the same with tcp.
+// To compare the control planes by hand, run mpirun -np 2 control_ranks ... mpi measure, then this command with tcp
+// instead of mpi.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@
 namespace ronda::testing {
 namespace {
 
-// These have the lengths of the messages in a cached step of ResNet-50's gradients.
+// These messages have the lengths that messages have in a cached step of ResNet-50.
 constexpr char kReport[] = "12345";
 constexpr char kList[] = "12345678901234567";
 
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverTcp(MpiSession& session
   return ConnectRank(std::move(self));
 }
 
-// Receives until `done` accepts the messages of one Receive(), or the job fails.
+// Calls Receive() until `done` accepts the messages of a call, or the job fails.
 template <typename Done>
 void ReceiveUntil(ControlPlane& control, const Done& done) {
   for (;;) {
@@ -84,7 +85,7 @@ void ReceiveUntil(ControlPlane& control, const Done& done) {
   }
 }
 
-// Each rank reports, and rank 0 answers with a broadcast.
+// Makes each rank send a report, which rank 0 answers with a broadcast.
 void Round(Program& program) {
   ControlPlane& control = *program.control;
   RONDA_CHECK(control.SendToCoordinator(kReport).ok());
@@ -126,8 +127,8 @@ void Idle(Program& program) {
   std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
 }
 
-// The last rank fails. Each rank prints the failure and waits before it exits, because mpirun ends all ranks when the
-// first one exits.
+// Makes the last rank fail. Each rank prints the failure and waits before it exits, because mpirun ends all ranks when
+// the first one exits.
 void FailAndSay(Program& program) {
   ControlPlane& control = *program.control;
   const bool is_last = program.session->rank() == program.session->size() - 1;

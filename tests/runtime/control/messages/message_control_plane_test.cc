@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The control plane over messages: how it starts, how it passes on messages while no thread listens, and that it makes
-// no calls to the library once the job has failed.
+// Tests how the control plane over messages starts, and how it passes on messages while no thread listens. After a
+// failure of the job it must not call the library any more.
 #include "runtime/control/messages/message_control_plane.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Counts of what a rank's end of the messages has done.
+// Counts the messages and calls of one rank.
 struct Traffic {
   std::atomic<int> sent{0};                // messages
   std::atomic<uint64_t> calls{0};          // of any kind
@@ -35,7 +35,7 @@ struct Traffic {
   std::atomic<bool> has_no_memory{false};  // the next message is not sent, for lack of memory
 };
 
-// Passes all calls on to another PointToPoint, and counts them.
+// Passes all calls on to another PointToPoint, and counts the calls.
 class CountedMessages final : public PointToPoint {
  public:
   CountedMessages(std::unique_ptr<PointToPoint> messages, std::shared_ptr<Traffic> traffic)
@@ -136,7 +136,7 @@ TEST(MessageControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
   EXPECT_TRUE(ReceiveSome(*planes[2]).broadcasts.at(0) == text);
 }
 
-// The ranks in between are in a collective or compute, so none of their threads calls the control plane.
+// The ranks between rank 0 and rank 3 are in a collective or compute, so their threads do not call the control plane.
 TEST(MessageControlPlaneTest, UnlockRequestAndBroadcastPassThroughRanksThatDoNotListen) {
   const auto planes = Connect({.size = 4, .fan_out = 1});
   planes[3]->RequestUnlock(7);
@@ -145,7 +145,7 @@ TEST(MessageControlPlaneTest, UnlockRequestAndBroadcastPassThroughRanksThatDoNot
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts, std::vector<std::string>{"x"});
 }
 
-// A collective that waits for messages asks for the failure in this way.
+// A collective that waits for messages learns of a failure only by calling failure().
 TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   const auto planes = Connect({.size = 5, .fan_out = 2});
   planes[4]->Fail(absl::DataLossError("lost"));
@@ -155,7 +155,7 @@ TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   }
 }
 
-// Ranks that share a host learn of a departure and of an exit in another way, too.
+// The caller must also learn of the rank's departure and exit, so that it can tell the ranks on its host.
 TEST(MessageControlPlaneTest, DepartureAndExitAreAlsoToldTheCaller) {
   std::vector<std::string> told;
   const auto planes = Connect({.size = 2, .adapt = [&](MessageControlPlaneOptions& options) {
@@ -202,8 +202,8 @@ TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   for (size_t rank = 0; rank < planes.size(); ++rank) EXPECT_EQ(traffic[rank]->calls, calls_when_known[rank]);
 }
 
-// The rank may have lost a message, so it must not go on to the next one. It runs out of memory as it passes on what
-// another rank has sent, on a thread of the control plane.
+// A thread of the control plane runs out of memory while it passes on a message of another rank. The rank may have lost
+// this message, so it must not pass on the next one.
 TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
   const auto [traffic, planes] =
       ConnectAndCount({.size = 7, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(60))});
@@ -214,7 +214,7 @@ TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
   }
 }
 
-// Makes all calls at once, for ThreadSanitizer.
+// Makes all calls at the same time, so that ThreadSanitizer can find races.
 TEST(MessageControlPlaneTest, AllThreadsOfAllRanksMayCallAtOnce) {
   const auto planes = Connect({.size = 7, .fan_out = 2});
   std::atomic<int> heard{0};
@@ -266,8 +266,8 @@ TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 
-// 33 ranks send equal reports. A rank passes on its own report and those from below in at most as many messages as they
-// came in. Rank 0 receives the report of each rank once.
+// 33 ranks send equal reports. A rank sends at most one message for each message that it received from its children,
+// and one for its own report. Rank 0 receives the report of each rank once.
 TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
   const auto [traffic, planes] =
       ConnectAndCount({.size = 33, .fan_out = 4, .adapt = WithHeartbeats(absl::Hours(1), absl::InfiniteDuration())});
@@ -286,7 +286,7 @@ TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
       EXPECT_TRUE(heard.insert(message.from).second) << message.from;
     }
   }
-  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it, and a report of its own.
+  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it in the tree, and sends its own report too.
   EXPECT_LE(traffic[1]->sent - before[1], 17);
   for (RankId leaf = 9; leaf < 33; ++leaf) {
     EXPECT_EQ(traffic[static_cast<size_t>(leaf)]->sent - before[static_cast<size_t>(leaf)], 1) << leaf;

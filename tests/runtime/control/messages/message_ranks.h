@@ -21,13 +21,13 @@ struct MessageRanks {
   std::function<void(MessageControlPlaneOptions& options)> adapt = nullptr;
 };
 
-// Returns the options of each rank.
+// Returns the control plane's options of each rank.
 std::vector<MessageControlPlaneOptions> OptionsOf(const MessageRanks& ranks);
 
 // Connects the ranks, each on its own thread.
 TriedPlanes ConnectAll(std::vector<MessageControlPlaneOptions> options);
 
-// Connects the ranks and expects all to connect. Returns nothing if one does not.
+// Connects the ranks and expects all to connect. If a rank does not connect, returns no ranks.
 Planes Connect(const MessageRanks& ranks);
 
 }  // namespace ronda::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The control plane over the MPIs that are installed, on ranks that their own launchers start.
+// Tests the control plane over each installed MPI. The MPI's own launcher starts the ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

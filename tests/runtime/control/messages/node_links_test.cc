@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's links over sockets. The test has the other ends of the sockets.
+// Tests a rank's links over sockets. The test holds the other ends of the sockets.
 #include "runtime/control/messages/node_links.h"
 
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ using Kind = LinkFrame::Kind;
 
 constexpr char kJobId[] = "job";
 
-// A neighbour of the rank. Only its link exists.
+// A neighbour of the tested rank. It has only a link, and no control plane.
 class Neighbour {
  public:
   Neighbour(RankId self, RankId rank, UniqueFd socket)
@@ -39,7 +39,7 @@ class Neighbour {
 
   void Open() { EXPECT_EQ(link_.Send({.kind = Kind::kOpen, .content = kJobId}), absl::OkStatus()); }
 
-  // Returns the next of the frames that have arrived. They are all frames that the rank has sent.
+  // Returns the next frame that has arrived from the tested rank.
   std::optional<LinkFrame> Next() {
     messages_.Progress();
     return *link_.PopReceived();
@@ -50,7 +50,7 @@ class Neighbour {
   FrameLink link_;
 };
 
-// Rank `self` of three, and its neighbours in the tree.
+// The tested rank `self` of a job of three, and its neighbours in the tree.
 class NodeLinksTest : public ::testing::Test {
  protected:
   void Make(RankId self, int fan_out, const std::vector<RankId>& neighbours) {
@@ -71,8 +71,8 @@ class NodeLinksTest : public ::testing::Test {
   std::unique_ptr<NodeLinks> links_;
 };
 
-// The library reads all sockets while it looks for the last frames of the broken socket. After that, no descriptor is
-// ready for the frames that it has read.
+// To find the last frames of a broken socket, TcpMessages reads all sockets. It must hand out the frames that it has
+// read, although their sockets are no longer ready.
 TEST_F(NodeLinksTest, FramesThatAreReadWhenALinkBreaksAreReceived) {
   Make(0, 2, {1, 2});
   neighbours_[1]->Open();

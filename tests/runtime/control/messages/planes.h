@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the tests of control planes over messages share. Their ranks are in this process.
+// Helpers of the tests of control planes over messages. All ranks of these tests are in this process.
 #ifndef RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_PLANES_H_
 #define RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_PLANES_H_
 
@@ -17,12 +17,12 @@
 namespace ronda::testing {
 
 using Planes = std::vector<std::unique_ptr<ControlPlane>>;
-// By rank: its control plane, or the reason why it has none.
+// For each rank, its control plane, or the reason why it has none.
 using TriedPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
-// The ranks of a job of `size`.
+// Returns the descriptions of `size` ranks in this process.
 std::vector<Peer> PeersHere(int size);
-// How errors name a rank of such a job.
+// Returns the name of one of these ranks in error texts.
 std::string PeerText(RankId rank);
 std::string Text(const absl::Status& status);
 
@@ -30,10 +30,10 @@ std::string Text(const absl::Status& status);
 TriedPlanes ConnectOnThreads(size_t ranks,
                              const std::function<absl::StatusOr<std::unique_ptr<ControlPlane>>(size_t i)>& connect);
 
-// Expects all ranks to have connected. Returns nothing if one has not.
+// Expects that all ranks have connected. If a rank has not, returns an empty list.
 Planes ExpectAll(TriedPlanes tried);
 
-// Receives until a message has come. The rank must be one that gets only one kind of message.
+// Calls Receive() until a message has arrived. The rank must be one that gets only one kind of message.
 ControlPlane::Inbox ReceiveSome(ControlPlane& control);
 
 // Waits until this rank knows a failure of the job, and returns it.

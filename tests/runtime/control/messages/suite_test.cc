@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The promises of ControlPlane, tested over messages of a library that wakes no thread, and over TCP.
+// Tests the promises of ControlPlane over TCP, and over a message library that wakes no thread.
 #include <iostream>
 #include <random>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks as threads of one process, over real sockets on loopback. Tests how they connect, and how their job ends.
+// Tests how ranks connect and how their job ends. The ranks are threads of one process, over sockets on loopback.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -82,7 +82,7 @@ TEST(TcpControlPlaneTest, RefusedCallFailsTheStartAndIsNamed) {
   close(ends[0]);
 }
 
-// The thread that sends heartbeats also moves messages.
+// Stops the heartbeats, because their thread also moves messages.
 void SendNoHeartbeats(TcpRank& rank) {
   rank.control.heartbeat = absl::Hours(1);
   rank.control.heartbeat_timeout = absl::InfiniteDuration();
@@ -94,13 +94,13 @@ TEST(TcpControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts.at(0), "x");
 }
 
-// In a job one setting is the timeout of the connections, and later of the control plane. This test does the same.
+// Sets short timeouts. In a job, one setting is both the timeout of the connections and that of the control plane.
 void StartWithinMoments(TcpRank& rank) {
   rank.mesh.timeout = absl::Milliseconds(1500);
   rank.control.start_timeout = rank.mesh.timeout;
 }
 
-// Rank 3's parent is rank 1. It is the only rank that knows of the absence, and it tells the others.
+// Rank 3 is missing. Only rank 1, the parent of rank 3, notices this, and it tells the others.
 TEST(TcpControlPlaneTest, MissingRankIsNamedToEverybody) {
   auto ranks = RanksOf({.size = 4, .fan_out = 2, .adapt = StartWithinMoments});
   const std::string address = NumericText(ranks[1].listener->endpoint());
@@ -138,7 +138,7 @@ TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnect
 TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
   if (!CanBeOtherUser()) GTEST_SKIP();
   auto ranks = RanksOf({.size = 2, .secret = ""});
-  // Rank 3 comes before rank 1.
+  // The other user connects before rank 1 does.
   const UniqueFd caller = AsOtherUser([&] { return ConnectTo(ranks[0].listener->endpoint()); });
   const TriedPlanes planes = ConnectAll(std::move(ranks));
   EXPECT_EQ(planes[0].status(), absl::OkStatus());
@@ -175,7 +175,7 @@ TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
   EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
 }
 
-// The thread that drives the engine polls. Then it may be in a collective for long, while another thread is in Wait().
+// The thread that polls also drives the engine. It may be in a long collective while another thread is in Wait().
 TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
   const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = SendNoHeartbeats});
   const absl::Time deadline = SteadyNow() + absl::Minutes(1);
@@ -189,7 +189,7 @@ TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook)
   waiting.join();
 }
 
-// Neither a thread in Wait nor the control plane's own thread looks for messages while none comes.
+// While no message arrives, neither a thread in Wait() nor the control plane's own thread polls.
 TEST(TcpControlPlaneTest, IdleRanksSleep) {
   const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});
   const auto switches = [] {
@@ -205,7 +205,7 @@ TEST(TcpControlPlaneTest, IdleRanksSleep) {
   other.join();
 }
 
-// The pipes of this process.
+// Returns the descriptors of this process' pipes.
 std::set<int> Pipes() {
   std::set<int> pipes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -218,8 +218,8 @@ std::set<int> Pipes() {
   return pipes;
 }
 
-// Closes descriptors as closefrom() does. Programs that become daemons call it. Threads that sleep at the pipes cannot
-// be woken any more.
+// Closes descriptors like closefrom(), which programs call to become daemons. After that, threads that wait at the
+// pipes cannot be woken any more.
 TEST(TcpControlPlaneTest, RankWhoseProgramClosesItsPipeFailsAndNamesTheReason) {
   const std::set<int> before = Pipes();
   const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});

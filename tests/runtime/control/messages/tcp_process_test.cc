@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks as processes, one of which is killed or stopped.
+// Tests ranks that are processes, one of which is killed or stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ class TcpProcessTest : public ::testing::Test {
                                 .heartbeat_timeout = heartbeat_timeout,
                                 .fan_out = 2},
                     .mesh = {.job = {.job_id = "job", .secret = "open sesame"}, .rank = rank}};
-    // The pids of ranks that start later are not known yet, so all pids are made up.
+    // All pids are invented, because a rank cannot know the pids of ranks that start later.
     for (RankId peer = 0; peer < kSize; ++peer) {
       self.control.peers.push_back({.rank = peer, .host = absl::StrCat("host", peer), .pid = 1000 + peer});
       self.mesh.endpoints.push_back(*ResolveEndpoint("127.0.0.1", ports_[peer]));

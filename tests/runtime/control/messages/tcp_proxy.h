@@ -19,7 +19,7 @@ class TcpProxy {
 
   int port() const { return port_; }
 
-  // From now on nothing passes in either direction. Connections stay open.
+  // Stops all data in both directions. Connections stay open.
   void Freeze() { frozen_ = true; }
 
   // Closes all connections, and accepts no more.
@@ -33,7 +33,7 @@ class TcpProxy {
 
   void Run();
   void Accept();
-  // Passes on the bytes that have come. Returns whether the connection still works.
+  // Passes on the bytes that have arrived. Returns whether the connection still works.
   bool Forward(int from, int to) const;
 
   const int target_port_;

@@ -16,7 +16,7 @@
 
 namespace ronda::testing {
 
-// A rank whose control messages travel over TCP, before it connects.
+// A rank that has not connected yet, and whose control messages travel over TCP.
 struct TcpRank {
   MessageControlPlaneOptions control;  // without messages
   TcpMeshOptions mesh;
@@ -33,7 +33,7 @@ struct TcpRanks {
   std::function<void(TcpRank& rank)> adapt = nullptr;
 };
 
-// The ranks of a job within this process. Their listeners are started.
+// Returns the ranks of a job within this process. The ranks already listen.
 std::vector<TcpRank> RanksOf(const TcpRanks& ranks);
 
 // Connects one rank.
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank);
 // Connects the ranks, each on its own thread.
 TriedPlanes ConnectAll(std::vector<TcpRank> ranks);
 
-// Connects the ranks and expects all to connect. Returns nothing if one does not.
+// Connects the ranks and expects all to connect. If a rank does not, returns an empty list.
 Planes Connect(const TcpRanks& ranks);
 
 }  // namespace ronda::testing

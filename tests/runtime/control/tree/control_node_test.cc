@@ -50,10 +50,10 @@ TEST(ControlTreeTest, UpToSixtyFiveRanksAreRankZeroAndItsChildren) {
 }
 
 constexpr absl::Duration kStandstill = absl::Seconds(1);
-// On the recorder's clock.
+// The time at which a test begins, on the clock of the flight recorder.
 constexpr FlightTime kBegin = absl::Hours(1);
 
-// One of four ranks, two per host. It has its own board.
+// The relay of one of four ranks, two per host. Each rank has its own board of flight recorders.
 struct Relay {
   explicit Relay(RankId rank) : relay({.rank = rank, .peers = Peers(), .standstill = kStandstill, .flights = board}) {}
 
@@ -148,7 +148,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A test with random orders names its seed if it fails.
+// Returns a seed for a test with random orders. The test prints the seed if it fails.
 unsigned NewSeed() { return std::random_device()(); }
 #define TRACE_SEED(seed) SCOPED_TRACE(absl::StrCat("seed ", seed))
 
@@ -176,7 +176,7 @@ TEST(ControlNodeTest, RankZeroNamesTheMissingRanks) {
   NodeNetwork network({.size = 7});
   for (const RankId rank : {6, 2, 3}) network.Connect(rank);
   network.Deliver();
-  // Rank 3 has found its parent, rank 1, but rank 1 has not found its own parent.
+  // Rank 3 is connected with its parent, rank 1, but rank 1 is not connected with its own parent.
   const auto late_error = [&](RankId rank) { return Text(network.node(rank).LateError(absl::Seconds(30))); };
   EXPECT_EQ(late_error(0),
             "no control connection within 30s from rank 1 (host host1, pid 101), rank 3 (host host3, pid 103), rank 4 "
@@ -197,7 +197,7 @@ TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
   network.ConnectAll();
   const int before = network.frames(1, 0);
   for (RankId rank = 0; rank < 21; ++rank) network.node(rank).Send("step");
-  // Rank 1 receives the reports from below, and does not send anything itself yet.
+  // Rank 1 receives the reports of its children, but does not send its own frames yet.
   for (const RankId child : network.tree().Children(1)) {
     FrameAssembler assembler(kMaxControlFrame);
     assembler.Append(network.node(child).PopPiece(1));
@@ -208,8 +208,8 @@ TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
   EXPECT_EQ(network.node(0).TakeInbox().to_coordinator.size(), 21U);
 }
 
-// All ranks send at random. Each sender's messages arrive in order, and broadcasts arrive in the same order on all
-// ranks.
+// All ranks send messages at random. Each sender's messages arrive in order, and broadcasts arrive in the same order on
+// all ranks.
 TEST(ControlNodeTest, MessagesArriveInOrderHoweverTheyTravel) {
   const unsigned seed = NewSeed();
   TRACE_SEED(seed);
@@ -370,7 +370,7 @@ TEST(ControlNodeTest, RankThatWasStoppedDoesNotBlameTheOthers) {
   NodeNetwork network({.size = 2});
   network.ConnectAll();
   network.Pass(absl::Seconds(3));
-  // Rank 1 is stopped. When it goes on, its clock ticks before it reads rank 0's signs of life from its socket.
+  // Rank 1 is stopped. When rank 1 continues, its clock ticks before it reads the heartbeats of rank 0 from its socket.
   network.Pass(absl::Seconds(9), {0});
   const absl::Duration later = network.now() + absl::Seconds(60);
   network.node(1).Tick(later);

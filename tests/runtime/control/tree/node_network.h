@@ -18,8 +18,8 @@
 
 namespace ronda::testing {
 
-// The nodes of a job and the streams between them, in virtual time and without threads. Pieces arrive when the test
-// asks for them, one at a time, each from a random stream.
+// The nodes of a job and the streams between them, in virtual time and without threads. Pieces of the streams arrive
+// when the test asks for them, one at a time, each from a random stream.
 class NodeNetwork {
  public:
   struct Options {
@@ -97,7 +97,7 @@ class NodeNetwork {
     }
   }
 
-  // Lets time pass. Each second, the ranks in `alive` tick, or all ranks if `alive` is empty.
+  // Lets time pass. Calls Tick() of the ranks in `alive` for each second; if `alive` is empty, of all ranks.
   void Pass(absl::Duration time, const std::set<RankId>& alive = {}) {
     for (const absl::Duration end = now_ + time; now_ < end;) {
       now_ += absl::Seconds(1);
@@ -108,7 +108,7 @@ class NodeNetwork {
     }
   }
 
-  // Returns how many frames have arrived from one neighbour at the other.
+  // Returns how many frames from the rank `from` have arrived at its neighbour `to`.
   int frames(RankId from, RankId to) { return frames_[{from, to}]; }
 
  private:

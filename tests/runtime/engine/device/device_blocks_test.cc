@@ -120,7 +120,7 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
 
 class DeviceBlocksWithReaders : public DeviceBlocksTest {
  protected:
-  // Takes another block of the first block's size. Returns whether it is the first block again.
+  // Takes another block of the first block's size. Returns whether the pool hands out the first block again.
   bool ComesAgain() { return others_.emplace_back(Acquire(1000)).get() == place_; }
 
   void Finish(const std::unique_ptr<DeviceStream>& stream) {

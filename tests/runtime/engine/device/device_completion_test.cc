@@ -27,12 +27,12 @@ class DeviceCompletionTest : public ::testing::Test {
     WaitingStream waiting(stream.handle());
     return bucket_.OrderBefore(waiting);
   }
-  // No watch settles the bucket, so this asks.
+  // Polls until the bucket is done, because no watch does so in this test.
   void AwaitEnd() {
     while (!bucket_.done()) std::this_thread::yield();
     EXPECT_EQ(bucket_.status(), absl::OkStatus());
   }
-  // Whether `stream` has done its work so far.
+  // Returns whether `stream` has done its work so far.
   bool HasCome(const DeviceStream& stream) {
     const auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream.handle()), absl::OkStatus());

@@ -67,7 +67,7 @@ class DeviceWatchTest : public ::testing::Test {
     return completion;
   }
 
-  // Launches a bucket. It is complete when the stream comes to this place.
+  // Launches a bucket. The bucket is complete when the stream has done its work up to here.
   void Launch(DeviceCompletion& completion) {
     auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
@@ -139,7 +139,7 @@ TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  // The watch's deadline is a second later than those of the calls that may hold up the bucket.
+  // The watch's deadline is a second later than the deadlines of other calls, which may hold up the bucket.
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("waited 1.02s for"), HasSubstr("cuda:0 of rank 0 to be given allreduce 'x'")));
   EXPECT_EQ(failure(), status);
@@ -148,7 +148,7 @@ TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   EXPECT_EQ(stuck->status(), status);
 }
 
-// Connecting ranks may take longer than a bucket, so its deadline applies if it is the longer one.
+// Connecting ranks may take longer than a bucket. So the deadline for connecting applies if it is the longer deadline.
 TEST_F(DeviceWatchTest, DeadlineOfConnectingRanksComesFirst) {
   StartWatch(absl::Milliseconds(300));
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});

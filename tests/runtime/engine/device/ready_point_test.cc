@@ -48,7 +48,7 @@ TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
   EXPECT_FALSE(other->Covers(*first));
 }
 
-// Two threads note points on one stream at the same time. Neither knows which of the two points is ahead.
+// Two threads record points on one stream at the same time. Neither thread knows which of the two points comes first.
 TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
   const auto stream = NewStream();
   std::atomic<uint64_t> elsewhere{0};
@@ -63,7 +63,7 @@ TEST_F(ReadyPointTest, AStreamThatComesAtTheSameAddressIsAnother) {
   const StreamHandle place = stream->handle();
   const auto before = Record(place);
   stream.reset();
-  // Sooner or later the allocator returns the same address again.
+  // Creates streams until the allocator returns the address of the destroyed stream again.
   std::unique_ptr<DeviceStream> again;
   std::vector<std::unique_ptr<DeviceStream>> others;
   for (int i = 0; i < 1000 && again == nullptr; ++i) {

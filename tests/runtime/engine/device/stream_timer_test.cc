@@ -36,7 +36,7 @@ class StreamTimerTest : public ::testing::Test {
     EXPECT_EQ(event->Wait(), absl::OkStatus());
   }
 
-  // A bucket with two parts.
+  // Puts a bucket with two parts on the stream.
   std::shared_ptr<BucketTiming> PutOnStream() {
     timer_.Begin();
     timer_.Mark(StreamPhase::kWaitForData);

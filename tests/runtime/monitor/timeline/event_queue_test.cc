@@ -75,7 +75,8 @@ TEST(EventQueueTest, InterruptionEndsBothWaitsUntilItIsTakenBack) {
   next.join();
 }
 
-// Every event arrives or is counted, in the order of its thread. The reader never looks by itself, so it must be woken.
+// Every event arrives, in the order of its thread, or is counted as dropped. The reader never polls, so it must be
+// woken.
 TEST(EventQueueTest, ManyThreadsLoseNothingButWhatIsCounted) {
   constexpr int kThreads = 4, kEach = 20'000;
   constexpr uint64_t kAll = kThreads * kEach;
@@ -106,7 +107,7 @@ TEST(EventQueueTest, ManyThreadsLoseNothingButWhatIsCounted) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Some of these are dropped until the reader has made room.
+  // Some of these events are dropped until the reader has made room.
   uint64_t ends = 0;
   for (; !is_over.load(); ++ends) {
     queue.Push({.kind = TimelineKind::kCycle});

@@ -25,7 +25,7 @@ using ::testing::SizeIs;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }
 
-// Returns the events of rank 0's file, which has to be a trace.
+// Returns the events of rank 0's file, which must be a valid trace.
 std::vector<TraceEvent> Read(const std::string& path) {
   const auto events = ReadTraceFile(PathOfRank(path, 0));
   EXPECT_TRUE(events.has_value());
@@ -55,8 +55,8 @@ TEST(TimelineTest, IsATraceWhileItIsWritten) {
   for (int i = 0; i < 20'000; ++i) {
     timeline.Record(MakeEvent(i % 2 == 0 ? TimelineKind::kSubmitted : TimelineKind::kFailed, "w", i));
     if (i % 1000 != 0) continue;
-    // A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its
-    // core.
+    // While the timeline's thread writes a batch of events, a reader may see only a part of the batch. So the test
+    // reads again until the file is complete.
     EXPECT_TRUE(Await([&] { return ReadTraceFile(PathOfRank(path, 0)).has_value(); }));
   }
   timeline.Stop();
@@ -143,7 +143,7 @@ TEST(TimelineTest, ThreadsMayRecordWhileItIsStartedAndStopped) {
   for (std::thread& thread : threads) thread.join();
   timeline.Stop();
   EXPECT_FALSE(timeline.on());
-  // The last file that both threads have left is complete. A timeline that is started now has only its own events.
+  // The last file of the two threads is complete. A timeline that starts now must contain only its own events.
   EXPECT_EQ(Named(Read(path), "process_name").size(), 1);
   ASSERT_TRUE(timeline.Start({.path = path}).ok());
   timeline.Record(MakeEvent(TimelineKind::kReady, "afterwards", 0));

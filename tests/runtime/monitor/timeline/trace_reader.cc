@@ -84,7 +84,7 @@ class Reader {
     return absl::StartsWith(rest_, "\"") ? String(text) : Number(text);
   }
 
-  // The members of an object, except the value of "args", which is also an object.
+  // Reads the members of an object. The value of "args" is also an object, whose members go to `args`.
   bool Members(std::map<std::string, std::string>* members, std::map<std::string, std::string>* args) {
     if (!Token("{")) return false;
     do {
@@ -113,7 +113,7 @@ class Reader {
   absl::string_view rest_;
 };
 
-// The rounding error of a time in a double, some days after the host was started.
+// The rounding error, in microseconds, of a time that a double holds, if the host has run for some days.
 constexpr double kRounding = 0.0005;
 
 bool Apart(const TraceEvent& a, const TraceEvent& b) {

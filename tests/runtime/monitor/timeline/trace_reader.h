@@ -28,18 +28,18 @@ struct TraceEvent {
 
 void PrintTo(const TraceEvent& event, std::ostream* out);
 
-// Returns the events of a trace. nullopt: `json` is not exactly one JSON array of objects.
+// Returns the events of a trace, or nullopt if `json` is not exactly one JSON array of objects.
 std::optional<std::vector<TraceEvent>> ReadTrace(absl::string_view json);
 std::optional<std::vector<TraceEvent>> ReadTraceFile(const std::string& path);
 
 // Returns the events with this name, in the order of `events`.
 std::vector<TraceEvent> Named(const std::vector<TraceEvent>& events, absl::string_view name);
 
-// The number of the row with this name; -1 if there is none.
+// Returns the number of the row with this name; -1 if there is none.
 int RowOf(const std::vector<TraceEvent>& events, absl::string_view name);
 
-// Returns a text about the first two spans of a row that overlap although neither lies within the other, or "" if there
-// are none.
+// Looks for two spans of a row that overlap although neither span contains the other. Returns a text about the first
+// two, or "" if there are none.
 std::string Overlap(const std::vector<TraceEvent>& events);
 
 }  // namespace ronda::testing

@@ -34,7 +34,7 @@ std::vector<TraceEvent> DrawAll(const std::vector<TimelineEvent>& events) {
   return Drawn(builder);
 }
 
-// Returns a text for each span in the row of this name: "NEGOTIATE_ALLREDUCE 10-20".
+// Returns a text such as "NEGOTIATE_ALLREDUCE 10-20" for each span in the row of this name.
 std::vector<std::string> Spans(const std::vector<TraceEvent>& events, const std::string& row) {
   std::vector<std::string> spans;
   for (const TraceEvent& event : events) {

@@ -56,21 +56,21 @@ def init(
     log_level: int | str = "INFO",
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call is allowed.
+    second call of init() does nothing.
 
-    Afterwards paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal handlers
-    are off.
+    After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
+    handlers are off.
 
     Args:
-        role_maker: None, because the launcher gives the place of this process.
-        is_collective: True, because Ronda has no parameter servers.
-        strategy: the settings. The settings of fusing take effect here, unless another part of the
-            program has already joined the job.
+        role_maker: must be None, because the launcher determines the rank of this process.
+        is_collective: must be True, because Ronda has no parameter servers.
+        strategy: the settings. The settings for fusing tensors have no effect if another part of
+            the program has already joined the job.
         log_level: not used; RONDA_LOG_LEVEL sets the amount of Ronda's messages.
 
     Raises:
         ValueError: `role_maker` or `is_collective` has another value.
-        RondaError: the ranks do not fit together, or some did not come in time.
+        RondaError: the ranks' settings contradict each other, or some ranks did not join in time.
     """
     del log_level
     if role_maker is not None or not is_collective:
@@ -81,8 +81,8 @@ def init(
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
     # Paddle's handler of SIGABRT allocates memory. If a process's heap is damaged, the C library
-    # aborts the process while it holds the heap's lock. So this rank would hang in the handler, and
-    # the job with it.
+    # aborts the process while it holds the heap's lock. In this case the rank would hang in the
+    # handler, and the whole job would wait for it.
     paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
@@ -93,8 +93,8 @@ def init(
 
 
 def stop_worker() -> None:
-    """Leaves the job, and blocks until every rank has left it. Without this call, the end of the
-    program does the same.
+    """Leaves the job, and blocks until every rank has left it. If the program does not call it,
+    Ronda leaves the job at the end of the program.
     """
     while _exported:
         os.environ.pop(_exported.pop(), None)
@@ -102,23 +102,24 @@ def stop_worker() -> None:
 
 
 def worker_index() -> int:
-    """This process's number in the job, from 0.
+    """Returns this process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions below also raise it.
+        NotInitializedError: init() has not been called. The following functions raise this error,
+            too.
     """
     _check("worker_index")
     return native.rank()
 
 
 def worker_num() -> int:
-    """The number of ranks."""
+    """Returns the number of ranks."""
     _check("worker_num")
     return native.size()
 
 
 def is_first_worker() -> bool:
-    """Whether this is rank 0."""
+    """Returns whether this process is rank 0."""
     return worker_index() == 0
 
 
@@ -132,7 +133,7 @@ def distributed_model(model: _Model) -> _Model:
     """Copies the parameters and buffers of rank 0's model to all ranks.
 
     Args:
-        model: a paddle.nn.Layer, of the same kind on every rank. It is returned.
+        model: a paddle.nn.Layer, of the same kind on every rank. The function returns it.
 
     Raises:
         RondaError: the models differ, or a rank has failed.
@@ -146,11 +147,12 @@ def distributed_model(model: _Model) -> _Model:
 def distributed_optimizer(
     optimizer: Any, strategy: DistributedStrategy | None = None
 ) -> DistributedOptimizer:
-    """An optimizer that reduces the gradients over the ranks before each step.
+    """Returns an optimizer that reduces the gradients over the ranks before each step.
 
     Args:
-        optimizer: of paddle.optimizer, with parameters in the same order on every rank.
-        strategy: the settings. None means those of init().
+        optimizer: an optimizer of paddle.optimizer. Its parameters must have the same order on
+            every rank.
+        strategy: the settings. None means the settings of init().
     """
     _check("distributed_optimizer")
     return DistributedOptimizer(optimizer, strategy if strategy is not None else _strategy)

@@ -35,7 +35,9 @@ class Gradient:
         return f"fleet.gradient.{self.parameter.name}"
 
     def is_changed(self) -> bool:
-        """Whether the program has changed or replaced the gradient in flight."""
+        """Returns whether the program has changed or replaced the gradient while it was in
+        flight.
+        """
         value = self.parameter.grad
         return self.sent is not None and (value is None or self.sent != _place_of(value))
 
@@ -45,17 +47,17 @@ class GradientReducer:
 
     The first step shows how many backward passes add to each gradient. In later steps a hook
     submits the gradient after this number of passes, while backward goes on. backward() returns
-    when all gradients are reduced. If it has not computed all gradients, it cannot wait, because
-    other ranks may have computed other gradients. Then the gradients are in flight until reduce(),
-    which submits the rest. The ranks may submit gradients at different times, because tensors are
-    matched by name.
+    when all gradients are reduced. If backward() has not computed all gradients, it cannot wait for
+    the reductions, because other ranks may have computed other gradients. In this case the
+    gradients stay in flight until reduce(), which submits the remaining gradients. The ranks may
+    submit gradients at different times, because tensors are matched by name.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
         """
         Args:
-            op: how the ranks' gradients become one.
-            wire: the format in which they travel.
+            op: the operation that combines the ranks' gradients.
+            wire: the format in which the gradients are sent.
             prescale: a factor of each rank's gradients.
         """
         self._op = op
@@ -66,17 +68,20 @@ class GradientReducer:
         self._failure: Exception | None = None  # of a hook; raised by reduce()
 
     def watch(self, parameters: list[Any]) -> None:
-        """Installs hooks on the parameters that have none and are trainable."""
+        """Installs hooks on the trainable parameters that have no hook of this reducer yet."""
         for parameter in parameters:
             if parameter.stop_gradient or id(parameter) in self._gradients:
                 continue
             gradient = self._gradients[id(parameter)] = Gradient(parameter)
             _reduced[id(parameter)] = gradient
-            # Paddle keeps a hook as long as the parameter.
+            # The hook has only a weak reference to this object, because Paddle keeps the hook as
+            # long as the parameter.
             parameter._register_backward_hook(_weakly(self, GradientReducer._computed, gradient))
 
     def _computed(self, gradient: Gradient) -> None:
-        """Called when backward has added to the gradient. Paddle would replace an exception."""
+        """Called when backward has added to the gradient. Raises no exception, because Paddle would
+        replace it; reduce() raises it.
+        """
         if _reduced.get(id(gradient.parameter)) is not gradient:
             return  # another optimizer, which was made later, reduces it
         gradient.passes += 1
@@ -93,8 +98,8 @@ class GradientReducer:
             self._failure = error
 
     def _end_backward(self) -> None:
-        """The program may read and change the gradients of a whole step when backward() has
-        returned.
+        """Called at the end of backward(). If all gradients of the step are computed, waits for
+        their reductions, so that the program may read and change them after backward().
         """
         self._is_queued = False
         trained = (each for each in self._gradients.values() if not each.parameter.stop_gradient)
@@ -103,15 +108,15 @@ class GradientReducer:
 
     def reduce(self, parameters: list[Any]) -> None:
         """Reduces the gradients of this step that are not reduced yet, waits, and begins the next
-        step. A gradient that does not exist becomes zeros.
+        step. If a parameter has no gradient, its gradient becomes zeros.
 
         Args:
-            parameters: those of the optimizer.
+            parameters: the optimizer's parameters.
 
         Raises:
             RondaError: a reduction has failed.
-            ValueError: Ronda does not support a gradient, it was computed too often, or the program
-                has changed it in flight.
+            ValueError: Ronda does not support a gradient, backward has added to a gradient too
+                often, or the program has changed a gradient in flight.
         """
         self.watch(parameters)
         gradients = [self._gradients[id(each)] for each in parameters if not each.stop_gradient]
@@ -138,7 +143,7 @@ class GradientReducer:
                 self._submit(gradient)
 
     def begin_step(self) -> None:
-        """Drops the reductions of this step, after they have ended."""
+        """Waits for the reductions of this step, and drops their handles."""
         self._settle()
         self._failure = None
         self._is_queued = False
@@ -172,7 +177,9 @@ class GradientReducer:
 
 
 def _place_of(value: Any) -> tuple[int, int]:
-    """The address of a tensor, and a number that each change by Paddle increases."""
+    """Returns the address of a tensor, and a version number that Paddle increases with each change
+    of the tensor.
+    """
     return value.data_ptr(), value.inplace_version
 
 
@@ -189,7 +196,7 @@ def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
 def _weakly(
     reducer: GradientReducer, method: Callable[..., None], *arguments: Any
 ) -> Callable[..., None]:
-    """A hook that calls the method, unless the reducer is gone."""
+    """Returns a hook that calls the method, unless the reducer has been destroyed."""
     reference = weakref.ref(reducer)
     held = [weakref.ref(each) for each in arguments]
 
@@ -210,5 +217,5 @@ _CHANGED = (
     "the gradient of %s was changed after backward(), while it was being reduced: change gradients"
     " only after a backward() that has computed all of them, or after reduce_gradients()"
 )
-# The last reducer's Gradient, by the id of each parameter.
+# For the id of each parameter, the Gradient of the last reducer that watches the parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()

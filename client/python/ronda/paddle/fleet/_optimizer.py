@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A wrapper of Paddle's optimizers that reduces gradients over the ranks."""
+"""Wraps Paddle's optimizers so that they reduce gradients over the ranks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ class DistributedOptimizer:
     """The result of fleet.distributed_optimizer(). Its step() applies the reduced gradients.
     Attributes that this class lacks are taken from the optimizer.
 
-    Gradients are reduced in place. In the first step, step() reduces them. From then on they are
-    reduced while backward goes on, and complete when backward() returns. A parameter without a
-    gradient on this rank takes part with zeros. With `gradient_merge`, only each k-th step()
-    reduces and applies the sum of the backward passes, and clear_grad() does nothing between.
+    Gradients are reduced in place. In the first step, step() reduces the gradients. In later steps,
+    the gradients are reduced while backward runs, and are complete when backward() returns. A
+    parameter without a gradient on this rank takes part with zeros. With `gradient_merge`, only
+    each k-th step() reduces and applies the sum of the backward passes, and clear_grad() does
+    nothing before that step().
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:
         """
         Args:
-            optimizer: of paddle.optimizer.
+            optimizer: an optimizer of paddle.optimizer.
             strategy: the settings.
         """
         self._optimizer = optimizer
@@ -41,9 +42,9 @@ class DistributedOptimizer:
         """Reduces the gradients, and makes the optimizer apply them.
 
         Raises:
-            RondaError: a reduction has failed, and the optimizer has not been called.
-            ValueError: Ronda does not support a gradient, or more backward passes than in any
-                earlier step have computed it.
+            RondaError: a reduction has failed. In this case the optimizer does not run.
+            ValueError: Ronda does not support a gradient, or this step has more backward passes
+                that compute a gradient than any earlier step.
         """
         self._done += 1
         if self._done < self._passes:
@@ -53,7 +54,7 @@ class DistributedOptimizer:
         self._optimizer.step()
 
     def minimize(self, loss: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], list[Any]]:
-        """step(), as Paddle's minimize() in dynamic graphs: call it after loss.backward()."""
+        """Does the same as step(), like Paddle's minimize(). Call it after loss.backward()."""
         del loss, args, kwargs
         self.step()
         return [], []
@@ -71,7 +72,9 @@ class DistributedOptimizer:
         self._reducer.reduce(self._parameters())
 
     def _parameters(self) -> list[Any]:
-        """In the order of the optimizer, which may have them in groups."""
+        """Returns the optimizer's parameters, in its order. The optimizer may have them in
+        groups.
+        """
         parameters: list[Any] = []
         for each in self._optimizer._parameter_list:
             parameters += each["params"] if isinstance(each, dict) else [each]

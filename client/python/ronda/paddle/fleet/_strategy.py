@@ -21,7 +21,7 @@ _SETTINGS: dict[str, Any] = {
     "gradient_scale_configs": {"scale_strategy": "avg"},
 }
 
-# Settings that are accepted and have no effect: they concern Paddle's own communication.
+# Settings that are accepted but have no effect, because they concern Paddle's own communication.
 _WITHOUT_EFFECT = (
     "cudnn_batchnorm_spatial_persistent",
     "cudnn_exhaustive_search",
@@ -35,7 +35,7 @@ _WITHOUT_EFFECT = (
     "without_graph_optimization",
 )
 
-# Settings that would change the training and are not implemented: only False is accepted.
+# Settings that would change the training, but are not implemented. Only False is accepted.
 _SWITCHES = {
     "a_sync": "Ronda has no parameter servers",
     "adaptive_localsgd": "Ronda does not have it",
@@ -63,11 +63,12 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 class DistributedStrategy:
-    """Settings are attributes with Paddle's names. A configuration is a dict with some of its keys;
-    other keys keep their values.
+    """Settings are attributes with Paddle's names. A program may assign a dict to a configuration;
+    keys that are not in the dict keep their values.
 
     Raises, when an attribute is set:
-        AttributeError: the setting is unknown. The text names the nearest known one.
+        AttributeError: the setting is unknown. The text names the known setting with the most
+            similar name.
         ValueError: Ronda does not support the setting, or the value has the wrong type.
     """
 
@@ -102,7 +103,7 @@ class DistributedStrategy:
             raise ValueError(f"DistributedStrategy.{name} is not there: {_SWITCHES[name]}")
 
     def job_options(self) -> dict[str, int]:
-        """The fields of ronda_options that the program has set."""
+        """Returns the fields of ronda_options that the program has set."""
         if not self.fuse_all_reduce_ops:
             return {"fusion_threshold": -1}
         if "fuse_grad_size_in_MB" not in self._given:
@@ -110,12 +111,14 @@ class DistributedStrategy:
         return {"fusion_threshold": int(self.fuse_grad_size_in_MB * 2**20)}
 
     def op(self) -> ReduceOp:
-        """How gradients are reduced."""
+        """Returns the operation by which gradients are reduced."""
         is_sum = self.gradient_scale_configs["scale_strategy"] == "sum"
         return ReduceOp.SUM if is_sum else ReduceOp.AVERAGE
 
     def merging(self) -> tuple[int, float]:
-        """The number of backward passes per step, and the factor of their sum."""
+        """Returns the number of backward passes per step, and the factor of the sum of their
+        gradients.
+        """
         if not self.gradient_merge:
             return 1, 1.0
         configs = self.gradient_merge_configs

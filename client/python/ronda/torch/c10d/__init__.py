@@ -7,8 +7,8 @@
 
 The import registers the backend. Versions of PyTorch that read the entry points
 torch.distributed.backends find the backend without the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi
-makes Ronda serve programs that name another backend: `python -m ronda.torch.c10d train.py` runs
-them unchanged.
+makes Ronda serve programs that name another backend. `python -m ronda.torch.c10d train.py` runs
+such programs unchanged.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _NAME = "ronda"
 
 
 def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
-    """Creates a group. torch calls this function on the group's members.
+    """Creates a group of torch.distributed. torch calls this function on the group's members.
 
     Raises:
-        ValueError: this group cannot have a backend for each device.
+        ValueError: the program has chosen a backend for each device, which this group does not
+            support.
     """
     is_reconfigurable = getattr(options, "enable_reconfigure", False)
     _versions.check_devices(is_reconfigurable)
@@ -49,7 +50,7 @@ def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
 
 
 def register() -> None:
-    """Registers the backend. Called by the import, and as an entry point of PyTorch."""
+    """Registers the backend. Called at the import, and by PyTorch as an entry point."""
     backend: Any = dist.Backend
     if _NAME.upper() in backend._plugins:
         return
@@ -61,7 +62,7 @@ def register() -> None:
 
 
 def _replace_backends(names: str) -> None:
-    """Makes torch use Ronda for each of these backends, "gloo,nccl"."""
+    """Makes torch use Ronda for each of the backends in `names`, for example "gloo,nccl"."""
     replaced = {name.strip().lower() for name in names.split(",") if name.strip()}
     backend: Any = dist.Backend
     original = backend.__new__

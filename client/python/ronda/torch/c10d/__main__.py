@@ -4,9 +4,9 @@
 
     python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]
 
-The program finds RANK, WORLD_SIZE, LOCAL_RANK and their companions in its environment from its
-first line on. This also works with mpirun and srun, which do not set these variables. A program
-that has the argument --local_rank gets it.
+RANK, WORLD_SIZE, LOCAL_RANK and similar variables are in the environment before the program's first
+line runs, also with mpirun and srun, which do not set these variables. A program that has the
+argument --local_rank gets this argument.
 
 With RONDA_REPLACE_BACKEND=gloo,nccl,mpi in its environment, a program that names one of these
 backends runs on Ronda without changes.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The collectives of torch.distributed as Ronda's operations in a process set."""
+"""Carries out the collectives of torch.distributed as operations of Ronda in a process set."""
 
 from __future__ import annotations
 
@@ -43,13 +43,12 @@ class _Call(NamedTuple):
 
     submit: Callable[..., int]
     arguments: tuple[Any, ...]
-    # The rows of the result that each member must have sent. None: Ronda itself compares the
-    # shapes.
+    # The number of rows that each member must have sent. If None, Ronda's core compares the shapes.
     expected_rows: Sequence[int] | None = None
 
 
 def _only(tensors: Any) -> Tensor:
-    """The tensor of a list with one entry, or a single tensor itself."""
+    """Returns the only tensor of a list. If `tensors` is a tensor, returns this tensor."""
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
@@ -61,7 +60,7 @@ def _only(tensors: Any) -> Tensor:
 
 
 def _list(tensors: Any) -> Sequence[Tensor]:
-    """The tensors of a list, or of the only list in a list; empty for None."""
+    """Returns the tensors of a list, or of the first list in a list, or [] for None."""
     if not tensors:
         return []
     inner: Sequence[Tensor] = tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors
@@ -72,7 +71,7 @@ def _root(opts: Any) -> int:
     return int(getattr(opts, "rootRank", opts))
 
 
-# Whether the group's lane carries operations of this tensor, with these options of torch.
+# Returns whether an operation on a tensor, with these options of torch, uses the group's lane.
 _Route = Callable[["Collectives", Tensor, Any], bool]
 
 
@@ -92,12 +91,12 @@ def _refused_for_all(
     route: _Route,
     operations: Callable[..., Sequence[Any]] = lambda *args, **kwargs: [[*args, *kwargs.values()]],
 ) -> Callable[[_Method], _Method]:
-    """Makes a collective that this rank refuses also fail on the other ranks, which wait for it.
+    """Decorates a collective. If this rank refuses a call, the call fails on the other ranks, too.
 
     Args:
-        route: of the operations of a GPU's tensors, which is the same on the other ranks.
-        operations: computes from the method's arguments the tensors, or lists of tensors, of the
-            operations that the other ranks have submitted.
+        route: says whether operations on a GPU's tensors use the lane; the same on all ranks.
+        operations: takes the method's arguments, and returns an entry for each operation that the
+            other ranks have submitted: the tensor or the list of tensors of the operation.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -122,19 +121,19 @@ def _refused_for_all(
 
 
 def _remember(work: Work, uses: list[Span]) -> None:
-    """Keeps a Work until it has ended, whatever waits for it."""
+    """Keeps a Work until it has ended, even if the program has dropped it."""
     IN_FLIGHT.add(work, uses)
     if not _versions.HAS_BACKENDS:
         HALVES.keep(work)
 
 
 def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
-    """Returns the tensors of the first argument, because each of them has an operation."""
+    """Returns the tensors of the first argument, because each of them has its own operation."""
     return tensors
 
 
 def _sums(tensors: Any, *_: Any, **__: Any) -> Sequence[Any]:
-    """The operations of an allreduce: two for a sparse tensor, its indices and its values."""
+    """Returns an entry for each operation of an allreduce; a sparse tensor needs two operations."""
     given = [tensors] if isinstance(tensors, Tensor) else tensors
     return [given] * (2 if any(each.is_sparse for each in given) else 1)
 
@@ -149,17 +148,17 @@ _coalesced_reduction = _refused_for_all(_by_lane_if_it_reduces, _each)
 class Collectives:
     """The collectives of a group of torch.distributed, independent of torch's class of the group.
 
-    Operations have no names. The n-th collective of each rank meets the n-th of the other ranks, as
-    torch.distributed requires. So a locked schedule can run steps that repeat. Collectives of a
-    GPU's tensors go over the lane of the process set, if it has a lane. Then the caller's thread
-    gives them to the GPU, in the order of the calls (client/ronda/lanes.h).
+    Operations have no names. The n-th collective of each rank belongs to the n-th collective of the
+    other ranks, as torch.distributed requires. So a locked schedule can run steps that repeat.
+    If the process set has a lane, collectives on a GPU's tensors use it. In this case the caller's
+    thread gives the collectives to the GPU, in the order of the calls (client/ronda/lanes.h).
 
-    Each method takes the arguments of torch's function with the same name, submits, and returns a
-    Work. A method returns None if torch would wait for the Work at once and the collective has
-    ended.
+    Each method takes the arguments of torch's function with the same name, submits the collective,
+    and returns a Work. A method returns None if torch would wait for the Work at once and the
+    collective has ended.
 
     Thread-safety: one thread at a time calls the collectives of a group; any thread may call the
-    rest.
+    other methods.
     """
 
     _group_rank: int  # of this process in the group
@@ -168,22 +167,22 @@ class Collectives:
     def __init__(self, rank: int, ranks: Sequence[int], process_set: int, timeout_s: float) -> None:
         """
         Args:
-            rank: of this process in the group.
-            ranks: of the members in the job, in the order of the group.
-            process_set: of these ranks.
-            timeout_s: deadline of the collectives; 0: the job's.
+            rank: the rank of this process in the group.
+            ranks: the members' ranks in the job, in the order of the group.
+            process_set: the id of the process set of these ranks.
+            timeout_s: the deadline of the collectives. 0 means the job's deadline.
         """
         self._timeout_s = timeout_s
         self._begin(rank, ranks, process_set)
 
     def _begin(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
-        """Becomes a group of these ranks, in the present job; see __init__()."""
+        """Turns this object into a group of `ranks` in the present job; see __init__()."""
         self._group_rank = rank
         self._ranks = list(ranks)
         self._process_set = process_set
         self._job = job.number()
         self._process = os.getpid()
-        # Process sets are in the order of the job's ranks; a group may have another order.
+        # The ranks of a process set are in ascending order, but a group may have another order.
         members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
         self._members = None if members == list(range(len(ranks))) else members
         self._works: list[Work] | None = None  # of the collectives that are being coalesced
@@ -214,7 +213,7 @@ class Collectives:
         return self._submitted
 
     def _set_sequence_number_for_group(self) -> None:
-        """Numbers start at 0 on every rank."""
+        """Does nothing, because the numbers start at 0 on every rank."""
 
     # -- Coalescing. Each operation is submitted at once, because Ronda itself fuses operations --
 
@@ -251,14 +250,14 @@ class Collectives:
         """Submits a collective.
 
         Args:
-            what: its name in torch.
-            calls: its operations.
+            what: the name of the collective in torch.
+            calls: the operations of the collective.
             results: the value of result().
             opts: torch's options.
-            reads: the tensors that it reads, as the caller passed them.
-            writes: the tensors that it changes.
+            reads: the tensors that the collective reads, as the caller has passed them.
+            writes: the tensors that the collective changes.
             finish: copies results to the caller's tensors.
-            source: computes from the handle the rank in the group that sent a message.
+            source: takes a message's handle, and returns the sender's rank in the group.
         """
         uses = _tensors.spans(reads, writes)
         if what not in _MESSAGES:
@@ -301,9 +300,9 @@ class Collectives:
         """Makes the next operations of the group fail on its other ranks.
 
         Args:
-            tensors: for each operation a tensor that it has on a GPU, or None.
+            tensors: for each operation, one of its tensors on a GPU, or None without such a tensor.
             why: the error text of this rank, which the other ranks' errors contain.
-            route: of the operations on a GPU's tensors.
+            route: says whether operations on a GPU's tensors use the lane.
             opts: torch's options.
         """
         self._lane.carries(gpu_tensor(tensors))  # opens it, as the ranks that submit do
@@ -321,11 +320,11 @@ class Collectives:
         return self._timeout_s
 
     def _by_member(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """A tensor for each rank of the group, in the order of the process set."""
+        """Returns the tensors of the ranks, sorted into the order of the process set."""
         return tensors if self._members is None else [tensors[i] for i in self._members]
 
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
-        """The tensor in equal parts, one for each rank of the group, in the order of the group."""
+        """Divides a tensor into equal parts, one for each rank, in the order of the group."""
         return _layout.rows(tensor.reshape(-1), len(self._ranks)).unbind()
 
     # -- Reductions --
@@ -355,7 +354,7 @@ class Collectives:
         )
 
     def _blocks_at_once(self, tensor: Tensor, opts: Any) -> bool:
-        """Whether an operation may run in the caller's thread, without a Work."""
+        """Returns whether an operation may run in the caller's thread, without a Work."""
         if not _versions.blocks(opts) or self._works is not None:
             return False
         if tensor.is_cuda or _profile.is_on():
@@ -400,7 +399,7 @@ class Collectives:
     allreduce_sparse = allreduce
 
     def _sparse_allreduce(self, tensor: Tensor, opts: Any) -> Work | None:
-        """Every rank gets the rows of all ranks, and adds the rows with equal indices."""
+        """Gathers the rows of all ranks on every rank, and adds rows with equal indices."""
         op, factor = _versions.reduce_op(opts)
         is_average = op == ReduceOp.AVERAGE
         if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
@@ -550,13 +549,13 @@ class Collectives:
         opts: Any,
         counts: Sequence[int] | None = None,
     ) -> _Call:
-        """Returns a gather of dense tensors into `room`, which is flat, or into Ronda's memory.
+        """Returns the gather of dense tensors into the flat tensor `room`, or into Ronda's memory.
 
         Args:
-            data: of this rank. Its rows are gathered.
-            room: for the rows of all members.
+            data: the tensor of this rank, whose rows are gathered.
+            room: the tensor for the rows of all members.
             opts: torch's options.
-            counts: the elements that each member must send.
+            counts: the number of elements that each member must send.
         """
         if room is not None:
             data = _layout.apart(data, room)
@@ -579,9 +578,7 @@ class Collectives:
 
 
 def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _layout.Finish:
-    """Returns a function that raises MismatchError if members have sent other numbers of rows than
-    expected.
-    """
+    """Returns a function that raises MismatchError if a member sent a wrong number of rows."""
     if all(call.expected_rows is None for call in calls):
         return None
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives of torch.distributed that move tensors, messages between two ranks, and barriers."""
+"""The collectives of torch.distributed that only move tensors, messages between two ranks, and
+barriers.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ Tensor = torch.Tensor
 
 
 class Exchanges(Collectives):
-    """The other operations of a group."""
+    """Adds gathers, scatters, messages and barriers to the operations of a group."""
 
     @_collective
     def broadcast(self, tensors: Any, opts: Any) -> Work | None:
@@ -53,7 +55,7 @@ class Exchanges(Collectives):
         )
 
     def _broadcast_call(self, data: Tensor, root: int, opts: Any) -> _Call:
-        """A broadcast of a flat tensor from this rank of the job."""
+        """Returns the broadcast of a flat tensor from rank `root` of the job."""
         number, flat = _layout.movable(data)
         arguments = (
             None,
@@ -99,9 +101,7 @@ class Exchanges(Collectives):
     def _broadcasts_into(
         self, room: Tensor, counts: Sequence[int], data: Tensor, opts: Any
     ) -> list[_Call]:
-        """Gathers parts of different sizes by calls of the lane, in which each member
-        broadcasts.
-        """
+        """Gathers parts of different sizes over the lane, by a broadcast from each member."""
         calls = []
         for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
             if rank == self._ranks[self._group_rank]:
@@ -124,7 +124,8 @@ class Exchanges(Collectives):
     def allgather_coalesced(
         self, lists: Any, inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
-        # The tensors of one rank are together in `lists`; an operation needs those of one input.
+        # Each list in `lists` has the tensors of a rank, but each operation needs the tensors for
+        # an input.
         columns = [list(column) for column in zip(*lists)]
         if len(columns) != len(inputs):
             raise ValueError(
@@ -219,11 +220,11 @@ class Exchanges(Collectives):
         opts: Any,
         finish: _layout.Finish = None,
     ) -> Work | None:
-        """Gathers into `parts`, one for each rank of the group. On the other ranks `parts` is
-        empty.
+        """Gathers into `parts`, which has a tensor for each rank of the group on the root, and is
+        empty on the other ranks.
 
-        Each rank sends one row with all of its elements. Rows of different lengths are an error on
-        every rank.
+        Each rank sends one row with all of its elements. If the rows have different lengths, the
+        gather fails on every rank.
         """
         elements = _layout.flat(data)
         room, deal_out = _layout.room_for(self._by_member(parts)) if parts else (None, None)
@@ -290,7 +291,7 @@ class Exchanges(Collectives):
         )
 
     def _scattered(self, output: Tensor, parts: Sequence[Tensor]) -> Tensor:
-        """The tensor that the root sends, a row for each member."""
+        """Returns the tensor that the root sends, with a row for each member."""
         _layout.check_count("scatter", "input", parts, len(self._ranks))
         _layout.check_dtypes("scatter", parts, [output])
         if any(part.numel() != output.numel() for part in parts):
@@ -317,7 +318,8 @@ class Exchanges(Collectives):
         sent = _layout.in_rows(_layout.dense(input))
         has_splits = output_splits or input_splits
         if not has_splits and rooms.numel() == sent.numel() and rooms.shape != sent.shape:
-            # Without splits the shapes do not matter: each rank gets the same number of elements.
+            # Without splits each rank gets the same number of elements, so the shapes do not
+            # matter.
             rooms, sent = rooms.view(-1, 1), sent.view(-1, 1)
         to_receive = _splits("output", output_splits, rooms, size)
         to_send = _splits("input", input_splits, sent, size)
@@ -373,8 +375,8 @@ class Exchanges(Collectives):
         finishes: Sequence[_layout.Finish],
         opts: Any,
     ) -> Work | None:
-        """Sends `rows` and receives into `room`, with these numbers of rows to and from each
-        member.
+        """Sends `rows` to the members, and receives the members' rows into `room`. Other arguments
+        give the number of rows to and from each member.
         """
         number, sent = _layout.movable(_layout.apart(rows, room))
         address, size = _layout.memory(room)
@@ -458,10 +460,10 @@ class Exchanges(Collectives):
 
     @_collective_of_engine
     def barrier(self, opts: Any = None) -> Work | None:
-        """Ends when every rank has called barrier(), and the group's earlier collectives have
-        ended.
+        """Returns a Work that ends when every rank has called barrier() and the group's earlier
+        collectives have ended.
 
-        The host first waits for the earlier work of the GPU's current stream, as with NCCL.
+        As with NCCL, the host first waits for the earlier work of the GPU's current stream.
         """
         if self._works is None:
             self._await_collectives()
@@ -470,30 +472,34 @@ class Exchanges(Collectives):
         return self._start("barrier", [call], [], opts=opts)
 
     def _await_collectives(self) -> None:
-        """Waits for the group's collectives, but not for messages, which may wait for later
-        calls.
+        """Waits for the group's collectives. Does not wait for messages, because a message may wait
+        for a later call.
         """
         for operation in IN_FLIGHT.operations():
             if isinstance(operation, Work) and operation.process_set == self._set:
                 operation.settle()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Blocks until every rank has called it. The error names every rank that is missing.
+        """Blocks until every rank has called monitored_barrier(). The error names every rank that
+        has not called it.
 
         Args:
-            timeout: the longest wait, or options that contain it. None means the group's timeout.
+            timeout: the longest time to wait, or options that contain this time. None means the
+                group's timeout.
             wait_all_ranks: ignored, because the error always names all missing ranks.
         """
         limit: timedelta | None = _versions.barrier_timeout(timeout)
         seconds = self._timeout_s if limit is None else limit.total_seconds()
         try:
-            # In Ronda a timeout of 0 is the job's deadline. In torch it means "do not wait".
+            # In Ronda a timeout of 0 means the job's deadline, but in torch it means "do not wait".
             native.monitored_barrier(self._set, seconds if limit is None else max(seconds, 1e-3))
         except DeadlineError as error:
             raise DeadlineError(f"{self._barrier_words(seconds, str(error))}: {error}") from None
 
     def _barrier_words(self, seconds: float, error: str) -> str:
-        """The beginning of gloo's errors of a barrier, by which programs recognise them."""
+        """Returns the text with which gloo's errors of a barrier begin, because programs look for
+        it.
+        """
         missing = re.search(r"missing: rank (\d+)", error)
         if self._group_rank != 0 or missing is None:
             return (
@@ -510,7 +516,8 @@ _ANY = -1
 
 
 def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
-    """The rows for each rank of the group; without splits all ranks get the same number.
+    """Returns the number of rows for each rank of the group. Without splits all ranks get equally
+    many.
 
     Raises:
         ValueError: the splits do not add up to the tensor's rows.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A group of torch.distributed over Ronda: the class that torch uses."""
+"""The class that torch uses for a group of torch.distributed over Ronda."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from ronda.torch.c10d._exchanges import Exchanges
 
 
 def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
-    """Creates a group of some ranks of the job, on these ranks.
+    """Creates a group of some ranks of the job. Called on these ranks.
 
     Args:
-        rank: of this process in the group.
-        ranks: of the members in the job, in the order of the group.
-        name: of the group, the same on its members and on no other group.
-        timeout: of its collectives; torch's default means the job's.
+        rank: the rank of this process in the group.
+        ranks: the members' ranks in the job, in the order of the group.
+        name: the name of the group. All members pass the same name, and no other group has this
+            name.
+        timeout: the deadline of the group's collectives. torch's default means the job's deadline.
 
     Raises:
-        NotInitializedError: the group of all ranks has another backend, and nothing has joined a
-            job of Ronda.
+        NotInitializedError: the group of all ranks has another backend, and this process has joined
+            no job of Ronda.
     """
     if not native.is_initialized():
         raise NotInitializedError(
@@ -42,16 +43,18 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
 
 
 def backend_of(process_group: Any, device: torch.device) -> Group | None:
-    """Ronda's part of a group for a device; None if another backend serves the device."""
+    """Returns Ronda's backend of a torch group for a device, or None if another backend serves the
+    device.
+    """
     backend = process_group._get_backend(device)
     return backend if isinstance(backend, Group) else None
 
 
 def group_of(process_group: Any) -> Group:
-    """Ronda's part of a torch group.
+    """Returns Ronda's backend of a torch group.
 
     Raises:
-        ValueError: the group has another backend.
+        ValueError: Ronda is not a backend of the group.
     """
     if isinstance(process_group, Group):
         return process_group
@@ -66,13 +69,14 @@ def group_of(process_group: Any) -> Group:
 
 @_versions.with_other_names
 class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
-    """The ranks of one of Ronda's process sets, for torch.
+    """A group of torch whose ranks are a process set of Ronda.
 
-    In today's PyTorch this is a Backend. In older versions it is a whole ProcessGroup (see
-    _versions).
+    In new versions of PyTorch this class is a Backend. In older versions it is a whole ProcessGroup
+    (see _versions).
     """
 
-    # C++ code that holds a Backend does not always keep its Python half alive.
+    # Keeps Groups alive, because C++ code that holds a Backend does not always keep the Python
+    # object alive.
     _alive: ClassVar[set[Group]] = set()
 
     def __init__(
@@ -86,21 +90,21 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     ) -> None:
         """
         Args:
-            rank: of this process in the group.
-            ranks: of the members in the job, in the order of the group.
-            process_set: of these ranks, which shutdown() gives back, unless it is the set of all
-                ranks.
-            name: of the group.
-            timeout_s: deadline of its collectives; 0: the job's.
-            store: torch's, for the group of all ranks.
+            rank: the rank of this process in the group.
+            ranks: the members' ranks in the job, in the order of the group.
+            process_set: the id of the process set of these ranks. shutdown() removes the set,
+                unless it is the set of all ranks.
+            name: the name of the group.
+            timeout_s: the deadline of the collectives. 0 means the job's deadline.
+            store: torch's store, for the group of all ranks.
         """
         _versions.GroupBase.__init__(self, rank, len(ranks))
         Exchanges.__init__(self, rank, ranks, process_set, timeout_s)
         self._name = name
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
-        # Before 2.15 torch tells only the group of all ranks that it ends, and drops the other
-        # groups. A finalizer may run in a garbage collection, so it waits for nothing.
+        # Before 2.15 torch calls shutdown() only for the group of all ranks, and just drops the
+        # other groups. This finalizer may run in a garbage collection, so it does not wait.
         self._end = weakref.finalize(
             self, _give_back, process_set, job.number(), native.lane_retire
         )
@@ -118,7 +122,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     @property
     def ranks(self) -> Sequence[int]:
-        """The members in the job, in the order of the group."""
+        """The members' ranks in the job, in the order of the group."""
         return self._ranks
 
     def getBackendName(self) -> str:  # noqa: N802
@@ -140,11 +144,11 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         return [torch.device(name) for name in names]
 
     def _get_backend(self, _device: Any) -> Group:
-        """The backend of a device. Called if this object is the whole group."""
+        """Returns the backend of a device. torch calls this if this object is the whole group."""
         return self
 
-    # torch looks each of these up in this class. torch's own properties would ask a subclass, and
-    # so call themselves without end.
+    # These properties replace torch's own properties. torch's own properties read the value from
+    # the subclass, and so would call themselves without end.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
@@ -156,18 +160,19 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     @property
     def options(self) -> Any:
-        """The options that torch copies for a group that is split from this one."""
+        """The group's options, which torch copies when it splits a new group from this group."""
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
-        """Creates a group of some ranks of this group, on these ranks.
+        """Creates a group of some ranks of this group. Called on these ranks.
 
         Args:
-            ranks: in this group. Their order is that of the new group.
-            options: with the new group's name and timeout.
+            ranks: ranks in this group. The new group has them in this order.
+            options: have the new group's name and timeout.
 
         Raises:
-            ValueError: this rank is not among `ranks`. torch's C++ code would crash on None.
+            ValueError: this rank is not among `ranks`. The method cannot return None, because
+                torch's C++ code would crash.
         """
         if self._group_rank not in ranks:
             raise ValueError(
@@ -182,19 +187,19 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         )
 
     def shrink(self, excluded: Sequence[int], _flags: int = 0, options: Any = None) -> Group:
-        """Creates a group without some ranks of this group, on the others; see _membership."""
+        """Creates a group of this group's ranks except `excluded`; see _membership."""
         timeout_s = self._timeout_s if options is None else _versions.seconds(options._timeout)
         return _membership.shrink(self, excluded, timeout_s)
 
     def become(self, rank: int, size: int) -> None:
-        """Becomes the group of all ranks of the job that this process has just joined."""
+        """Turns this object into the group of all ranks of the job that this process has just
+        joined.
+        """
         self._begin(rank, range(size), 0)
         self._options = _versions.backend_options(self._name, self._ranks, self._timeout_s)
 
     def perform_nocolor_split(self, _device: Any) -> None:
-        """torch calls this on ranks that are not in a new group, if their own group has a
-        device.
-        """
+        """Does nothing. torch calls this method on ranks that are not in a new group."""
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the deadline of the group's later collectives."""
@@ -205,15 +210,15 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     # -- Its end --
 
     def abort(self) -> None:
-        """Ends the group at once. For the group of all ranks this ends the job, and operations in
-        flight fail on every rank.
+        """Ends the group at once. For the group of all ranks abort() also ends the job, and then
+        operations in flight fail on every rank.
         """
         if self._process_set == 0 and self._job == job.number():
             job.abort(f"the process group {self._name!r} was aborted")
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Gives the process set back. The job goes on, because other groups may use it."""
+        """Removes the process set. The job goes on, because other groups may use it."""
         end = self._end.detach()
         if end is not None:
             process_set, job_number, _ = end[2]
@@ -224,7 +229,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 def _give_back(process_set: int, job_number: int, end_lane: Callable[[int], None]) -> None:
     if process_set == 0 or not native.is_initialized() or job.number() != job_number:
         return
-    # A job that has failed gives back all its sets.
+    # If the job has failed, its process sets are already released.
     with contextlib.suppress(PeerFailedError):
         end_lane(process_set)
         native.release(native.remove_process_set_async(process_set))

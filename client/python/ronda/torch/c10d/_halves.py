@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps Works for C++ code of older versions of PyTorch. These versions drop the Python half of a
-Work that only C++ code holds. The C++ half then waits without end.
+"""Keeps Works alive for older versions of PyTorch. These versions destroy the Python part of a Work
+that only C++ code holds. After that the Work's C++ part would wait without end.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LOOKED_AT = 8  # works per call: more than a call adds
 
 
 class Halves:
-    """Keeps the newest works unchanged, and 16384 earlier ones without their tensors, so that C++
-    code may wait for them again.
+    """Keeps the newest works unchanged. Keeps 16384 earlier works without their tensors, so that
+    C++ code may wait for them again.
 
     Thread-safe.
     """
@@ -29,7 +29,7 @@ class Halves:
         self._halves: collections.deque[Work] = collections.deque(maxlen=16384)
 
     def keep(self, work: Work) -> None:
-        """Keeps a work, and drops the tensors of some other works that have ended."""
+        """Keeps `work`, and drops the tensors of some earlier works that have ended."""
         with self._lock:
             self._whole.append(work)
             count = min(_LOOKED_AT, len(self._whole) - _WHOLE)
@@ -39,8 +39,8 @@ class Halves:
 
     def _halve(self, works: list[Work]) -> None:
         oldest = works.pop()
-        # Only `oldest` and the argument of getrefcount() refer to it, so its result is not used any
-        # more.
+        # If only `oldest` and the argument of getrefcount() refer to the Work, its result is no
+        # longer needed.
         if oldest.is_completed() and sys.getrefcount(oldest) <= 2:
             oldest.forget_tensors()
             self._halves.append(oldest)

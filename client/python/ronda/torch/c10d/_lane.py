@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lane of a group: collectives of a GPU's tensors, in the order of the calls."""
+"""The lane of a group, which runs collectives on a GPU's tensors in the order of the calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 
 def gpu_tensor(arguments: Iterable[Any]) -> Tensor | None:
-    """The first tensor of a GPU among a method's arguments."""
+    """Returns the first tensor on a GPU among a method's arguments."""
     for argument in arguments:
         if isinstance(argument, (list, tuple)):
             argument = gpu_tensor(argument)
@@ -26,8 +26,8 @@ def gpu_tensor(arguments: Iterable[Any]) -> Tensor | None:
 
 
 class Lane:
-    """The lane of a process set, if the set has one. The caller's thread gives the GPU the
-    collectives (client/ronda/lanes.h).
+    """The lane of a process set, if the set has one. With a lane, the caller's thread gives the
+    collectives to the GPU (client/ronda/lanes.h).
     """
 
     def __init__(self, process_set: int) -> None:
@@ -35,30 +35,32 @@ class Lane:
         self._is_open: bool | None = None  # None: not known yet
 
     def carries(self, tensor: Tensor | None) -> bool:
-        """Whether collectives of this tensor go over the lane.
+        """Returns whether collectives on this tensor use the lane.
 
-        Opens the lane, on all ranks, at their first collective of a GPU's tensors.
+        At the first collective on a GPU's tensors, opens the lane; all ranks do so.
 
         Args:
-            tensor: of the collective, on a GPU; None if it has no tensor on a GPU.
+            tensor: a tensor of the collective on a GPU, or None if the collective has no such
+                tensor.
         """
         if tensor is None:
             return False
-        # While a graph is being captured no collective is submitted, and nothing may be allocated.
+        # While torch captures a CUDA graph, the lane is not opened, because memory must not be
+        # allocated and no collective is submitted.
         if self._is_open is None and not torch.cuda.is_current_stream_capturing():
             buffer = torch.empty(1, device=tensor.device)  # a tensor without elements has no memory
             self._is_open = native.lane_open(self._process_set, buffer.data_ptr())
         return bool(self._is_open)
 
     def reduces(self, tensor: Tensor, opts: Any) -> bool:
-        """Whether the open lane carries a reduction of such tensors, whatever their shape.
+        """Returns whether a reduction of tensors of this kind, of any shape, uses the open lane.
 
-        Also true if Ronda has no such reduction. Then the other ranks have called another
-        reduction, probably over the lane.
+        The result is also true if Ronda does not support the reduction, because the other ranks
+        have then called another reduction, which probably uses the lane.
 
         Args:
-            tensor: of the reduction, on a GPU.
-            opts: torch's options, with the op.
+            tensor: a tensor on a GPU that is reduced.
+            opts: torch's options, which contain the reduce op.
         """
         if tensor.is_sparse:
             return False
@@ -70,7 +72,7 @@ class Lane:
         return native.lane_reduces(self._process_set, number, op, factor)
 
     def refuse(self, why: str) -> None:
-        """Says that this rank will not make its next call. REQUIRES: the open lane carries the
-        call.
+        """Tells the other ranks that this rank will not make its next call of the lane. REQUIRES:
+        the lane is open, and the call would use it.
         """
         native.lane_refuse(self._process_set, " ".join(why.split()))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Converts tensors of any layout to the dense memory that an operation of Ronda reads or writes."""
+"""Converts tensors of any layout to dense tensors, which Ronda's operations need."""
 
 from __future__ import annotations
 
@@ -18,30 +18,34 @@ Finish = Callable[[], None] | None
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """The elements in row-major order: `tensor` itself if its memory has this order.
+    """Returns the elements in row-major order. If the memory of `tensor` has this order, returns
+    `tensor`.
 
-    A lazily conjugated or negated view is computed, because its memory has other values.
+    For a lazily conjugated or negated view, computes the values, because its memory has other
+    values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """As dense(), with one dimension."""
+    """As dense(), but the result has one dimension."""
     return dense(tensor).view(-1)
 
 
 def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
-    """The DType and the elements of a tensor for a reduction with `op`, a ReduceOp.
+    """Returns the DType and the elements of a tensor for a reduction with `op`, a ReduceOp.
 
     Returns:
-        A tensor of real elements in row-major order; `tensor` itself if possible.
+        The DType, and a tensor of real elements in row-major order, which is `tensor` itself if
+        possible.
 
     Raises:
         ValueError: Ronda cannot reduce tensors of this dtype, layout or device with `op`.
     """
     elements = dense(tensor)
     if elements.is_complex():
-        # Only these operators give the same result on numbers as on their real and imaginary parts.
+        # Only for these operators, a reduction of complex numbers is a reduction of their real and
+        # imaginary parts.
         if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
             raise ValueError(
                 f"ReduceOp.{ReduceOp(op).name} of {_tensors.describe(tensor)}: complex numbers can"
@@ -52,8 +56,8 @@ def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
 
 
 def movable(elements: Tensor) -> tuple[int, Tensor]:
-    """The DType and elements of a dense tensor that is only moved. The elements may become
-    bytes.
+    """Returns the DType and the elements of a dense tensor that is only moved. If Ronda does not
+    support the tensor's dtype, the elements are bytes.
     """
     number = _tensors.DTYPES.get(elements.dtype)
     if number is not None:
@@ -64,25 +68,27 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
 
 
 def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Sequence[int]:
-    """Converts counts of a tensor's elements to rows of the tensor that movable() has returned."""
+    """Converts numbers of elements of `data` to numbers of rows of `elements`, which movable() has
+    returned.
+    """
     if elements.dtype is data.dtype or elements.dim() > data.dim():
         return counts
     return [count * data.element_size() for count in counts]
 
 
 def fill(tensor: Tensor, values: Tensor) -> None:
-    """Copies values to a tensor. Autograd does not notice it.
+    """Copies values to a tensor. Autograd does not notice the change.
 
-    A tensor that was made in inference mode can only be changed in this mode. Each thread has its
-    own mode, and the program's thread may have left this mode since the operation began.
+    A tensor that was made in inference mode can only be changed in this mode. Inference mode
+    belongs to a thread, and the program's thread may have left it since the operation began.
     """
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
         tensor.copy_(values)
 
 
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
-    """Returns a function that copies a result to the present memory of `tensor`; None if the result
-    is already there.
+    """Returns a function that copies a result to the present memory of `tensor`, or None if the
+    result is already there.
     """
     if tensor.data_ptr() == result.data_ptr():
         return None
@@ -94,10 +100,10 @@ def copy_back(tensor: Tensor, result: Tensor) -> Finish:
 
 
 def rows(tensor: Tensor, count: int) -> Tensor:
-    """A contiguous tensor as `count` rows of the same length.
+    """Returns a view of a contiguous tensor as `count` rows of the same length.
 
     Raises:
-        ValueError: the number of its elements is not a multiple of `count`.
+        ValueError: the number of the tensor's elements is not a multiple of `count`.
     """
     if tensor.numel() % count:
         raise ValueError(f"{_tensors.describe(tensor)} cannot be cut into {count} equal parts")
@@ -105,14 +111,14 @@ def rows(tensor: Tensor, count: int) -> Tensor:
 
 
 def in_rows(tensor: Tensor) -> Tensor:
-    """A contiguous tensor as a matrix: its first dimension, and the product of all others."""
+    """Returns a view of a contiguous tensor as a matrix with the same first dimension."""
     if tensor.dim() == 0:
         raise ValueError("a scalar has no first dimension to be split: reshape it to (1,)")
     return tensor.view(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
 def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Raises ValueError unless all tensors have the same dtype: outputs are not converted."""
+    """Raises ValueError if the tensors have different dtypes, because outputs are not converted."""
     wanted = inputs[0].dtype
     for name, tensors in (("input", inputs), ("output", outputs)):
         for index, tensor in enumerate(tensors):
@@ -124,7 +130,7 @@ def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor])
 
 
 def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> None:
-    """Raises ValueError unless the number of tensors is the number of ranks in the group."""
+    """Raises ValueError if the number of tensors is not the number of ranks in the group."""
     if len(tensors) != size:
         raise ValueError(
             f"{what}: {len(tensors)} {kind} tensors in a group of {size} ranks: pass one for each"
@@ -132,7 +138,9 @@ def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> N
 
 
 def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
-    """A flat tensor over the memory of all tensors, if they are adjacent in it."""
+    """Returns a flat view of the memory of all tensors, or None if they are not adjacent in
+    memory.
+    """
     address = tensors[0].data_ptr()
     for tensor in tensors:
         if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
@@ -142,7 +150,7 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
         address += tensor.numel() * tensor.element_size()
     total = sum(tensor.numel() for tensor in tensors)
     first: Any = tensors[0]
-    # Memory of two allocations may be adjacent by chance.
+    # Compare the storages, because two separate allocations may be adjacent by chance.
     storage = first.untyped_storage() if hasattr(first, "untyped_storage") else first.storage()
     room = storage.nbytes() // first.element_size() - first.storage_offset()
     if total > room:
@@ -152,13 +160,17 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def together(tensors: Sequence[Tensor]) -> Tensor:
-    """The elements of all tensors in a flat tensor: a view of them if they are adjacent."""
+    """Returns a flat tensor with the elements of all tensors. If they are adjacent in memory, it is
+    a view.
+    """
     whole = _adjacent(tensors)
     return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole
 
 
 def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
-    """A flat tensor for the results of all tensors, and a function that distributes them."""
+    """Returns a flat tensor for the results of all tensors, and a function that copies the results
+    to the tensors.
+    """
     whole = _adjacent(tensors)
     if whole is not None:
         return whole, None
@@ -174,7 +186,7 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
 
 
 def apart(source: Tensor, destination: Tensor) -> Tensor:
-    """`source`, or a copy of it if it shares memory with `destination`."""
+    """Returns `source`, or a copy of it if it shares memory with `destination`."""
     begin, other = source.data_ptr(), destination.data_ptr()
     is_shared = (
         begin < other + destination.numel() * destination.element_size()
@@ -184,12 +196,14 @@ def apart(source: Tensor, destination: Tensor) -> Tensor:
 
 
 def memory(room: Tensor | None) -> tuple[int, int]:
-    """Address and size in bytes; zeros if Ronda has to allocate the result."""
+    """Returns address and size in bytes of `room`, or zeros if Ronda must allocate the result."""
     return (0, 0) if room is None else (room.data_ptr(), room.numel() * room.element_size())
 
 
 def all_of(finishes: Sequence[Finish]) -> Finish:
-    """Returns a function that calls each of `finishes`; None if there is nothing to call."""
+    """Returns a function that calls each function in `finishes`, or None if all of them are
+    None.
+    """
     calls = [finish for finish in finishes if finish is not None]
     if not calls:
         return None
@@ -202,7 +216,7 @@ def all_of(finishes: Sequence[Finish]) -> Finish:
 
 
 def sum_of_rows(like: Tensor, indices: Tensor, values: Tensor, factor: float) -> Tensor:
-    """The sparse tensor of these rows. Rows with equal indices are added."""
+    """Returns the sparse tensor of these rows. Rows with equal indices are added."""
     if values.dtype is torch.bool:
         total = torch.sparse_coo_tensor(indices, values.to(torch.uint8), like.shape).coalesce()
         return torch.sparse_coo_tensor(total._indices(), total._values().bool(), like.shape)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups of torch.distributed whose members change: ranks die or are excluded, and others go on.
+"""Groups of torch.distributed whose members change, for example because ranks die or are excluded.
 
-A process is in one job of Ronda at a time. To change the members of the group of all ranks, the
-process leaves its job and joins another one. The former job fails on the ranks that stay in it, and
-its other groups end.
+A process can be in only one job of Ronda at a time. To change the members of the group of all
+ranks, each process leaves its job and joins a new job. The old job fails on ranks that stay in it,
+and the other groups of the old job end.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ _EPOCHS = 10**9
 
 
 def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
-    """Creates a group without some ranks of another group, on the remaining ranks; torch calls it.
+    """Creates a group of the ranks of `group` except `excluded`. torch calls this function on the
+    new group's ranks.
 
-    If the group has all ranks, its remaining ranks meet in torch's store, whose server process must
-    still run. Any other group must belong to a job that has not failed.
+    If `group` has all ranks, its remaining ranks find each other through torch's store, whose
+    server process must still run. If `group` does not have all ranks, its job must not have failed.
 
     Args:
-        group: the other group.
-        excluded: ranks in it.
-        timeout_s: deadline of the collectives; 0: the job's.
+        group: the existing group.
+        excluded: ranks in `group`.
+        timeout_s: the deadline of the collectives. 0 means the job's deadline.
     """
     remaining = [rank for rank in range(group.size()) if rank not in set(excluded)]
     rank, name = remaining.index(group.rank()), f"{group.group_name} without {list(excluded)}"
@@ -59,7 +60,9 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
 
 
 def _await_all(store: Any, key: str, size: int) -> None:
-    """Waits until `size` ranks have called this, so that no rank fails in an earlier operation."""
+    """Waits until `size` ranks have called this function, so that no rank is still in an earlier
+    operation.
+    """
     if store.add(key, 1) == size:
         store.set(f"{key}/all", "")
     store.wait([f"{key}/all"])
@@ -74,7 +77,7 @@ def serve_all_devices(whole: Any, group: Group) -> None:
 
 
 class _Handle(NamedTuple):
-    """The address of a process, as it is sent to the others."""
+    """The address of a process, as it is sent to the other processes."""
 
     host: str
     port: int
@@ -93,17 +96,18 @@ class _Handle(NamedTuple):
 
 
 class ReconfigurableGroup(dist.ProcessGroup):
-    """The group of all ranks, for a program that changes its ranks as often as it likes.
+    """The group of all ranks, for a program that may change its ranks at any time.
 
-    This class is a whole torch group, because torch asks a Backend that is written in Python only
-    once for its rank and size.
+    This class is a whole ProcessGroup and not a Backend, because torch asks a Backend that is
+    written in Python only once for its rank and size.
     """
 
     def __init__(self, store: Any, group: Group) -> None:
         """
         Args:
-            store: of torch.
-            group: of the ranks at the start. It does the work, and changes its members.
+            store: torch's store.
+            group: the group of the first members. This group carries out the operations, and
+                reconfigure() changes its members.
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group
@@ -123,8 +127,9 @@ class ReconfigurableGroup(dist.ProcessGroup):
     supports_reconfigure = property(lambda _: True)
 
     def get_reconfigure_handle(self) -> str:
-        """The address at which the other members find this process in the next reconfigure(). After
-        reconfigure() the process has another address, so no member can join a meeting too early.
+        """Returns the address at which the other members find this process in the next
+        reconfigure(). After reconfigure() the process has another address, so a member cannot join
+        with an old address.
         """
         if not self._handle:
             host = socket.gethostname()
@@ -132,14 +137,16 @@ class ReconfigurableGroup(dist.ProcessGroup):
         return self._handle
 
     def reconfigure(self, opts: Any) -> Work:
-        """Becomes the group of the processes with these handles, and blocks until they have met.
+        """Turns this group into the group of the processes with these handles, and blocks until
+        they have joined.
 
-        Operations in flight fail. The first process is rank 0; a set of handles is sorted as texts.
+        Operations in flight fail. The first process becomes rank 0. If the handles are a set, they
+        are sorted as texts.
 
         Raises:
-            ValueError: handles, uuid or hints do not fit.
-            RondaError: the processes have not met in time. This process is then in no group. It may
-                call reconfigure() again, with another uuid.
+            ValueError: the handles, the uuid or the hints are wrong.
+            RondaError: the processes have not joined in time. This process is then in no group, and
+                may call reconfigure() again with another uuid.
         """
         members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
         self._check(opts, members)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives as events of torch.profiler: "ronda:all_reduce" and so on, with shapes.
+"""Makes collectives appear in torch.profiler as events with shapes, for example "ronda:all_reduce".
 
-An event begins with the submission and ends with the collective, on any thread.
+An event begins when the collective is submitted, and ends when the collective ends, on any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ is_on: Callable[[], bool] = getattr(
     _autograd, "_profiler_enabled", _torch_autograd._profiler_enabled
 )
 
-# If another thread ends an event, torch treats it as an asynchronous operation's.
+# A separate thread ends the events, so that torch treats them as events of asynchronous operations.
 _ending = concurrent.futures.ThreadPoolExecutor(1, "ronda-profile")
 
 
@@ -30,8 +30,9 @@ def begin(what: str, tensors: Sequence[torch.Tensor]) -> Callable[[], None]:
     """Begins the event of a collective.
 
     Args:
-        what: the collective's name in torch: "all_reduce".
-        tensors: its inputs. Versions before 2.15 do not record their shapes.
+        what: the collective's name in torch, for example "all_reduce".
+        tensors: the collective's inputs. Versions of torch before 2.15 do not record the shapes of
+            the inputs.
 
     Returns:
         A function that ends the event.

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the ranks of a torch.distributed program become a job of Ronda, and the other way round.
+"""Turns the ranks of a torch.distributed program into a job of Ronda, and a job of Ronda into
+torch's ranks.
 
-With rondarun and mpirun Ronda knows the job, and gives torch its place. env:// gets a store whose
-address Ronda has distributed. With torchrun, or with the program's own store, torch knows the job.
-Rank 0 then publishes in the store the address where Ronda's ranks meet. The store and the address
-are used for nothing else.
+With rondarun and mpirun Ronda knows the job, and gives torch the rank and the size. For env:// it
+makes a store, and sends its address to all ranks. With torchrun, or with the program's own store,
+torch knows the job. In this case rank 0 writes to the store the address where Ronda's ranks
+connect. Ronda uses the store and this address only for this purpose.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from ronda._ports import free_port
 
 USER = "c10d"
 _KEY = "ronda/job"
-# Counts the meetings of this process in torch's stores. The number is the same on all ranks.
+# Counts the jobs that this process has formed through torch's stores. The number is the same on all
+# ranks.
 _meetings = itertools.count()
-# With these launchers the ranks find each other from the launcher's variables. With others they
-# meet in torch's store, which also gives them a secret.
+# With these launchers the ranks find each other by the launcher's environment variables. With other
+# launchers they find each other through torch's store, which also gives them a secret.
 _LAUNCHERS = (
     _env.Launcher.RONDARUN,
     _env.Launcher.OPEN_MPI,
@@ -43,7 +45,7 @@ _LAUNCHERS = (
 
 
 def is_launched_for_ronda() -> bool:
-    """Whether rondarun or an MPI launcher has started this process."""
+    """Returns whether rondarun or an MPI launcher has started this process."""
     return _env.launcher() in _LAUNCHERS
 
 
@@ -51,13 +53,13 @@ def join(store: Any, rank: int, size: int) -> None:
     """Joins the job, and blocks until all ranks have joined.
 
     Args:
-        store: of the default group.
-        rank: of this process in the group.
-        size: of the group.
+        store: the store of the default group.
+        rank: the rank of this process in the group.
+        size: the size of the group.
 
     Raises:
-        RuntimeError: Ronda has already joined another job, or the launcher has described another
-            one.
+        RuntimeError: this process has already joined another job of Ronda, or the launcher's
+            variables describe another job.
     """
     if native.is_initialized() or is_launched_for_ronda():
         job.init(USER)
@@ -88,15 +90,16 @@ def _local_place() -> dict[str, int]:
 def meeting_point(
     store: Any, key: str, rank: int, size: int, address: str, port: str | None = None
 ) -> dict[str, object]:
-    """The address where the ranks of a job meet, which rank 0 chooses, as options of the job.
+    """Returns the address where the ranks of a job connect, as options of the job. Rank 0 chooses
+    the address.
 
     Args:
-        store: of torch, which all ranks reach.
-        key: of this meeting in the store; no other meeting has it.
-        rank: of this process in the job.
-        size: of the job.
-        address: where the other ranks reach this process, if it is rank 0.
-        port: of this process in that case; None: a free one.
+        store: a store of torch that all ranks can reach.
+        key: the key of the address in the store. No other job uses this key.
+        rank: the rank of this process in the job.
+        size: the size of the job.
+        address: the address at which the other ranks reach this process, if it is rank 0.
+        port: the port at which rank 0 listens. None means a free port.
     """
     if size == 1:
         return {}
@@ -109,22 +112,23 @@ def meeting_point(
 
 
 def next_key(size: int) -> str:
-    """The key of this meeting, which no earlier meeting has had. torchrun keeps its store when it
-    starts the ranks again, so keys from an earlier round mean nothing.
+    """Returns a key that no earlier job in torch's store has used. torchrun keeps its store when it
+    starts the ranks again, so keys of an earlier start may still exist.
     """
     return f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}/{next(_meetings)}"
 
 
 def _claim_publication(store: Any, key: str) -> None:
-    """Becomes the process that publishes the meeting address, as rank 0 of the job. For the other
-    ranks the library checks, when they meet, that no two processes are the same rank.
+    """Claims the right to publish the address, as rank 0 of the job, so that no second process can.
+    The library makes this check for the other ranks when they connect.
 
     Raises:
         RuntimeError: a living process already publishes the address, because a rank has started a
             copy of itself.
     """
     own = (socket.gethostname(), os.getpid())
-    # A separate key, because waiting ranks of torch 1.13 do not notice a value set by compare_set.
+    # This key is not the key of the address, because in torch 1.13 waiting ranks do not notice a
+    # value that compare_set has set.
     host, pid = json.loads(store.compare_set(key, "", json.dumps(own)))
     if (host, pid) != own and host == own[0] and _is_alive(pid):
         raise RuntimeError(
@@ -145,20 +149,20 @@ def _is_alive(pid: int) -> bool:
 
 
 def _own_address(size: int) -> str:
-    """The address at which the other ranks reach rank 0."""
+    """Returns the address at which the other ranks reach rank 0."""
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
         return "127.0.0.1"
     return os.environ.get("MASTER_ADDR") or socket.gethostname()
 
 
 def serve_env() -> None:
-    """Makes env:// ask Ronda for the place if rondarun or mpirun has started the ranks.
+    """Makes env:// ask Ronda for rank and size if rondarun or mpirun has started the ranks.
 
-    Each rendezvous has its own store, so that a program may leave its group and make another. This
-    is also the first call that Ronda gets from a program. So if rondarun has started the program
+    Each rendezvous has its own store, so that a program may leave its group and create another
+    group. A program's first call to Ronda is serve_env(). So if rondarun has started the program
     and the program has the argument --local_rank, serve_env() adds this argument.
     """
-    # The function torch.distributed.rendezvous hides the module.
+    # Import the module by its name, because torch.distributed has a function of the same name.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]
 
@@ -179,15 +183,15 @@ def serve_env() -> None:
 
 
 def _asked_place(url: str) -> tuple[int, int]:
-    """Rank and size that the program passes to init_process_group(), which torch puts into the URL;
-    by default the job's.
+    """Returns the rank and size that the program has passed to init_process_group(), or else the
+    job's. torch puts them into the URL.
     """
     asked = dict(parse_qsl(urlsplit(url).query))
     return int(asked.get("rank", native.rank())), int(asked.get("world_size", native.size()))
 
 
 def _shared_store(timeout: timedelta | None) -> Any:
-    """A store at rank 0, at a port that the system has chosen."""
+    """Returns a store whose server is rank 0, at a port that the system has chosen."""
     limit: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     if native.rank() == 0:
         alone = native.local_size() == native.size()
@@ -197,7 +201,8 @@ def _shared_store(timeout: timedelta | None) -> Any:
     else:
         address, port = json.loads(_broadcast(None))
         store = TCPStore(address, port, native.size(), False, wait_for_workers=False, **limit)
-    # The server lives as long as rank 0's store, which an error of rank 0 would drop at once.
+    # The server ends with rank 0's store. So rank 0 waits here until the other ranks have
+    # connected.
     native.monitored_barrier(0)
     return store
 

@@ -3,7 +3,7 @@
 """Futures whose value C++ code accepts as a list of tensors.
 
 A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++
-code and requires a list of tensors. The result of a TorchScript function is such a list.
+code and requires a list of tensors in C++. A TorchScript function can return such a list.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 from torch.futures import Future
 
 
-# A future that `ended` completes has no value that TorchScript can read. So an error arrives in
-# `error`, as the bytes of its text.
+# TorchScript cannot read the value of the future `ended`. So `error` has the error's text, as
+# bytes.
 def _tensors_or_error(
     tensors: List[torch.Tensor],  # noqa: UP006
     error: torch.Tensor,
@@ -53,7 +53,7 @@ def _compiled() -> Any:
 
 
 class TypedPromise:
-    """A future and the object that completes it. torch's Future is both."""
+    """A future, and the object that completes the future. torch's Future has both roles."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._error = torch.empty(0, dtype=torch.uint8)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Differences between versions of PyTorch, for the backend of torch.distributed.
+"""Hides differences between versions of PyTorch from the backend of torch.distributed.
 
 In versions that let Python subclass torch's Backend (as 2.15 does) a torch group has one Backend
-for each device, and ours is one of them. In earlier versions a subclass of ProcessGroup replaced
-the whole group.
+for each device, and Ronda's class is such a Backend. In earlier versions Ronda's class is a
+subclass of ProcessGroup, and replaces the whole group.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ronda.types import ReduceOp
 _c10d: Any = _distributed_c10d
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-# Whether Python can subclass Backend, with today's names of its methods.
+# Whether Python can subclass torch's Backend, with the names that its methods have in new versions.
 HAS_BACKENDS = hasattr(getattr(_c10d, "Backend", None), "all_gather_single")
 
 GroupBase: Any = _c10d.Backend if HAS_BACKENDS else _c10d.ProcessGroup
 
-# Names of methods in other versions, of the group and of its coalescing.
+# Names that methods of a group, and those for coalescing, have in other versions of PyTorch.
 _OTHER_NAMES = {
     "all_gather_single": ("_allgather_base",),
     "all_gather_single_coalesced": ("allgather_into_tensor_coalesced",),
@@ -47,7 +47,7 @@ _OTHER_NAMES = {
 
 
 def with_other_names(group: type) -> type:
-    """Adds the names by which other versions of PyTorch call the methods of a class."""
+    """Decorates a class. Adds the names by which other versions of PyTorch call its methods."""
     for name, others in _OTHER_NAMES.items():
         method = getattr(group, name, None)
         for other in others if method is not None else ():
@@ -69,10 +69,10 @@ def _skip_frames(code: CodeType) -> None:
 
 
 def not_compiled(method: _Method) -> _Method:
-    """Keeps torch.compile out of a method. Below a compiled model it would otherwise compile a
-    method that C++ code calls, and fail.
+    """Makes torch.compile skip a method. In a compiled model, torch.compile would fail to compile a
+    method that C++ code calls.
 
-    torch's own decorator for this imports the compiler, which takes seconds.
+    torch's own decorator for this purpose imports the compiler, which takes seconds.
     """
     if not hasattr(torch._C, "_dynamo"):
         return method
@@ -91,7 +91,7 @@ def not_compiled(method: _Method) -> _Method:
 
 # -- Options --
 
-# By the number of torch's RedOpType.
+# Ronda's op for the number of each RedOpType of torch.
 _OPS = {
     0: ReduceOp.SUM,
     1: ReduceOp.AVERAGE,
@@ -102,7 +102,7 @@ _OPS = {
     6: ReduceOp.BOR,
     7: ReduceOp.BXOR,
 }
-# Results of reduce_op() for these operators.
+# The results of reduce_op() for the operators in _OPS.
 _PLAIN = {number: (int(op), 1.0) for number, op in _OPS.items()}
 _SUM = _PLAIN[0]
 _PREMUL_SUM = 8
@@ -110,7 +110,7 @@ _OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREM
 
 
 def op_name(opts: Any) -> str:
-    """The reduce op of a collective's options, in torch's spelling."""
+    """Returns the name of the reduce op in a collective's options, as torch spells it."""
     number = _op_number(opts)
     name = _OP_NAMES[number] if number < len(_OP_NAMES) else str(number)
     return f"ReduceOp.{name}"
@@ -122,10 +122,11 @@ def _op_number(opts: Any) -> int:
 
 
 def reduce_op(opts: Any) -> tuple[int, float]:
-    """The op and the prescale of a collective's options, or of a ReduceOp that replaces them.
+    """Returns the op and the prescale of a collective's options. torch may pass a ReduceOp instead
+    of options.
 
     Raises:
-        ValueError: torch has an op of this name, and Ronda does not have it.
+        ValueError: Ronda does not support this op of torch.
         NotImplementedError: this version of torch hides the op's factor.
     """
     if opts is None:
@@ -149,23 +150,31 @@ def reduce_op(opts: Any) -> tuple[int, float]:
 
 
 def blocks(opts: Any) -> bool:
-    """Whether torch waits for the collective at once, and accepts None for an ended Work."""
+    """Returns whether torch waits for the collective at once, and accepts None instead of a
+    Work.
+    """
     return HAS_BACKENDS and not getattr(opts, "asyncOp", True)
 
 
 def barrier_timeout(timeout: Any) -> timedelta | None:
-    """The timeout of a monitored_barrier(). Today's torch passes options of a barrier."""
+    """Returns the timeout of a monitored_barrier(). New versions of torch pass options of a barrier
+    instead of a timeout.
+    """
     return getattr(timeout, "timeout", timeout)
 
 
 def seconds(timeout: timedelta) -> float:
-    """A group's timeout; 0, the job's deadline, if the program has not chosen one."""
+    """Returns a group's timeout. If the program has not chosen a timeout, returns 0, which means
+    the job's deadline.
+    """
     is_default = timeout == dist.distributed_c10d.default_pg_timeout
     return 0.0 if is_default else timeout.total_seconds()
 
 
 def backend_options(name: str, ranks: Sequence[int], timeout_s: float) -> Any:
-    """torch's own options of a group, if this version has them."""
+    """Returns torch's own options for a group, or None if this version of torch has no such
+    options.
+    """
     if not HAS_BACKENDS:
         return None
     default = dist.distributed_c10d.default_pg_timeout
@@ -187,10 +196,11 @@ def register(name: str, create: Callable[..., Any]) -> None:
 
 
 def check_devices(is_reconfigurable: bool) -> None:
-    """Refuses "cpu:gloo,cuda:ronda" if the same backend serves all devices of a group.
+    """Refuses a choice such as "cpu:gloo,cuda:ronda" if one backend must serve all devices of a
+    group.
 
-    torch does not pass the user's choice to a backend, but the torch function that calls the
-    backend has the choice.
+    torch does not pass the user's choice to the backend, so this function reads it from a variable
+    of the torch function that calls the backend.
     """
     if HAS_BACKENDS and not is_reconfigurable:
         return
@@ -213,7 +223,9 @@ _asking = threading.local()
 
 
 def answer(work: Any) -> bool:
-    """Returns whether work_behind() calls get_future(). If so, work_behind() then gets `work`."""
+    """Returns whether work_behind() is the caller of get_future(). If it is, passes `work` to
+    work_behind().
+    """
     if not getattr(_asking, "is_open", False):
         return False
     _asking.work = work
@@ -221,10 +233,10 @@ def answer(work: Any) -> bool:
 
 
 def work_behind(holder: Any) -> Any:
-    """Ronda's Work behind a torch Work, or None.
+    """Returns the Work of Ronda that a torch Work wraps, or None.
 
     C++ code wraps a Work that is written in Python, and passes on only calls of wait() and
-    get_future(). So get_future() is the way to the wrapped Work.
+    get_future(). So this function calls get_future() to find the wrapped Work.
     """
     if type(holder) is not _c10d.Work or holder._get_op_type() != _UNKNOWN_OPERATION:
         return None
@@ -249,12 +261,12 @@ def _handed_on(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
-    """Makes groups pass gather_single() on, because torch's C++ code does not find the Python
-    method.
+    """Makes torch's groups call gather_single() of Ronda's backend, because torch's C++ code does
+    not find the Python method.
 
     Args:
-        backend_of: returns Ronda's part of a group for a device, or None if another backend serves
-            the device.
+        backend_of: returns Ronda's backend of a group for a device, or None if another backend
+            serves the device.
     """
     if not HAS_BACKENDS:
         return
@@ -271,8 +283,8 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
 
 
 def complete_works() -> None:
-    """Makes torch's wrapper of our Works pass on the calls that it drops. Otherwise is_completed()
-    would always be False.
+    """Makes torch's wrapper of Ronda's Works pass on all calls. Without this change, is_completed()
+    of the wrapper would always return False.
     """
     if HAS_BACKENDS:
         for name in (

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a torch.distributed collective: a Work over handles of Ronda's operations."""
+"""The class Work, which is the result of a torch.distributed collective, and owns the handles of
+Ronda's operations.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,16 @@ from ronda.torch.c10d._typed_future import TypedPromise
 _NO_TIMEOUT = timedelta(0)
 
 # A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
-# Ronda's thread for callbacks cannot complete the other future meanwhile, so one of these threads
-# completes it.
+# During this wait, Ronda's thread for callbacks cannot complete the other future, so a thread of
+# this pool completes it.
 _thread = threading.local()
 _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
-    """Turns a value that is an exception into an error that C++ code understands."""
+    """Returns the value of a future. If the value is an exception, raises it, so that C++ code gets
+    an error.
+    """
     value = future.value()
     if isinstance(value, Exception):
         raise value
@@ -42,9 +46,10 @@ _Base: Any = _distributed_c10d.Work
 
 
 class Work(_Base):  # type: ignore[misc]
-    """A collective: its operations, and the work that remains when they have ended.
+    """A collective in flight. A Work has operations of Ronda, and a function that is called after
+    these operations have ended.
 
-    Any thread may wait for it, and ask for its future, any number of times.
+    Any thread may wait for the Work, or get its future, any number of times.
 
     Thread-safety: all methods may be called from any thread.
     """
@@ -65,17 +70,19 @@ class Work(_Base):  # type: ignore[misc]
     ) -> None:
         """
         Args:
-            what: the collective, for error texts.
-            handles: of the operations. The Work gives these handles back.
-            tensors: the result, as result() and the future return it. Their device is the
-                collective's.
-            finish: called once, after the operations; copies results to the caller's tensors.
-            number: of the collective in its group.
-            process_set: of the collective; None for a message.
-            source: when the operations have ended, returns the rank in the group that sent a
-                received tensor.
-            parts: the Works that own the handles, if this one does not.
-            ended: called once, when everything has ended, with or without an error.
+            what: the name of the collective, for error texts.
+            handles: the handles of the operations. The Work releases them.
+            tensors: the result, which result() and the future return. The collective runs on their
+                device.
+            finish: called once, after the operations have ended. Copies results to the caller's
+                tensors.
+            number: the number of the collective in its group.
+            process_set: the process set of the collective, or None for a message.
+            source: returns the rank in the group that has sent a received tensor. Called after the
+                operations have ended.
+            parts: the Works that own the handles, if this Work does not own them.
+            ended: called once, when the collective and `finish` have ended, with or without an
+                error.
             error: the reason why the collective has already failed.
         """
         super().__init__()
@@ -90,7 +97,8 @@ class Work(_Base):  # type: ignore[misc]
         self._ended = ended
         self._lock = threading.Lock()
         self._is_over = not handles or error is not None
-        # On a GPU: the stream of the submission, and the event after _finish.
+        # For tensors on a GPU, _origin is the stream of the submission, and _finished is an event
+        # after _finish().
         self._origin = _stream(tensors)
         self._finished: torch.cuda.Event | None = None
         self._error = error
@@ -107,14 +115,16 @@ class Work(_Base):  # type: ignore[misc]
                 release(handle)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """Blocks until the collective has ended. On a GPU makes the current stream wait instead.
+        """Blocks until the collective has ended. For tensors on a GPU, makes the current stream
+        wait, and does not block.
 
         Args:
-            timeout: the longest wait. Zero or less means only the group's timeout.
+            timeout: the longest time to wait. With zero or less, only the group's timeout limits
+                the wait.
 
         Raises:
             RondaError: the collective has failed.
-            DeadlineError: the timeout has passed. The collective goes on.
+            DeadlineError: the timeout has passed. The collective is still in flight.
         """
         if self._origin is not None:
             self._order_current_stream(timeout.total_seconds())
@@ -126,7 +136,7 @@ class Work(_Base):  # type: ignore[misc]
         return True
 
     def settle(self) -> None:
-        """Waits until the collective has ended, and leaves its error to wait()."""
+        """Waits until the collective has ended. Does not raise its error, which wait() raises."""
         if not self._is_over:
             self._synchronize(0.0)
             self._conclude()
@@ -140,7 +150,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def _synchronize(self, timeout_s: float) -> None:
         # The stream of the submission also waits, because torch reuses the memory of dropped
-        # tensors for later work on it.
+        # tensors for later work on this stream.
         streams = [] if self._origin is None else [self._origin, _tensors.current_stream()]
         limit_s = timeout_s if timeout_s > 0 else -1.0
         for handle in self.handles:
@@ -176,15 +186,15 @@ class Work(_Base):  # type: ignore[misc]
             promise, self._promise = self._promise, None
         IN_FLIGHT.forget(self)
         if promise is not None:
-            # Outside the lock, because it calls back.
+            # This call is outside of the lock, because it calls the program's callbacks.
             self._keep_promise(promise)
 
     def synchronize(self) -> None:
-        """As wait()."""
+        """Does the same as wait()."""
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether the collective has ended, with success or failure; never waits."""
+        """Returns whether the collective has ended, with success or failure. Never waits."""
         if self._origin is not None:
             return self._is_done_on_device()
         if not self._is_over and native.poll_all(self.handles):
@@ -204,19 +214,21 @@ class Work(_Base):  # type: ignore[misc]
         return self._finished is None or self._finished.query()
 
     def is_success(self) -> bool:
-        """Whether the collective has ended without an error."""
+        """Returns whether the collective has ended without an error."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> Exception | None:
-        """The error of a collective that has ended."""
+        """Returns the error of the collective, if it has ended with an error."""
         return self._error if self.is_completed() else None
 
     def result(self) -> list[torch.Tensor]:
-        """The output tensors."""
+        """Returns the output tensors."""
         return self._tensors
 
     def source_rank(self) -> int:
-        """The rank in the group that a received tensor comes from; -1 for other collectives."""
+        """Returns the rank in the group that has sent a received tensor, or -1 for other
+        collectives.
+        """
         return -1 if self._source is None else self._source()
 
     _source_rank = source_rank
@@ -225,12 +237,16 @@ class Work(_Base):  # type: ignore[misc]
         return self._number
 
     def forget_tensors(self) -> None:
-        """Releases memory. REQUIRES: the collective has ended, and its result is not read later."""
+        """Releases the tensors. REQUIRES: the collective has ended, and its result is not read
+        later.
+        """
         self._release(native.release)
         self._tensors, self._parts, self._finished = [], (), None
 
     def get_future(self) -> Future[Any]:
-        """A future of result(). On a GPU, streams that wait for the future find the value."""
+        """Returns a future for result(). On a GPU, a stream that waits for the future may use the
+        value.
+        """
         if _versions.answer(self):
             return Future()
         with self._lock:
@@ -258,7 +274,7 @@ class Work(_Base):  # type: ignore[misc]
         devices: Any = [self._tensors[0].device] if self._origin is not None else None
         self._side_stream = make_stream(devices[0]) if devices else None
         if not devices and self._tensors and self._tensors[0].dtype is torch.float16:
-            # DDP's built-in hook for FP16 may be the caller.
+            # The caller may be DDP's built-in FP16 hook, which needs a typed future.
             self._promise = TypedPromise(self._tensors)
             self._future = self._promise.future
         else:
@@ -266,7 +282,7 @@ class Work(_Base):  # type: ignore[misc]
             self._future = self._promise.then(_value_or_error)
 
     def _advance(self, index: int, status: int, message: str | None) -> None:
-        """The operations before `index` have ended, the last of them with this status."""
+        """Called when the operations before `index` have ended, the last of them with `status`."""
         if status != 0:
             self._error = self._error or in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
@@ -294,8 +310,9 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _on_side_stream(self) -> Any:
-        """For Ronda's threads. The device of a new thread is the first device, and switching back
-        to the first device would allocate memory there.
+        """Returns a context for Ronda's threads that makes the side stream current. On exit it does
+        not switch back to the thread's first device, because that would allocate memory on this
+        device.
         """
         if self._side_stream is not None:
             torch.cuda.set_device(self._side_stream.device)
@@ -303,7 +320,9 @@ class Work(_Base):  # type: ignore[misc]
 
 
 def in_torchs_words(error: Exception) -> Exception:
-    """The error of a deadline contains "timeout", because programs for torch look for the word."""
+    """Adds "timeout" to the error of a deadline, because programs written for torch look for this
+    word.
+    """
     if type(error) is DeadlineError:
         return DeadlineError(f"the timeout is over: {error}")
     return error

@@ -14,19 +14,19 @@ from ronda.torch._basics import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
-    """Distributes the samples of this epoch that have not been processed yet to the ranks.
+    """Distributes to the ranks the samples of the epoch that have not been processed yet.
 
-    Make it a part of the TorchState, call record_batch() after each batch, and set_epoch() at the
-    end of each epoch. Every rank gets the same number of samples. If necessary, some of the first
-    samples are distributed twice.
+    Make the sampler an attribute of the TorchState, call record_batch() after each batch, and
+    set_epoch() at the end of each epoch. Every rank gets the same number of samples. If necessary,
+    some of the first samples are distributed twice.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
         """
         Args:
-            dataset: of constant length.
+            dataset: must have a constant length.
             shuffle: whether the order changes from epoch to epoch.
-            seed: of the order; the same on every rank.
+            seed: the seed of the order, the same on every rank.
         """
         self.dataset = dataset
         self.shuffle = shuffle
@@ -47,11 +47,11 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, and the number of its processed samples."""
+        """Returns the epoch, and the number of its processed samples."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from `state_dict`."""
+        """Goes on from the epoch and sample that `state_dict` names."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
@@ -67,12 +67,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.total_size = self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
-        """This rank's samples."""
+        """Returns an iterator over this rank's samples."""
         left = self.remaining_indices
         missing = self.total_size - len(left)
         dealt = left + [left[i % len(left)] for i in range(missing)]
         return iter(dealt[self.rank :: self.num_replicas])
 
     def __len__(self) -> int:
-        """The number of samples that each rank gets."""
+        """Returns the number of samples that each rank gets."""
         return self.num_samples

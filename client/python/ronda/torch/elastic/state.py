@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""State of a PyTorch program that can be committed, restored, and made equal on all ranks."""
+"""The state of a PyTorch program, which can be committed, restored, and made equal on all ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StateHandler:
         self.save()
 
     def save(self) -> None:
-        """Saves the present state."""
+        """Saves the present state of the object."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
@@ -38,13 +38,13 @@ class StateHandler:
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Handles another object from now on."""
+        """Replaces the handled object by another object."""
         self.value = value
         self.save()
 
 
 class ModelStateHandler(StateHandler):
-    """For a torch.nn.Module."""
+    """The handler for a torch.nn.Module."""
 
     def sync(self, root_rank: int = 0) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank)
@@ -52,7 +52,7 @@ class ModelStateHandler(StateHandler):
 
 
 class OptimizerStateHandler(StateHandler):
-    """For a torch.optim.Optimizer."""
+    """The handler for a torch.optim.Optimizer."""
 
     def sync(self, root_rank: int = 0) -> None:
         broadcast_optimizer_state(self.value, root_rank)
@@ -60,7 +60,7 @@ class OptimizerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """For an ElasticSampler."""
+    """The handler for an ElasticSampler."""
 
     def sync(self, root_rank: int = 0) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
@@ -75,7 +75,9 @@ _registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Types of attributes of TorchState, and their handlers. The first matching type is used."""
+    """Returns pairs of a type of attributes and its handler. TorchState uses the first pair that
+    matches.
+    """
     return _registry
 
 
@@ -93,12 +95,12 @@ def _handler_of(value: Any) -> StateHandler | None:
 
 
 class TorchState(ObjectState):
-    """State of a PyTorch program.
+    """The state of a PyTorch program.
 
         state = TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)
 
     Attributes that have a handler (models, optimizers, samplers) are saved, restored and
-    synchronized in place, others as Python objects.
+    synchronized in place. Other attributes are treated as Python objects.
     """
 
     _handlers: dict[str, StateHandler] = {}
@@ -111,8 +113,8 @@ class TorchState(ObjectState):
     ) -> None:
         """
         Args:
-            model: gets a handler.
-            optimizer: gets a handler.
+            model: a model, for which a handler is made.
+            optimizer: an optimizer, for which a handler is made.
             **kwargs: names and first values of further attributes.
         """
         objects: dict[str, Any] = {}
@@ -146,7 +148,7 @@ class TorchState(ObjectState):
         super().sync()
 
     def reset(self) -> None:
-        """Samplers distribute their samples again."""
+        """Makes samplers distribute their samples again, because the ranks have changed."""
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()

@@ -2,8 +2,8 @@
 
 """Registers Ronda's backend with frameworks above torch.distributed.
 
-Most frameworks accept the name of any backend. Some have their own list of backends. For each of
-these a module here adds Ronda to the list; a program only has to import that module:
+Most frameworks accept the name of any backend. Some frameworks have their own list of backends. For
+each such framework a module here adds Ronda to the list. A program only has to import this module:
 
     import ronda.torch.frameworks.transformers
 
@@ -19,14 +19,15 @@ from collections.abc import Iterator
 
 import ronda.torch.c10d  # noqa: F401  registers the backend, even if torch reads no entry points
 
-# By the framework's module that has the list.
+# For a framework's module, the name of the module here that registers Ronda with the framework.
 _TOLD = {"ignite.distributed": "ignite"}
 
 
 def tell_imported() -> None:
-    """Registers Ronda with imported frameworks that would otherwise train each rank alone.
+    """Registers Ronda with those imported frameworks that do not train over Ronda without it.
 
-    ignite trains each rank alone, without an error, if the program itself creates the group.
+    Without the registration, ignite trains each rank alone, without an error, if the program itself
+    creates the group.
     """
     for module, name in _TOLD.items():
         if module in sys.modules:
@@ -35,10 +36,10 @@ def tell_imported() -> None:
 
 @contextlib.contextmanager
 def known(framework: str) -> Iterator[None]:
-    """Replaces the error of a module here that cannot find something in a framework.
+    """A context that raises a clear error if a module here does not find a name in a framework.
 
     Raises:
-        ImportError: this version of the framework has its backends in another place.
+        ImportError: this version of the framework has its list of backends under another name.
     """
     try:
         yield

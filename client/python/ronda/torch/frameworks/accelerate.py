@@ -4,8 +4,9 @@
 
     accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="ronda")])
 
-With GPUs Accelerate passes the name to torch, and needs no import. On CPUs Accelerate knows gloo
-and MPI, and refuses other names. Without cpu=True it trains each rank alone on CPUs.
+With GPUs Accelerate passes the backend's name to torch, so the program needs no import. On CPUs
+Accelerate accepts only gloo and MPI. Without cpu=True, and without GPUs, Accelerate trains each
+rank alone.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def _prepare(
     name, devices = _prepare_backend(state, cpu, sagemaker_dp, backend)
     if backend != _NAME or devices not in (DistributedType.NO, DistributedType.MULTI_CPU):
         return name, devices
-    # No accelerator has been found. Accelerate only looks for the other ranks if its argument `cpu`
-    # is true.
+    # If Accelerate has found no accelerator, it only looks for the other ranks if its argument
+    # `cpu` is true.
     devices = _prepare_backend(state, True, sagemaker_dp, None)[1]
     if devices is not DistributedType.MULTI_CPU:
         raise ValueError(

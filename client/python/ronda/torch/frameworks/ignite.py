@@ -5,8 +5,8 @@
     with idist.Parallel(backend="ronda") as parallel:
         parallel.run(training)
 
-ignite compares names of backends with those of torch, and refuses others. If the program has
-created the group, idist.auto_model wraps nothing, so each rank trains alone.
+ignite only accepts the names of torch's own backends. If the program itself has created the group,
+idist.auto_model does not wrap the model, so each rank trains alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NAME = "ronda"
 
 
 class _Distributed(types.ModuleType):
-    """ignite.distributed as its helpers auto_model and auto_optim see it, where Ronda's name is
-    gloo.
+    """Replaces the module ignite.distributed for its helpers auto_model and auto_optim. The
+    replacement says that the backend's name is gloo instead of ronda.
 
-    The helpers have to use DistributedDataParallel without special cases for both backends. Their
-    other questions go to ignite.distributed itself.
+    For both backends the helpers must use DistributedDataParallel without special cases. All other
+    attributes come from ignite.distributed.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -45,6 +45,6 @@ with known("ignite"):
         *native._NativeDistModel.available_backends,
         _NAME,
     )
-    # ignite's helpers read `auto.idist` at each call. So this also works for a program that has
-    # imported a helper by name before.
+    # ignite's helpers read `auto.idist` at each call. So the replacement also works if the program
+    # has already imported a helper by name.
     auto.idist = _Distributed(auto.idist.__name__)

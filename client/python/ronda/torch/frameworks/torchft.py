@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lets torchft average over Ronda.
+"""Lets torchft use Ronda to average over its replicas.
 
     from ronda.torch.frameworks.torchft import ProcessGroupRonda
     manager = torchft.Manager(pg=ProcessGroupRonda(), ...)
@@ -30,15 +30,16 @@ if not _versions.HAS_BACKENDS:
 class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
     """A group of the processes that have the same rank in all replicas.
 
-    A process is in one job of Ronda at a time. So groups inside a replica of several ranks need
-    another backend.
+    A process can be in only one job of Ronda at a time. So groups inside a replica of several ranks
+    need another backend.
     """
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
-        """Joins the job of the replicas. torchft calls it, with a store that no other job uses.
+        """Joins the job of the replicas. torchft calls this method, with a store that no other job
+        uses.
 
         Raises:
-            RondaError: the replicas have not met within the group's timeout.
+            RondaError: some replicas have not joined within the group's timeout.
         """
         place = _rendezvous.meeting_point(
             store, "ronda/job", rank, world_size, socket.gethostname()
@@ -58,7 +59,9 @@ class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
         return whole
 
     def errored(self) -> Exception | None:
-        """The failure of the job, after which the replicas need another group."""
+        """Returns the failure of the job, or None. After a failure the replicas need another
+        group.
+        """
         try:
             with contextlib.suppress(NotInitializedError):
                 native.job_status()
