@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Proofs that a process knows the job's secret, without sending it: HMAC-SHA256 over the fields of a message.
-#ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
-#define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
+#ifndef RONDA_RUNTIME_NET_PROOF_H_
+#define RONDA_RUNTIME_NET_PROOF_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -59,4 +59,4 @@ class NonceLedger {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
+#endif  // RONDA_RUNTIME_NET_PROOF_H_
