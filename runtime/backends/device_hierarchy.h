@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
-#define RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
+#ifndef RONDA_RUNTIME_BACKENDS_DEVICE_HIERARCHY_H_
+#define RONDA_RUNTIME_BACKENDS_DEVICE_HIERARCHY_H_
 
 #include <cstddef>
 #include <memory>
@@ -35,4 +35,4 @@ absl::StatusOr<DeviceTransport> ConnectDeviceHierarchy(const DeviceHierarchyOpti
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
+#endif  // RONDA_RUNTIME_BACKENDS_DEVICE_HIERARCHY_H_

@@ -2,8 +2,8 @@
 
 // Functions with which a process proves that it knows the job's secret, without sending the secret. A proof is the
 // HMAC-SHA256 over the fields of a message.
-#ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
-#define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
+#ifndef RONDA_RUNTIME_NET_PROOF_H_
+#define RONDA_RUNTIME_NET_PROOF_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -61,4 +61,4 @@ class NonceLedger {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
+#endif  // RONDA_RUNTIME_NET_PROOF_H_

@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <regex>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/control/messages/message_control_plane.h"
-#include "runtime/tcp/tcp_messages.h"
+#include "runtime/tcp/tcp_listener.h"
+#include "runtime/tcp/tcp_mesh.h"
 #include "tests/simulation/virtual_sockets.h"
 
 namespace ronda::simulation {
@@ -21,10 +22,16 @@ namespace {
 
 constexpr int kMostRanks = 9;
 constexpr int kMostFaults = 2;
+// The longest times until a fault. The first is for a job whose ranks connect at once, the second for a job in which a
+// rank has to call another rank twice.
 constexpr absl::Duration kUsualTime = absl::Milliseconds(50);
+constexpr absl::Duration kLongTime = absl::Milliseconds(400);
 // Heartbeats are so rare that none is sent in a scenario.
 constexpr absl::Duration kHeartbeat = absl::Hours(10);
 constexpr absl::Duration kStartTimeout = absl::Hours(1);
+// The longest wait of a rank for the connections to its neighbours.
+constexpr absl::Duration kMeshTimeout = absl::Seconds(30);
+constexpr int kFirstPort = 1000;
 constexpr absl::Duration kLongestWait = absl::Hours(1);
 // The longest time from the last fault to the end of the last rank. A control plane that shuts down waits some seconds
 // for the other ranks.
@@ -54,6 +61,12 @@ std::string ReportOf(uint64_t seed, RankId rank, int64_t round) {
 
 std::string BroadcastOf(uint64_t seed, int64_t round) { return Payload("broadcast", seed, round); }
 
+// Whether the text has "rank 2", or "ranks 0, 1 and 2".
+bool Names(absl::string_view text, RankId rank) {
+  const std::regex name(absl::StrCat("ranks?( [0-9]+,?| and)* ", rank, "\\b"));
+  return std::regex_search(text.begin(), text.end(), name);
+}
+
 // The process of a rank.
 class ControlRank {
  public:
@@ -80,18 +93,31 @@ class ControlRank {
  private:
   absl::Status Connect() {
     const ControlScenario& scenario = job_.scenario();
-    std::vector<Peer> peers;
-    for (RankId peer = 0; peer < scenario.tree.size; ++peer) peers.push_back({.rank = peer, .host = "here", .pid = 1});
-    RONDA_ASSIGN_OR_RETURN(
-        plane_, ConnectMessageControlPlane({.rank = rank_,
-                                            .peers = peers,
-                                            .messages = std::make_unique<TcpMessages>(rank_, job_.TakeSockets(rank_)),
-                                            .job_id = "job",
-                                            .start_timeout = kStartTimeout,
-                                            .heartbeat = kHeartbeat,
-                                            .heartbeat_timeout = 10 * kHeartbeat,
-                                            .fan_out = scenario.tree.fan_out,
-                                            .cores = scenario.cores}));
+    TcpMeshOptions mesh = {.job = {.job_id = "job", .secret = "secret"},
+                           .rank = rank_,
+                           .purpose = "control messages",
+                           .timeout = kMeshTimeout};
+    TcpLevel level = {.partners = scenario.tree.Neighbours(rank_)};
+    for (RankId peer = 0; peer < scenario.tree.size; ++peer) {
+      mesh.peers.push_back({.rank = peer, .host = "here", .pid = 1});
+      mesh.endpoints.push_back({.address = "127.0.0.1", .port = kFirstPort + peer});
+      level.ranks.push_back(peer);
+    }
+    if (rank_ == scenario.late) VirtualWorld::Get().SleepUntil(scenario.delay);
+    Compute();
+    RONDA_ASSIGN_OR_RETURN(listener_, TcpListener::Start(mesh.endpoints[static_cast<size_t>(rank_)]));
+    TcpPartners partners = ConnectTcpPartners(listener_.get(), mesh, level);
+    RONDA_ASSIGN_OR_RETURN(plane_, ConnectMessageControlPlane({.rank = rank_,
+                                                               .peers = mesh.peers,
+                                                               .messages = std::move(partners.messages),
+                                                               .absent = std::move(partners.absent),
+                                                               .absence = std::move(partners.absence),
+                                                               .job_id = "job",
+                                                               .start_timeout = kStartTimeout,
+                                                               .heartbeat = kHeartbeat,
+                                                               .heartbeat_timeout = 10 * kHeartbeat,
+                                                               .fan_out = scenario.tree.fan_out,
+                                                               .cores = scenario.cores}));
     return absl::OkStatus();
   }
 
@@ -161,6 +187,7 @@ class ControlRank {
 
   ControlJob& job_;
   const RankId rank_;
+  std::unique_ptr<TcpListener> listener_;
   std::unique_ptr<ControlPlane> plane_;
   int64_t heard_ = 0;             // broadcasts
   int64_t answered_ = 0;          // rounds, by rank 0
@@ -178,14 +205,20 @@ ControlScenario MakeControlScenario(uint64_t seed) {
   scenario.compute = absl::Microseconds(10 << up_to(7));
   scenario.latency = absl::Microseconds(5 << up_to(8));
   scenario.tick = absl::Microseconds(1 << up_to(4));
-  // Half of the faults occur while the ranks connect.
-  const absl::Duration time = up_to(1) == 0 ? kUsualTime : scenario.tree.size * scenario.latency;
+  // In half of the jobs one rank starts late, so its neighbours call it several times. The faults come before or after
+  // its start.
+  scenario.late = up_to(scenario.tree.size - 1);
+  if (up_to(1) == 0) scenario.delay = absl::Milliseconds(2 << up_to(13));
+  const absl::Duration first = up_to(1) == 0 ? scenario.delay : absl::ZeroDuration();
+  // Most faults of a third of the jobs come while the ranks connect.
+  const absl::Duration times[] = {kUsualTime, kLongTime, scenario.tree.size * scenario.latency};
+  const absl::Duration time = times[up_to(2)];
   scenario.cores = up_to(1) == 0 ? PollLimit::Cores::kAreShared : PollLimit::Cores::kSuffice;
   for (int faults = up_to(kMostFaults); faults > 0; --faults) {
     const auto kind = static_cast<ControlFault::Kind>(up_to(ControlFault::kKinds - 1));
     const int least = kind == ControlFault::Kind::kReset ? 1 : 0;
     scenario.faults.push_back({.kind = kind,
-                               .at = time * (static_cast<double>(up_to(1'000'000)) / 1e6),
+                               .at = first + time * (static_cast<double>(up_to(1'000'000)) / 1e6),
                                .rank = least + up_to(scenario.tree.size - 1 - least)});
   }
   std::sort(scenario.faults.begin(), scenario.faults.end(),
@@ -200,8 +233,8 @@ std::string Describe(const ControlScenario& scenario) {
   };
   return absl::StrCat("seed ", scenario.seed, ": ", scenario.tree.size, " ranks, ", scenario.tree.fan_out,
                       " children each, ", scenario.rounds, " rounds, compute ", absl::FormatDuration(scenario.compute),
-                      ", latency ", absl::FormatDuration(scenario.latency), "; ",
-                      absl::StrJoin(scenario.faults, ", ", describe));
+                      ", latency ", absl::FormatDuration(scenario.latency), ", rank ", scenario.late, " late by ",
+                      absl::FormatDuration(scenario.delay), "; ", absl::StrJoin(scenario.faults, ", ", describe));
 }
 
 ControlJob::ControlJob(const ControlScenario& scenario, ControlCounts* counts,
@@ -223,7 +256,10 @@ void ControlJob::Run() {
     ranks_[static_cast<size_t>(rank)].process =
         world.StartProcess(absl::StrCat("rank ", rank), [this, rank] { return ControlRank(*this, rank).Run(); });
   }
-  ConnectTree();
+  VirtualSockets::Get().SetArrival([this](ProcessId, ProcessId) {
+    VirtualWorld& world = VirtualWorld::Get();
+    return world.now() + world.RandomDuration(scenario_.latency);
+  });
   for (const ControlFault& fault : scenario_.faults) {
     world.SleepUntil(fault.at);
     Bring(fault);
@@ -232,25 +268,6 @@ void ControlJob::Run() {
   CheckAgreement();
   counts_.parts += VirtualSockets::Get().parts();
   counts_.resets += VirtualSockets::Get().resets();
-}
-
-void ControlJob::ConnectTree() {
-  VirtualSockets& sockets = VirtualSockets::Get();
-  for (Rank& rank : ranks_) rank.sockets.resize(ranks_.size());
-  for (RankId child = 1; child < scenario_.tree.size; ++child) {
-    const RankId parent = scenario_.tree.Parent(child);
-    const auto ends = sockets.Connect([this](ProcessId, ProcessId) {
-      VirtualWorld& world = VirtualWorld::Get();
-      return world.now() + world.RandomDuration(scenario_.latency);
-    });
-    Rank& below = ranks_[static_cast<size_t>(child)];
-    Rank& above = ranks_[static_cast<size_t>(parent)];
-    below.to_parent = ends[0];
-    below.sockets[static_cast<size_t>(parent)].Reset(ends[0]);
-    above.sockets[static_cast<size_t>(child)].Reset(ends[1]);
-    sockets.Give(ends[0], below.process);
-    sockets.Give(ends[1], above.process);
-  }
 }
 
 bool ControlJob::IsAlive(const Rank& rank) const { return VirtualWorld::Get().IsAlive(rank.process); }
@@ -262,15 +279,19 @@ bool ControlJob::IsKilled(const Rank& rank) const {
 void ControlJob::Bring(const ControlFault& fault) {
   Rank& rank = ranks_[static_cast<size_t>(fault.rank)];
   if (!IsAlive(rank)) return;
+  if (fault.kind == ControlFault::Kind::kReset) {
+    Rank& parent = ranks_[static_cast<size_t>(scenario_.tree.Parent(fault.rank))];
+    if (!VirtualSockets::Get().ResetBetween(rank.process, parent.process)) return;
+    parent.is_culprit = true;
+    rank.is_cut = true;
+  }
   ++faults_;
   ++counts_.faults[static_cast<size_t>(fault.kind)];
   last_fault_ = VirtualWorld::Get().now();
   rank.is_culprit = true;
   switch (fault.kind) {
     case ControlFault::Kind::kReset:
-      rank.is_cut = true;
-      ranks_[static_cast<size_t>(scenario_.tree.Parent(fault.rank))].is_culprit = true;
-      return VirtualSockets::Get().Reset(rank.to_parent);
+      return;
     case ControlFault::Kind::kKill:
       return VirtualWorld::Get().Kill(rank.process);
     case ControlFault::Kind::kLeaveEarly:
@@ -294,14 +315,14 @@ void ControlJob::RecordFailure(RankId rank, Phase phase, const absl::Status& fai
   ++counts_.failures;
   if (phase == Phase::kStart) ++counts_.early_failures;
   if (faults_ == 0) Violate(absl::StrCat("rank ", rank, " fails without a fault: ", failure.message()));
-  const absl::Duration late = VirtualWorld::Get().now() - last_fault_;
-  if (late > kTimeToHear + scenario_.compute + kLatenciesToHear * scenario_.tree.size * scenario_.latency) {
+  const absl::Duration late = VirtualWorld::Get().now() - std::max(last_fault_, scenario_.delay);
+  const absl::Duration start = phase == Phase::kStart ? kMeshTimeout : absl::ZeroDuration();
+  if (late > start + kTimeToHear + scenario_.compute + kLatenciesToHear * scenario_.tree.size * scenario_.latency) {
     Violate(absl::StrCat("rank ", rank, " knows the failure only ", absl::FormatDuration(late),
                          " after the fault: ", failure.message()));
   }
   const auto is_named = [&](const Rank& each) {
-    const auto number = static_cast<int>(&each - ranks_.data());
-    return each.is_culprit && absl::StrContains(failure.message(), absl::StrCat("rank ", number, " "));
+    return each.is_culprit && Names(failure.message(), static_cast<RankId>(&each - ranks_.data()));
   };
   if (!std::any_of(ranks_.begin(), ranks_.end(), is_named)) {
     Violate(absl::StrCat("rank ", rank, " has a failure that names no rank with a fault: ", failure.message()));
@@ -320,7 +341,8 @@ void ControlJob::AwaitEnds() {
   VirtualWorld& world = VirtualWorld::Get();
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     while (IsAlive(ranks_[rank])) {
-      if (world.now() - last_fault_ > kTimeToEnd) Violate(absl::StrCat("rank ", rank, " has not ended"));
+      if (world.now() - last_fault_ > scenario_.delay + kMeshTimeout + kTimeToEnd)
+        Violate(absl::StrCat("rank ", rank, " has not ended"));
       world.SleepUntil(world.now() + absl::Milliseconds(10));
     }
     const int exit_code = world.ExitCode(ranks_[rank].process);

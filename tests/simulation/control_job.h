@@ -9,13 +9,11 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
-#include "runtime/base/unique_fd.h"
 #include "runtime/control/messages/poll_limit.h"
 #include "runtime/control/tree/control_node.h"
 #include "tests/simulation/virtual_threads.h"
@@ -44,6 +42,8 @@ struct ControlScenario {
   absl::Duration compute;  // longest time between operations
   absl::Duration latency;  // the longest latency of a piece of a message
   absl::Duration tick;     // between two reads of the clock
+  absl::Duration delay;    // of the start of rank `late`
+  RankId late = 0;
   PollLimit::Cores cores = PollLimit::Cores::kAreShared;
   std::vector<ControlFault> faults;  // in the order of their times
 };
@@ -85,7 +85,8 @@ inline constexpr const char* kControlFaultNames[ControlFault::kKinds] = {"reset"
 
 // A job whose ranks send reports to rank 0. Rank 0 answers each round with a broadcast, as in a negotiation. Each rank
 // is a process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over sockets of
-// the world. The ranks send no heartbeats, so failures that only a heartbeat would reveal stay unknown.
+// the world, which the production code connects (ConnectTcpPartners). The ranks send no heartbeats, so failures that
+// only a heartbeat would reveal stay unknown.
 //
 // Checks the promises of the control plane. Every message arrives whole, once and in order. Departures in any order
 // cause no failure. After a fault every rank knows the failure in time, and all ranks that are still connected have the
@@ -105,7 +106,6 @@ class ControlJob {
   // Called by ranks. Violate() does not return.
   [[noreturn]] void Violate(const std::string& what) const;
   ControlCounts& counts() { return counts_; }
-  std::vector<UniqueFd> TakeSockets(RankId rank) { return std::move(ranks_[static_cast<size_t>(rank)].sockets); }
   // Returns the fault that the rank must now carry out, if any. The rank leaves early, or fails the job.
   std::optional<ControlFault::Kind> TakeOrder(RankId rank);
   enum class Phase { kStart, kWork };
@@ -116,8 +116,6 @@ class ControlJob {
  private:
   struct Rank {
     ProcessId process = 0;
-    std::vector<UniqueFd> sockets;
-    int to_parent = -1;
     std::optional<ControlFault::Kind> order;
     bool is_cut = false;         // whether it is cut off from its parent
     bool is_culprit = false;     // whether a fault has hit it
@@ -125,7 +123,6 @@ class ControlJob {
     absl::Status failure;
   };
 
-  void ConnectTree();
   void Bring(const ControlFault& fault);
   void AwaitEnds();
   void CheckAgreement() const;

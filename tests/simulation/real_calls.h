@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
@@ -31,6 +32,11 @@ struct RealCalls {
   int (*poll)(pollfd*, nfds_t, const timespec*, const sigset_t*);
   ssize_t (*send_message)(int, const msghdr*, int);
   ssize_t (*receive_message)(int, msghdr*, int);
+  ssize_t (*send)(int, const void*, size_t, int);
+  ssize_t (*receive)(int, void*, size_t, int);
+  int (*make_socket)(int, int, int);
+  int (*accept)(int, sockaddr*, socklen_t*, int);
+  int (*get_socket_name)(int, sockaddr*, socklen_t*);
   int (*open)(const char*, int, ...);
   int (*create_memory_file)(const char*, unsigned);
   int (*close)(int);

@@ -5,11 +5,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <optional>
@@ -79,6 +82,14 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   return path[0] == '\0' ? std::optional(std::string(path + 1, size - kBegin)) : std::nullopt;
 }
 
+bool IsVirtualSocket(int fd) { return VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd); }
+
+uint16_t PortIn(const sockaddr* address) {
+  sockaddr_in ipv4;
+  std::memcpy(&ipv4, address, sizeof(ipv4));
+  return ntohs(ipv4.sin_port);
+}
+
 // Returns the number of descriptors that are ready now. `next` is the time at which a socket of the world may be ready.
 int Look(pollfd* descriptors, nfds_t count, absl::Duration* next) {
   const VirtualWorld::Shield shield;
@@ -125,6 +136,11 @@ const RealCalls& RealCalls::Get() {
     Find("ppoll", &found->poll);
     Find("sendmsg", &found->send_message);
     Find("recvmsg", &found->receive_message);
+    Find("send", &found->send);
+    Find("recv", &found->receive);
+    Find("socket", &found->make_socket);
+    Find("accept4", &found->accept);
+    Find("getsockname", &found->get_socket_name);
     Find("open", &found->open);
     Find("memfd_create", &found->create_memory_file);
     Find("close", &found->close);
@@ -142,7 +158,9 @@ const RealCalls& RealCalls::Get() {
 }  // namespace ronda::simulation
 
 using ronda::simulation::Fail;
+using ronda::simulation::IsVirtualSocket;
 using ronda::simulation::NameIn;
+using ronda::simulation::PortIn;
 using ronda::simulation::RealCalls;
 using ronda::simulation::VirtualProcesses;
 using ronda::simulation::VirtualSockets;
@@ -244,14 +262,53 @@ RONDA_VIRTUAL int ppoll(pollfd* descriptors, nfds_t count, const timespec* longe
 }
 
 RONDA_VIRTUAL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  const bool is_virtual = VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd);
-  return is_virtual ? VirtualSockets::Get().Send(fd, *message) : RealCalls::Get().send_message(fd, message, flags);
+  if (!IsVirtualSocket(fd)) return RealCalls::Get().send_message(fd, message, flags);
+  return VirtualSockets::Get().Send(fd, *message);
 }
 
 RONDA_VIRTUAL ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  const bool is_virtual = VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd);
-  return is_virtual ? VirtualSockets::Get().Receive(fd, *message)
-                    : RealCalls::Get().receive_message(fd, message, flags);
+  if (!IsVirtualSocket(fd)) return RealCalls::Get().receive_message(fd, message, flags);
+  return VirtualSockets::Get().Receive(fd, *message);
+}
+
+// Production code sends a few bytes by send(), which a new connection takes whole.
+RONDA_VIRTUAL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
+  if (!IsVirtualSocket(fd)) return RealCalls::Get().send(fd, bytes, count, flags);
+  iovec vector = {.iov_base = const_cast<void*>(bytes), .iov_len = count};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  return VirtualSockets::Get().Send(fd, message, VirtualSockets::Extent::kWhole);
+}
+
+RONDA_VIRTUAL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
+  if (!IsVirtualSocket(fd)) return RealCalls::Get().receive(fd, bytes, count, flags);
+  iovec vector = {.iov_base = bytes, .iov_len = count};
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  return VirtualSockets::Get().Receive(fd, message);
+}
+
+// The world has its own IPv4 sockets.
+RONDA_VIRTUAL int socket(int domain, int type, int protocol) noexcept {
+  if (!VirtualWorld::IsInside() || domain != AF_INET) return RealCalls::Get().make_socket(domain, type, protocol);
+  return ronda::simulation::LacksDescriptor() ? -1 : VirtualSockets::Get().Open();
+}
+
+RONDA_VIRTUAL int accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
+  if (!IsVirtualSocket(fd)) return RealCalls::Get().accept(fd, address, size, flags);
+  return ronda::simulation::LacksDescriptor() ? -1 : VirtualSockets::Get().Accept(fd);
+}
+
+RONDA_VIRTUAL int getsockname(int fd, sockaddr* address, socklen_t* size) noexcept {
+  if (!IsVirtualSocket(fd)) return RealCalls::Get().get_socket_name(fd, address, size);
+  sockaddr_in ipv4 = {};
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_port = htons(VirtualSockets::Get().PortOf(fd));
+  *size = sizeof(ipv4);
+  std::memcpy(address, &ipv4, sizeof(ipv4));
+  return 0;
 }
 
 // Calls that make a new descriptor. In a process of the world they may fail. The simulated processes make descriptors
@@ -270,8 +327,7 @@ RONDA_VIRTUAL int memfd_create(const char* name, unsigned flags) noexcept {
 
 RONDA_VIRTUAL int close(int fd) {
   if (!VirtualWorld::IsInside()) return RealCalls::Get().close(fd);
-  const bool is_socket = VirtualSockets::Get().Owns(fd);
-  return is_socket ? VirtualSockets::Get().Close(fd) : VirtualProcesses::Get().Close(fd);
+  return IsVirtualSocket(fd) ? VirtualSockets::Get().Close(fd) : VirtualProcesses::Get().Close(fd);
 }
 
 RONDA_VIRTUAL int socketpair(int domain, int type, int protocol, int ends[2]) noexcept {
@@ -284,6 +340,7 @@ RONDA_VIRTUAL int socketpair(int domain, int type, int protocol, int ends[2]) no
 }
 
 RONDA_VIRTUAL int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+  if (IsVirtualSocket(fd)) return VirtualSockets::Get().Bind(fd, PortIn(address));
   const std::optional<std::string> name = NameIn(address, size);
   if (!name) return RealCalls::Get().bind(fd, address, size);
   if (!VirtualProcesses::Get().TakeName(*name)) return Fail(EADDRINUSE);
@@ -292,17 +349,24 @@ RONDA_VIRTUAL int bind(int fd, const sockaddr* address, socklen_t size) noexcept
 }
 
 RONDA_VIRTUAL int listen(int fd, int backlog) noexcept {
+  if (IsVirtualSocket(fd)) return VirtualSockets::Get().Listen(fd);
   const bool is_virtual = VirtualWorld::IsInside() && VirtualProcesses::Get().IsListener(fd);
   return is_virtual ? 0 : RealCalls::Get().listen(fd, backlog);
 }
 
 RONDA_VIRTUAL int connect(int fd, const sockaddr* address, socklen_t size) {
+  if (IsVirtualSocket(fd)) return VirtualSockets::Get().Connect(fd, PortIn(address));
   const std::optional<std::string> name = NameIn(address, size);
   if (!name) return RealCalls::Get().connect(fd, address, size);
   return VirtualProcesses::Get().ConnectToName(fd, *name) ? 0 : Fail(ECONNREFUSED);
 }
 
 RONDA_VIRTUAL int getsockopt(int fd, int level, int option, void* value, socklen_t* size) noexcept {
+  if (IsVirtualSocket(fd) && level == SOL_SOCKET && option == SO_ERROR) {
+    const int error = VirtualSockets::Get().ErrorOf(fd);
+    std::memcpy(value, &error, sizeof(error));
+    return 0;
+  }
   const std::optional<pid_t> peer = VirtualWorld::IsInside() ? VirtualProcesses::Get().PeerOf(fd) : std::nullopt;
   if (!peer || level != SOL_SOCKET || option != SO_PEERCRED) {
     return RealCalls::Get().get_socket_option(fd, level, option, value, size);

@@ -15,10 +15,15 @@ namespace {
 // A buffer has 2^6 to 2^16 bytes.
 constexpr size_t kSmallestBuffer = 64;
 constexpr uint64_t kBufferSizes = 11;
+// A connection that connect() makes has at least this buffer, because Linux's buffer for sending is never smaller
+// (SO_SNDBUF in socket(7)).
+constexpr size_t kSmallestBufferOfACall = 2048;
+constexpr uint16_t kFirstFreePort = 40000;
 // On average, one of this many calls moves only a part of its bytes, and one of this many pieces is split before it
 // arrives.
 constexpr uint64_t kCallsAPart = 4;
-// The longest time until an end of a connection notices a reset.
+// The longest time until an end of a connection notices a reset. Half of the resets take at most a hundredth of this
+// time, and therefore lose more bytes.
 constexpr absl::Duration kResetTime = absl::Milliseconds(1);
 
 int Fail(int error) {
@@ -72,6 +77,83 @@ std::array<int, 2> VirtualSockets::Connect(Arrival arrival) {
   return sockets;
 }
 
+int VirtualSockets::Open() {
+  const VirtualWorld::Shield shield;
+  unconnected_[next_] = {.process = VirtualWorld::Get().current_process()};
+  return next_++;
+}
+
+VirtualSockets::Unconnected* VirtualSockets::ListenerAt(uint16_t port) {
+  for (auto& [socket, each] : unconnected_) {
+    if (each.port == port && each.listens) return &each;
+  }
+  return nullptr;
+}
+
+int VirtualSockets::Bind(int socket, uint16_t port) {
+  const VirtualWorld::Shield shield;
+  if (port == 0) {
+    port = kFirstFreePort;
+    while (ListenerAt(port) != nullptr) ++port;
+  }
+  if (ListenerAt(port) != nullptr) return Fail(EADDRINUSE);
+  unconnected_.at(socket).port = port;
+  return 0;
+}
+
+int VirtualSockets::Listen(int socket) {
+  unconnected_.at(socket).listens = true;
+  return 0;
+}
+
+int VirtualSockets::Connect(int socket, uint16_t port) {
+  const VirtualWorld::Shield shield;
+  VirtualWorld::Get().Look();
+  Unconnected& caller = unconnected_.at(socket);
+  Unconnected* const listener = ListenerAt(port);
+  if (listener == nullptr) {
+    caller.refused_at = arrival_(caller.process, caller.process);
+    return Fail(EINPROGRESS);
+  }
+  const auto [from, to] = Connect(arrival_);
+  const Place place = ends_.extract(from).mapped();
+  ends_[socket] = place;
+  Side& near = SideOf(place);
+  Side& far = OtherOf(place);
+  near.process = caller.process;
+  far.process = listener->process;
+  far.begin = arrival_(near.process, far.process);
+  near.begin = std::max(far.begin, arrival_(far.process, near.process));
+  for (Side* const side : {&near, &far}) {
+    side->buffer_bytes = std::max(side->buffer_bytes, kSmallestBufferOfACall);
+    side->last_arrival = side->begin;
+  }
+  listener->callers.push_back(to);
+  unconnected_.erase(socket);
+  return Fail(EINPROGRESS);
+}
+
+int VirtualSockets::Accept(int socket) {
+  const VirtualWorld::Shield shield;
+  VirtualWorld& world = VirtualWorld::Get();
+  world.Look();
+  std::deque<int>& callers = unconnected_.at(socket).callers;
+  const auto has_come = [&](int caller) { return EndOf(caller).begin <= world.now(); };
+  const auto caller = std::find_if(callers.begin(), callers.end(), has_come);
+  if (caller == callers.end()) return Fail(EAGAIN);
+  const int accepted = *caller;
+  callers.erase(caller);
+  return accepted;
+}
+
+int VirtualSockets::ErrorOf(int socket) const {
+  const absl::Duration now = VirtualWorld::Get().now();
+  if (const auto found = unconnected_.find(socket); found != unconnected_.end()) {
+    return found->second.refused_at <= now ? ECONNREFUSED : 0;
+  }
+  return SideOf(ends_.at(socket)).reset_at <= now ? ECONNRESET : 0;
+}
+
 size_t VirtualSockets::SomeOf(size_t bytes) {
   VirtualWorld& world = VirtualWorld::Get();
   if (bytes <= 1 || !world.OneIn(kCallsAPart)) return bytes;
@@ -95,11 +177,13 @@ size_t VirtualSockets::Readable(const Side& side) {
 }
 
 void VirtualSockets::ResetSide(Side* side, absl::Duration from) {
-  side->reset_at = std::min(side->reset_at, from + VirtualWorld::Get().RandomDuration(kResetTime));
+  VirtualWorld& world = VirtualWorld::Get();
+  const absl::Duration longest = world.OneIn(2) ? kResetTime : kResetTime / 100;
+  side->reset_at = std::min(side->reset_at, from + world.RandomDuration(longest));
   if (!side->coming.empty() && side->coming.back().arrival > side->reset_at) ++resets_;
 }
 
-ssize_t VirtualSockets::Send(int socket, const msghdr& message) {
+ssize_t VirtualSockets::Send(int socket, const msghdr& message, Extent extent) {
   const VirtualWorld::Shield shield;
   VirtualWorld& world = VirtualWorld::Get();
   world.Look();
@@ -110,7 +194,8 @@ ssize_t VirtualSockets::Send(int socket, const msghdr& message) {
   if (self.reset_at <= world.now()) return Fail(world.OneIn(2) ? EPIPE : ECONNRESET);
   const size_t room = other.buffer_bytes - std::min(other.buffer_bytes, other.coming_bytes);
   if (room == 0) return Fail(EAGAIN);
-  const size_t taken = SomeOf(std::min(room, LengthOf(message)));
+  const size_t fitting = std::min(room, LengthOf(message));
+  const size_t taken = extent == Extent::kWhole ? fitting : SomeOf(fitting);
   std::string bytes = Gather(message, taken);
   while (!bytes.empty()) {
     const size_t step = SomeOf(bytes.size());
@@ -147,13 +232,30 @@ ssize_t VirtualSockets::Receive(int socket, const msghdr& message) {
   return static_cast<ssize_t>(read);
 }
 
+int16_t VirtualSockets::LookAt(const Unconnected& socket, absl::Duration* next) const {
+  const absl::Duration now = VirtualWorld::Get().now();
+  if (socket.refused_at <= now) return POLLERR | POLLHUP;
+  *next = std::min(*next, socket.refused_at);
+  for (const int caller : socket.callers) {
+    const absl::Duration begin = SideOf(ends_.at(caller)).begin;
+    if (begin <= now) return POLLIN;
+    *next = std::min(*next, begin);
+  }
+  return 0;
+}
+
 int16_t VirtualSockets::Look(int socket, int16_t events, absl::Duration* next) const {
+  if (const auto found = unconnected_.find(socket); found != unconnected_.end()) return LookAt(found->second, next);
   const absl::Duration now = VirtualWorld::Get().now();
   const Place& place = ends_.at(socket);
   const Side& self = SideOf(place);
   const Side& other = OtherOf(place);
   if (!self.is_open) return POLLNVAL;
   const bool is_reset = self.reset_at <= now;
+  if (!is_reset && self.begin > now) {
+    *next = std::min({*next, self.begin, self.reset_at});
+    return 0;
+  }
   const bool has_ended = self.coming.empty() && self.end_at <= now;
   int found = is_reset ? POLLERR | POLLHUP | POLLIN | POLLOUT : 0;
   if (Readable(self) > 0 || has_ended) found |= POLLIN;
@@ -169,6 +271,17 @@ void VirtualSockets::Reset(int socket) {
   for (Side& side : place.connection->sides) ResetSide(&side, VirtualWorld::Get().now());
 }
 
+bool VirtualSockets::ResetBetween(ProcessId one, ProcessId other) {
+  bool was_connected = false;
+  for (const auto& [socket, place] : ends_) {
+    const bool is_between = SideOf(place).process == one && OtherOf(place).process == other;
+    if (!is_between || !SideOf(place).is_open || !OtherOf(place).is_open) continue;
+    was_connected = true;
+    Reset(socket);
+  }
+  return was_connected;
+}
+
 void VirtualSockets::Close(const Place& place) {
   Side& self = SideOf(place);
   Side& other = OtherOf(place);
@@ -179,12 +292,17 @@ void VirtualSockets::Close(const Place& place) {
 
 int VirtualSockets::Close(int socket) {
   const VirtualWorld::Shield shield;
+  if (const auto unconnected = unconnected_.extract(socket); !unconnected.empty()) {
+    for (const int caller : unconnected.mapped().callers) Close(ends_.at(caller));
+    return 0;
+  }
   Close(ends_.at(socket));
   return 0;
 }
 
 void VirtualSockets::Drop(ProcessId process, End how) {
   const VirtualWorld::Shield shield;
+  std::erase_if(unconnected_, [&](const auto& each) { return each.second.process == process; });
   for (const auto& [socket, place] : ends_) {
     if (SideOf(place).process != process) continue;
     if (how == End::kSilence && SideOf(place).is_open) SideOf(place).is_silent = true;

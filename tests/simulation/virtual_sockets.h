@@ -16,15 +16,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "tests/simulation/virtual_threads.h"
 
 namespace ronda::simulation {
 
-// Stream sockets that are connected in pairs. A socket is a number that no descriptor of the operating system has.
-// Production code calls sendmsg, recvmsg, ppoll and close with these sockets. virtual_calls.cc replaces these functions
-// of the C library.
+// Stream sockets. The sockets are numbers that no descriptor of the operating system has. Production code calls socket,
+// connect, accept4, sendmsg, recvmsg, ppoll, close and so on with them. virtual_calls.cc replaces these functions of
+// the C library. All processes are on one host, whose ports belong to the world.
 //
 // The sockets behave like TCP. A call may move only a part of its bytes. A socket takes no more bytes while unread
 // bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. After a reset, bytes
@@ -44,15 +45,29 @@ class VirtualSockets {
   // Gives the socket to a process.
   void Give(int socket, ProcessId process) { EndOf(socket).process = process; }
 
+  // Sets the arrival for the connections that processes make by connect().
+  void SetArrival(Arrival arrival) { arrival_ = std::move(arrival); }
+
   // Faults. Resets the connection of the socket. Both ends notice the reset some time later.
   void Reset(int socket);
-  // Ends the process' sockets. They are closed, or stay silent for ever, as after a power failure of the host.
+  // Resets the connections between two processes. Returns whether there was one.
+  bool ResetBetween(ProcessId one, ProcessId other);
+  // Ends the process' sockets: they are closed, or stay silent for ever as after a power failure of the host.
   enum class End { kClose, kSilence };
   void Drop(ProcessId process, End how);
 
-  // The functions below act like functions of the C library.
-  bool Owns(int fd) const { return ends_.contains(fd); }
-  ssize_t Send(int socket, const msghdr& message);
+  // The C library's calls.
+  bool Owns(int fd) const { return ends_.contains(fd) || unconnected_.contains(fd); }
+  int Open();
+  int Bind(int socket, uint16_t port);
+  int Listen(int socket);
+  int Connect(int socket, uint16_t port);
+  int Accept(int socket);
+  uint16_t PortOf(int socket) const { return unconnected_.at(socket).port; }
+  int ErrorOf(int socket) const;  // SO_ERROR
+  // Whether the call moves all bytes for which there is room.
+  enum class Extent { kPart, kWhole };
+  ssize_t Send(int socket, const msghdr& message, Extent extent = Extent::kPart);
   ssize_t Receive(int socket, const msghdr& message);
   int Close(int socket);
   // Returns the events of `events` that the socket has now. If the socket may get other events without any action of a
@@ -73,6 +88,7 @@ class VirtualSockets {
     std::deque<Piece> coming;
     size_t coming_bytes = 0;
     size_t buffer_bytes = 0;
+    absl::Duration begin = absl::ZeroDuration();  // when this end learns of the connection
     absl::Duration last_arrival = absl::ZeroDuration();
     absl::Duration end_at = absl::InfiniteDuration();    // when the other end's close arrives
     absl::Duration reset_at = absl::InfiniteDuration();  // when this end notices a reset
@@ -88,6 +104,15 @@ class VirtualSockets {
     size_t side = 0;
   };
 
+  // A socket without a connection: it listens, its call was refused, or nothing has been done with it.
+  struct Unconnected {
+    ProcessId process = -1;
+    uint16_t port = 0;  // 0: not bound
+    bool listens = false;
+    std::deque<int> callers;  // sockets of connections that accept4() will return, by their times
+    absl::Duration refused_at = absl::InfiniteDuration();
+  };
+
   VirtualSockets() = default;
 
   static Side& SideOf(const Place& place) { return place.connection->sides[place.side]; }
@@ -101,8 +126,12 @@ class VirtualSockets {
   // Resets this end, which notices the reset soon after `from`.
   void ResetSide(Side* side, absl::Duration from);
   void Close(const Place& place);
+  Unconnected* ListenerAt(uint16_t port);
+  int16_t LookAt(const Unconnected& socket, absl::Duration* next) const;
 
+  Arrival arrival_;
   std::map<int, Place> ends_;
+  std::map<int, Unconnected> unconnected_;
   int next_ = 1 << 24;
   uint64_t parts_ = 0;
   uint64_t resets_ = 0;

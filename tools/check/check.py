@@ -30,6 +30,7 @@ from sources import CheckError, Finding, Sources
 from text_rules import (
     check_calls,
     check_file_length,
+    check_header_guards,
     check_license_lines,
     check_test_names,
     check_white_space,
@@ -42,6 +43,7 @@ Check = Callable[[Sources], Iterable[Finding]]
 _WITHOUT_BUILD: dict[str, Check] = {
     "license lines": check_license_lines,
     "length of files": check_file_length,
+    "header guards": check_header_guards,
     "white space": check_white_space,
     "words of identifiers": check_words,
     "names of tests": check_test_names,

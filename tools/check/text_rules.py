@@ -85,6 +85,8 @@ _CALLS = (
     ),
 )
 
+_GUARDED = ("bench/", "kernels/", "programs/", "runtime/")
+
 
 def check_license_lines(sources: Sources) -> Iterator[Finding]:
     """Every source file names its license in one of its first two lines."""
@@ -92,6 +94,15 @@ def check_license_lines(sources: Sources) -> Iterator[Finding]:
         head = sources.lines(path)[:2]
         if head and not any("SPDX-License-Identifier: Apache-2.0" in line for line in head):
             yield Finding(path, 1, "begin the file with: SPDX-License-Identifier: Apache-2.0")
+
+
+def check_header_guards(sources: Sources) -> Iterator[Finding]:
+    """The guard of a header names its path. The headers for users keep guards without folders."""
+    for path in sources.chosen(".h", ".cuh"):
+        guard = next((line for line in sources.lines(path) if line.startswith("#ifndef ")), "")
+        expected = "RONDA_" + re.sub(r"\W", "_", path).upper() + "_"
+        if path.startswith(_GUARDED) and guard.endswith("H_") and guard != f"#ifndef {expected}":
+            yield Finding(path, 1, f"the header's guard is not {expected}: rename it")
 
 
 def check_file_length(sources: Sources) -> Iterator[Finding]:

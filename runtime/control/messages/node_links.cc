@@ -67,7 +67,7 @@ bool NodeLinks::ReceiveFrom(Link& link) {
 void NodeLinks::Receive(Link& link, LinkFrame frame) {
   switch (frame.kind) {
     case LinkFrame::Kind::kOpen:
-      return Attach(link, frame.content);
+      return ReceiveOpen(link, frame.content);
     case LinkFrame::Kind::kPiece:
       return ReceivePiece(link, frame.content);
     case LinkFrame::Kind::kEnd:
@@ -76,21 +76,25 @@ void NodeLinks::Receive(Link& link, LinkFrame frame) {
   }
 }
 
-void NodeLinks::Attach(Link& link, absl::string_view job_id) {
+void NodeLinks::ReceiveOpen(Link& link, absl::string_view job_id) {
   const Peer& peer = options_.node.peers[static_cast<size_t>(link.frames.peer())];
-  if (link.is_attached) return Break(link, absl::InternalError("control: a link was opened twice"));
+  if (link.is_open) return Break(link, absl::InternalError("control: a link was opened twice"));
   if (job_id != options_.job_id) {
     return Break(link, absl::InvalidArgumentError(absl::StrCat(ToString(peer), " belongs to job ", job_id,
                                                                ", but this rank to job ", options_.job_id,
                                                                ": start all ranks of a job together")));
   }
-  node_.Attach(link.frames.peer(), MonotonicTime());
-  link.is_attached = true;
+  link.is_open = true;
+  Attach(link);
+}
+
+void NodeLinks::Attach(Link& link) {
+  if (!std::exchange(link.is_attached, true)) node_.Attach(link.frames.peer(), MonotonicTime());
 }
 
 void NodeLinks::ReceivePiece(Link& link, absl::string_view piece) {
   const RankId peer = link.frames.peer();
-  if (!link.is_attached) return Break(link, absl::InternalError("control: a message came before the link was opened"));
+  if (!link.is_open) return Break(link, absl::InternalError("control: a message came before the link was opened"));
   if (!node_.IsTrusted(peer)) return;
   const absl::Duration now = MonotonicTime();
   node_.RecordSignOfLife(peer, now);
@@ -126,6 +130,8 @@ void NodeLinks::Flush() {
 }
 
 void NodeLinks::FlushTo(Link& link) {
+  // A neighbour may open its link only after this rank has gone, and must then find the failure in the link.
+  if (is_closing_ && !link.is_broken && !node_.failure().ok()) Attach(link);
   CompleteSends(link);
   while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
     std::optional<LinkFrame> frame = NextFrame(link);
@@ -151,8 +157,7 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  // Until the parent has opened the link, the node has no frames for it. If an end frame were sent now, it would come
-  // before the frame with this rank's failure.
+  // Before that, an end frame would come ahead of the frame with this rank's failure.
   return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 

@@ -83,7 +83,8 @@ class NodeLinks {
 
     FrameLink frames;
     FrameAssembler assembler{kMaxControlFrame};
-    bool is_attached = false;   // the neighbour has opened it
+    bool is_open = false;       // the neighbour has opened it
+    bool is_attached = false;   // the node may have frames for the neighbour
     bool is_ending = false;     // this rank has sent its end frame, after which it sends nothing
     bool has_end_gone = false;  // the end frame has gone out, and the neighbour will receive it
     bool has_end_come = false;
@@ -97,7 +98,8 @@ class NodeLinks {
 
   void FlushTo(Link& link);
   void Receive(Link& link, LinkFrame frame);
-  void Attach(Link& link, absl::string_view job_id);
+  void ReceiveOpen(Link& link, absl::string_view job_id);
+  void Attach(Link& link);
   void ReceivePiece(Link& link, absl::string_view piece);
   void Send(Link& link, LinkFrame frame);
   // Returns the next frame to send on `link`; nullopt if there is none.

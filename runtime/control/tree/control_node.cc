@@ -90,7 +90,7 @@ ControlNode::ControlNode(Options options)
 void ControlNode::Attach(RankId neighbour, absl::Duration now) {
   RONDA_CHECK(!IsAttached(neighbour));
   links_[neighbour].last_heard = now;
-  if (!failure_.ok()) SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
+  if (!failure_.ok()) return SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
   if (!IsParent(neighbour)) return RecordArrival({neighbour});
   // This rank itself is not in the frame, because the parent already knows that this rank has arrived.
   ArrivalFrame arrival;

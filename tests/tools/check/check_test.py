@@ -159,6 +159,15 @@ class TextRulesTest(FilesTest):
         )
         self.assertEqual(found, [(f"{_DOCS}/long.md", 201)])
 
+    def test_header_guard_that_is_not_its_path_is_found(self) -> None:
+        found = self.findings(
+            text_rules.check_header_guards,
+            runtime__wrong_dot_h="#ifndef RONDA_OTHER_H_\n#define RONDA_OTHER_H_\n",
+            runtime__right_dot_h="#ifndef RONDA_RUNTIME_RIGHT_H_\n",
+            client__ronda_dot_h="#ifndef RONDA_H_\n",
+        )
+        self.assertEqual(found, [("runtime/wrong.h", 1)])
+
     def test_wrong_white_space_is_found(self) -> None:
         found = self.findings(
             text_rules.check_white_space,

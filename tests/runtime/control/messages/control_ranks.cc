@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|tcp
-// rounds|measure|idle|failure.
+// rounds|measure|idle|failure [FOLDER]. FOLDER is for `failure` only.
 //
 // To compare the control planes by hand, run mpirun -np 2 control_ranks ... mpi measure, then this command with tcp
 // instead of mpi.
@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/files.h"
 #include "runtime/base/logging.h"
 #include "runtime/control/messages/message_control_plane.h"
 #include "runtime/mpi/mpi_session.h"
@@ -127,9 +128,9 @@ void Idle(Program& program) {
   std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
 }
 
-// Makes the last rank fail. Each rank prints the failure and waits before it exits, because mpirun ends all ranks when
-// the first one exits.
-void FailAndSay(Program& program) {
+// The last rank fails. Each rank writes the failure to the file `folder`/RANK, and waits for the files of all ranks
+// before it exits, because mpirun ends all ranks when the first one exits.
+void FailAndSay(Program& program, const std::string& folder) {
   ControlPlane& control = *program.control;
   const bool is_last = program.session->rank() == program.session->size() - 1;
   // All ranks have started when rank 0 has a report from each.
@@ -139,13 +140,16 @@ void FailAndSay(Program& program) {
     RONDA_CHECK(control.SendToCoordinator(kReport).ok());
   }
   if (is_last) control.Fail(absl::DataLossError("on purpose"));
-  std::printf("rank %d knows: %s\n", program.session->rank(), Text(AwaitFailure(control)).c_str());
-  std::fflush(stdout);
-  absl::SleepFor(absl::Milliseconds(500));
+  const auto file = [&folder](RankId rank) { return absl::StrCat(folder, "/", rank); };
+  RONDA_CHECK(WriteFile(file(program.session->rank()), Text(AwaitFailure(control))).ok());
+  for (RankId rank = 0; rank < program.session->size(); ++rank) {
+    while (ReadFile(file(rank)).value_or("").empty()) absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 int Main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  const bool fails = argc == 6 && std::string(argv[4]) == "failure";
+  if (argc != 5 && !fails) return 2;
   const MpiFlavor flavor = std::string(argv[2]) == "mpich" ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi;
   absl::StatusOr<std::shared_ptr<MpiSession>> session = MpiSession::Start({.flavor = flavor, .plugin = argv[1]});
   RONDA_CHECK(session.ok());
@@ -160,8 +164,11 @@ int Main(int argc, char** argv) {
   if (scenario == "rounds") RunRounds(program, 50);
   if (scenario == "measure") RunRounds(program, 2000);
   if (scenario == "idle") Idle(program);
-  if (scenario == "failure") FailAndSay(program);
-  if (scenario != "failure") program.control->Depart();
+  if (fails) {
+    FailAndSay(program, argv[5]);
+  } else {
+    program.control->Depart();
+  }
   program.control.reset();
   std::printf("rank %d has left\n", program.session->rank());
   return 0;

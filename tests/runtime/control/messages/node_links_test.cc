@@ -97,6 +97,25 @@ TEST_F(NodeLinksTest, FailureOfALinkThatBreaksInFlushReachesTheLinksBeforeIt) {
   EXPECT_THAT(pieces, HasSubstr("is gone"));
 }
 
+// A child may connect for a long time, because it waits for another rank. When it opens the link, its parent may be
+// gone.
+TEST_F(NodeLinksTest, NeighbourThatOpensTheLinkAfterTheRankHasGoneFindsTheFailure) {
+  Make(0, 2, {1, 2});
+  links_->Open();
+  neighbours_[2]->Open();
+  links_->Move();
+  neighbours_[2].reset();
+  links_->Move();
+  links_->Close();
+  links_->Flush();
+  links_.reset();
+  EXPECT_EQ(neighbours_[1]->Next()->kind, Kind::kOpen);
+  const std::optional<LinkFrame> failure = neighbours_[1]->Next();
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->kind, Kind::kPiece);
+  EXPECT_THAT(failure->content, HasSubstr("is gone"));
+}
+
 TEST_F(NodeLinksTest, FailureBeforeTheParentHasOpenedTheLinkComesBeforeItsEnd) {
   Make(1, 2, {0});
   links_->Open();
