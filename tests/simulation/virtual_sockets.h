@@ -23,9 +23,9 @@
 
 namespace ronda::simulation {
 
-// Stream sockets. The sockets are numbers that no descriptor of the operating system has. Production code calls socket,
-// connect, accept4, sendmsg, recvmsg, ppoll, close and so on with them. virtual_calls.cc replaces these functions of
-// the C library. All processes are on one host, whose ports belong to the world.
+// Stream sockets. A socket is a number that no descriptor of the operating system has. Production code calls connect,
+// accept4, sendmsg, recvmsg, ppoll, close and similar functions with these sockets. virtual_calls.cc replaces these
+// functions of the C library. All processes are on one host.
 //
 // The sockets behave like TCP. A call may move only a part of its bytes. A socket takes no more bytes while unread
 // bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. After a reset, bytes
@@ -52,11 +52,11 @@ class VirtualSockets {
   void Reset(int socket);
   // Resets the connections between two processes. Returns whether there was one.
   bool ResetBetween(ProcessId one, ProcessId other);
-  // Ends the process' sockets: they are closed, or stay silent for ever as after a power failure of the host.
+  // Ends the process' sockets. They are closed, or stay silent for ever, as after a power failure of the host.
   enum class End { kClose, kSilence };
   void Drop(ProcessId process, End how);
 
-  // The C library's calls.
+  // The functions below act like functions of the C library.
   bool Owns(int fd) const { return ends_.contains(fd) || unconnected_.contains(fd); }
   int Open();
   int Bind(int socket, uint16_t port);

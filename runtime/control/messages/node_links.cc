@@ -157,7 +157,7 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  // Before that, an end frame would come ahead of the frame with this rank's failure.
+  // If an end frame were sent before the link is attached, it would come ahead of the frame with this rank's failure.
   return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 
