@@ -141,7 +141,8 @@ class ScaleRank {
 
   ScaleRank(const RecordFile* file, Kind kind) : file_(*file), kind_(kind) {}
 
-  // Runs all measurements. Does not return on the last rank, because the rank kills itself.
+  // Runs all measurements. Does not return on the last rank, which kills itself or, if ranks are threads, throws an
+  // exception.
   void Run() {
     record_.joined_s = NowSeconds();
     record_.negotiated_s = MedianOf(kNewNames, [&](int i) { Sum(absl::StrCat("new", i)); });

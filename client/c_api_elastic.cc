@@ -37,7 +37,7 @@ absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // The call below waits. It does not hold the session meanwhile, because the session could then not end.
+  // The call below waits, and must not hold the session meanwhile, so that the session can end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }

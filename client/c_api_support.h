@@ -137,8 +137,8 @@ class Interpretation {
 };
 
 // Returns whether a call that makes a stream wait for an operation also waits itself, until the device has done the
-// operation. The call also waits itself in an elastic job. A stream that waits for an operation of a failed job goes on
-// with undefined data, and its next work may change the state that outlives the epoch.
+// operation. The call does so in an elastic job. A stream that waits for an operation of a failed job goes on with
+// undefined data, and its next work may change the state that outlives the epoch.
 bool WaitsForDevice();
 
 // These functions call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, they
@@ -315,7 +315,7 @@ class SparseAverage : public Interpretation {
   mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are requested
 };
 
-// The state of the C ABI. The library has no other global state that changes.
+// The state of the C ABI, except that of single threads and of the handler of SIGTERM (stop.h).
 struct Globals {
   // The globals of the parent process, or null if the parent had not called Ronda before it forked this process. They
   // are never changed here, because their locks may be held by threads that do not exist in this process.

@@ -27,8 +27,8 @@ struct ClientOptions {
 // Errors: INVALID_ARGUMENT that names the option and gives advice.
 absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client);
 
-// The environment that ronda_init() reads. Options that give the process its rank, and so on, replace the variables
-// with the same meaning.
+// The environment that ronda_init() reads. Options that give the process its place in the job (rank, size, address and
+// so on) replace the variables with the same meaning.
 struct JobVariables {
   EnvironmentReader reader;
   std::string origin;  // for errors about those variables: " (ronda_options gives RONDA_RANK, RONDA_SIZE)"; or empty

@@ -48,8 +48,8 @@ constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 
 // begins early.
 constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
 
-// Returns the positions where the batches of these members begin. All members of a batch are in one kind of memory. A
-// tensor group is a batch of its own.
+// Returns the positions where the batches of these members begin. A batch is a tensor group, or has members in one kind
+// of memory that are in no tensor group.
 std::vector<size_t> Cut(absl::Span<const TensorRequest* const> members, bool each_alone) {
   std::vector<size_t> begins;
   size_t bytes = 0;

@@ -83,8 +83,8 @@ class PreparedGroup {
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
   // Like OrderBefore(), but the stream that waits for a member is the member's own stream. Keeps the handles of members
-  // whose buffers are in GPU memory. So the next call returns, before all other errors, the device errors that are
-  // known by then. Finish() waits for the device.
+  // whose buffers are in GPU memory. So the next call returns the device errors that are known by then, before the
+  // errors of its own step. Finish() waits for the device.
   Outcome OrderBeforeOwnStreams();
   Outcome Finish() const;
 
@@ -98,8 +98,7 @@ class PreparedGroup {
   size_t size() const { return places_.size(); }
 
  private:
-  // Batches are aligned to cache lines, because different threads may announce members of different batches at the same
-  // time.
+  // Aligned, so that threads that announce members of different batches do not write to the same cache line.
   struct alignas(64) Batch {
     size_t begin = 0;  // the positions of the batch's members
     size_t end = 0;

@@ -242,11 +242,12 @@ int ronda_cross_size(void);
  * Every rank calls the function once per step. *stop becomes 1 on all ranks in the same call, so that the ranks can
  * save their state and end.
  *
- * Each call starts an exchange between the ranks and returns the result of the previous exchange, so a call seldom
- * waits. So ranks see a signal up to two calls after its arrival. The first call installs a handler for SIGTERM, which
- * also calls the handler that the program had installed before. Until the first call the signal ends the process as
- * usual. Ranks that have joined (ronda_join()) do not call the function until all ranks have joined; the first call
- * after the join sets *stop to 0. Only one thread of a rank calls the function. Errors: the errors of an operation. */
+ * Each call starts an exchange between the ranks and returns the result of the previous exchange. It waits only if that
+ * exchange is not complete. So ranks see a signal up to two calls after its arrival. The first call installs a handler
+ * for SIGTERM, which also calls the handler that the program had installed before. Until the first call the signal ends
+ * the process as usual. Ranks that have joined (ronda_join()) do not call the function until all ranks have joined; the
+ * first call after that sets *stop to 0. Only one thread of a rank calls the function. Errors: the errors of an
+ * operation. */
 ronda_status ronda_should_stop(int* stop);
 
 /* -- Elastic jobs: members die, join and leave, and the others go on (docs/elastic.md); not in ronda_run_threads()
@@ -262,10 +263,10 @@ typedef struct ronda_elastic_reform_options {
   { sizeof(ronda_elastic_reform_options), NULL, 0, NULL }
 
 /* Leaves the present epoch of an elastic job, if the process is in one, asks the launcher for a rank in the next epoch,
- * and joins the next epoch. Ranks and sizes are then new. Process sets and cached schedules of the old epoch are gone.
- * If `reason` is not NULL, the present epoch fails at once, for all of its ranks. If `reason` is NULL, the call waits
- * until all ranks leave the epoch, as ronda_shutdown() does. `options` may be NULL. After an error the process is in no
- * job; after a recoverable error the process may call the function again.
+ * and joins the next epoch. Ranks and sizes are then new. Process sets, and what Ronda has learned about the old epoch,
+ * are gone. With a reason the present epoch fails at once, for all of its ranks. If `reason` is NULL or "", the call
+ * waits until all ranks leave the epoch, as ronda_shutdown() does. `options` may be NULL. After an error the process is
+ * in no job; after a recoverable error it may call the function again.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has removed this process from the job, has ended, or gives no rank in
  * time); RONDA_ERROR_INVALID_ARGUMENT (this process is not in an elastic job); RONDA_ERROR_INTERNAL (this process's GPU
  * is stuck, or has failed: end the process, and the launcher replaces it); the errors of ronda_init(). */

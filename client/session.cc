@@ -198,8 +198,8 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // FailedPrecondition means that all ranks have joined, but disagree on the join's arguments. Other errors come before
-  // all ranks have joined, and not on all ranks.
+  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the join's arguments. Other errors come
+  // before all ranks have joined, and not on all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
     std::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });

@@ -107,8 +107,8 @@ class Session {
   }
 
   // Submits an operation for a caller of the C ABI. A send or receive gets the next number of its kind on this rank. A
-  // tensor without a name gets this rank's next number in the process set (call_order.h). If the set has a lane for the
-  // tensor, the operation becomes the next call of the lane (caller_lane.h). Other operations are submitted unchanged.
+  // tensor without a name gets this rank's next number in the process set (call_order.h), or becomes the next call of
+  // the set's lane, if the set has a lane for it (caller_lane.h). Other operations are submitted unchanged.
   // The content of `*submission` is lost. Errors: the errors of SubmitNumbered and CallerLane::Submit; ALREADY_EXISTS
   // if CallOrder::kRemembered - 1 tensors without a name are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);

@@ -48,7 +48,7 @@ class StopSignal {
 // got the signal.
 //
 // Ranks that have joined make no calls, while the other ranks do. When all ranks have joined, every rank ignores the
-// flag of its last call before the join, and begins as if it had made no call.
+// flag of its last call before the join, and answers its next call like a first call.
 //
 // Several threads may call, but only one at a time. The operation in flight writes into this object, which must live
 // until it is complete.
@@ -76,7 +76,7 @@ class StopAgreement {
   absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
 
  private:
-  // The right to make a call, which one thread at a time has. One thread at a time has it.
+  // The right to make a call. One thread at a time has it.
   class Turn;
 
   // Returns the result of the previous call's operation.

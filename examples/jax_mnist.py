@@ -34,7 +34,7 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
 
 
 def load_digits(part: str, folder: pathlib.Path = DIGITS) -> tuple[np.ndarray, np.ndarray]:
-    """Reads images of shape (N, 28, 28, 1), from -0.5 to 0.5, and labels, of train or t10k."""
+    """Reads images (N, 28, 28, 1), from -0.5 to 0.5, and labels; `part` is train or t10k."""
     images = read_idx(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255 - 0.5
     return images[..., None], read_idx(folder / f"{part}-labels-idx1-ubyte.gz").astype(np.int32)
 

@@ -31,7 +31,7 @@ def read_idx(path: pathlib.Path) -> torch.Tensor:
 
 
 def load_digits(part: str, folder: pathlib.Path = DIGITS) -> TensorDataset:
-    """Reads images of shape (N, 1, 28, 28), from -0.5 to 0.5, and labels, of train or t10k."""
+    """Reads images (N, 1, 28, 28), from -0.5 to 0.5, and labels; `part` is train or t10k."""
     images = read_idx(folder / f"{part}-images-idx3-ubyte.gz").float().div_(255).sub_(0.5)
     labels = read_idx(folder / f"{part}-labels-idx1-ubyte.gz").long()
     return TensorDataset(images.unsqueeze(1), labels)

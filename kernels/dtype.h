@@ -149,7 +149,7 @@ constexpr std::optional<ReduceOp> ReduceOpFromInt(int64_t value) {
 
 namespace kernels {
 
-// Elements are multiplied by a multiplier, and divided by a divisor.
+// A scale of elements: the elements are multiplied by `multiplier` and divided by `divisor`.
 //
 // Floating-point elements are multiplied by multiplier / divisor. This factor is computed once in fp64 and rounded to
 // the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) / divisor, which is

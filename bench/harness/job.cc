@@ -201,7 +201,8 @@ absl::Status RunBody(const Body& body, Rank& rank) {
   }
 }
 
-// Sends the results to the process that started the ranks. If this process is not ronda-bench, writes the files here.
+// Sends the results to the process that started the ranks. If ronda-bench did not start the ranks, writes the files
+// here.
 absl::Status HandOver(const Results& results, const Results::Files& files, Output* output) {
   if (!output->has_reader()) return results.Write(files);
   for (const ResultRow& row : results.rows()) output->Row(EncodeRow(row));

@@ -51,9 +51,9 @@ std::vector<int> GrantedCores();
 void Bind(Binding binding, int rank);
 
 // Returns the time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other. The
-// time is half of the fastest round trip, or 0 on a single CPU. On virtual machines the time changes by a factor of
-// five within minutes, and every transfer between ranks changes with it. So print the time before and after a
-// benchmark, and compare only measurements with the same time.
+// time is half of the fastest round trip, which no other process has disturbed, or 0 on a single CPU. On virtual
+// machines the time changes by a factor of five within minutes, and every transfer between ranks changes with it. So
+// print the time before and after a benchmark, and compare only measurements for which this time is the same.
 double CoreDistanceNanoseconds();
 
 }  // namespace ronda::bench

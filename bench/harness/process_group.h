@@ -23,7 +23,7 @@ struct ConnectOptions {
 };
 
 // Connects this rank to the others through Ronda's communicator, without the client and its background thread. Uses
-// shared memory, or the backend that ronda::init() would choose if the ranks cannot meet in shared memory.
+// shared memory or, if the ranks cannot meet there, the backend that ronda::init() would choose.
 absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOptions& options);
 
 // Synchronizes the ranks of a benchmark, over connections that the measured backends do not use. Every rank makes the

@@ -31,7 +31,7 @@ Summary Summarize(std::vector<double> values);
 // REQUIRES: not empty.
 double Median(std::vector<double> values);
 
-// Returns the median of numerator[i] / denominator[i]: compares two implementations round by round, which ran in turns.
+// Returns the median of numerator[i] / denominator[i]: compares, round by round, two implementations that ran in turns.
 // REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 

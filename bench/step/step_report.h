@@ -29,7 +29,7 @@ struct StepFigures {
   std::optional<double> efficiency;  // the step that only computes divided by this one; nullopt if nothing is computed
 };
 
-// Returns the figures of `steps`. `compute_only` are steps of the same job without communication, in turns with
+// Returns the figures of `steps`. `compute_only` are steps of the same job without communication, which alternated with
 // `steps`. `computes` says whether the steps compute anything. REQUIRES: `steps`, `compute_only` and all their rounds
 // are not empty.
 enum class Computes { kNothing, kSomething };

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes a container image of a Debian system and Ronda's wheel. Usage: image.py BASE.tar WHEEL
-FOLDER.
+"""Makes a container image of a Debian system and Ronda's wheel: image.py BASE.tar WHEEL FOLDER.
 
 BASE.tar is the file system of a Debian with python3, as mmdebstrap makes it. No container engine is
 needed. The image is FOLDER/ronda-VERSION.image.tar: an archive of OCI's image layout that also has

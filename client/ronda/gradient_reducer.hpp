@@ -35,8 +35,8 @@ struct DistributedOptimizerOptions {
   // Adds the rounding errors of compression to this rank's gradients of the next step.
   bool error_feedback = false;
 
-  // With Op::Average, gradients are divided by this factor before they are summed, and by size() / factor afterwards. A
-  // factor above 1 keeps sums in 16 bits from overflowing; a factor below 1 keeps small gradients from becoming zero.
+  // With Op::Average, gradients are divided by this factor before they are summed, and by size() / factor afterwards.
+  // With a factor above 1, sums in 16 bits overflow later; with a factor below 1, small gradients become zero later.
   // The factor must be finite and not 0.
   double gradient_predivide_factor = 1;
 

@@ -45,7 +45,7 @@ class PreparedGroup {
   ~PreparedGroup() { release(); }
 
   // The next step submits each tensor by itself. In later steps, tensors that were announced one after the other are
-  // submitted together. Call this function between steps.
+  // neighbours. Call this function between steps.
   void learn_order() { detail::to_status(ronda_group_learn_order(group_)).throw_if_error(); }
   // Makes tensors run together or not at all; `members` has their positions in the list. See ronda_group_combine().
   Status try_combine(const std::string& name, const std::vector<std::size_t>& members) {

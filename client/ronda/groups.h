@@ -16,10 +16,10 @@
  * contrast, ronda_grouped_allreduce() runs its tensors together. Other ranks may submit the same tensors without a
  * prepared group.
  *
- * Neighbours in the array are submitted together, up to 32 of them with up to 1 MiB in all, by the call that announces
- * the last of them. All other calls of ronda_group_ready() only do a few atomic operations, without a lock or a system
- * call. So list the members in the order in which they become ready, or in the reverse order, or let the group learn
- * the order from its first step (ronda_group_learn_order). */
+ * Neighbours in the array are submitted together, up to 32 of them with up to 1 MiB in all (in GPU memory up to 256
+ * with up to 25 MiB), by the call that announces the last of them. All other calls of ronda_group_ready() only do a few
+ * atomic operations, without a lock or a system call. So list the members in the order in which they become ready, or
+ * in the reverse order, or let the group learn the order from its first step (ronda_group_learn_order). */
 #ifndef RONDA_GROUPS_H_
 #define RONDA_GROUPS_H_
 
@@ -44,8 +44,8 @@ typedef struct ronda_prepared_group* ronda_group; /* valid until ronda_group_rel
 ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count, const char* name, ronda_group* group);
 
 /* Lets the group learn the order of its members. In the next step each member is submitted by the call that announces
- * it, or with its tensor group. In later steps, members that were announced one after the other are submitted together.
- * Call this function between steps. */
+ * it, or with its tensor group. In later steps, members that were announced one after the other are neighbours. Call
+ * this function between steps. */
 ronda_status ronda_group_learn_order(ronda_group group);
 
 /* Makes `count` members a tensor group with this name, as by ronda_grouped_allreduce(): they run together, or none of
@@ -53,8 +53,8 @@ ronda_status ronda_group_learn_order(ronda_group group);
  * all of one process set. A member is in one tensor group at most. Call this function between steps. */
 ronda_status ronda_group_combine(ronda_group group, const size_t* members, size_t count, const char* name);
 
-/* Sets *current to 1 if the group was prepared for the current job of the calling thread's rank, else to 0. If it
- * becomes 0, prepare the group again. */
+/* Sets *current to 1 if the group was prepared for the current job of the calling thread's rank, else to 0. In the
+ * latter case prepare the group again. */
 ronda_status ronda_group_is_current(ronda_group group, int* current);
 
 /* Announces that the input of member `index` is complete. The input then belongs to Ronda until ronda_group_wait().
@@ -79,8 +79,8 @@ ronda_status ronda_group_ready_on_stream(ronda_group group, size_t index, void* 
 ronda_status ronda_group_wait(ronda_group group);
 
 /* As ronda_group_wait(), for at most `timeout_s` seconds (negative: without end). If the step has ended, *done becomes
- * 1, and the call returns the step's result. If the step has not ended, *done becomes 0, and the call returns RONDA_OK.
- * Then wait again. */
+ * 1, and the call returns the step's result. If the step has not ended, *done becomes 0, and the call returns RONDA_OK
+ * and changes nothing. Then wait again. */
 ronda_status ronda_group_wait_for(ronda_group group, double timeout_s, int* done);
 
 /* As ronda_group_wait(), for members in GPU memory: `stream` (a cudaStream_t) waits instead of the host, as by
@@ -93,8 +93,8 @@ ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
 ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done);
 
 /* As ronda_group_wait_on_stream(), but each member's own stream waits for the member. The host waits for members in
- * host memory. The device may fail after the call has returned. Then ronda_group_finish(), or the next call of this
- * function, returns the device's error. */
+ * host memory. The device may fail after the call has returned. Then ronda_group_finish() returns the device's error,
+ * or the next call of this function does, before the errors of its own step. */
 ronda_status ronda_group_wait_on_own_streams(ronda_group group);
 
 /* Blocks until the device has reduced the members of the last step that ronda_group_wait_on_own_streams() has ended.

@@ -18,9 +18,9 @@
  * The error text has the number of the call, and the operations that two of the ranks have called.
  *
  * Each lane has its own NCCL communicator and its own stream. A GPU may run the operations of two lanes, or of a lane
- * and of other operations, in any order. So using two lanes, or a lane and other operations, at the same time is only
- * safe as with two NCCL communicators: the program's streams wait for the first operation before the second begins, or
- * the GPU can run both at once. */
+ * and of other operations, in any order. So a program may use two lanes, or a lane and other operations, at the same
+ * time only as it may use two NCCL communicators: either its streams wait for the first operation before the second
+ * begins, or the GPU has room for both at once. */
 #ifndef RONDA_LANES_H_
 #define RONDA_LANES_H_
 

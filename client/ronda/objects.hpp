@@ -73,7 +73,7 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// Gives every rank the bytes of rank `root`, of any number. The arguments of the other ranks are ignored.
+// Gives every rank the bytes of rank `root`, however many they are. The arguments of the other ranks are ignored.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);
@@ -134,7 +134,7 @@ std::vector<T> allgather_object(const std::string& name, const T& object, const 
   return try_allgather_object(name, object, call).value();
 }
 
-// The rows of a tensor that are not zero. If an index occurs more than once, its rows are added.
+// The rows of a tensor that are not zero. If an index occurs more than once, the tensor's row is the sum of these rows.
 template <class T>
 struct SparseRows {
   std::vector<std::int64_t> indices;  // of the rows in the dense tensor

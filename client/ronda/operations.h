@@ -368,8 +368,9 @@ ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* d
 /* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory. Work that the stream is given from now on comes
  * after the operation, and may use the buffers again. The calling thread does not wait for the device's work. The
  * thread waits until all ranks have submitted the tensor, and until Ronda has given the operation's work to this rank's
- * device. In a locked schedule the thread does not wait for the other ranks. (If the stream computes the tensor from
- * the result of another operation, the thread also waits until the device has that operation's work.)
+ * device. In a locked schedule the thread does not wait for the other ranks. (If the tensor was submitted behind a
+ * result that the device does not have yet, the device gets the tensor's work after that result, and the thread waits
+ * until then.)
  *
  * The call returns errors that have occurred before it returns. Later errors fail the job; ronda_synchronize() and the
  * next submission return them. After a later error the stream does not go on, because the result would be wrong, and
@@ -404,8 +405,7 @@ ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream
  * An operation on GPU memory need not have completed. If ronda_synchronize_on_stream() has returned RONDA_OK for a
  * stream, later work on that stream finds the result at `*data`. The stream must live until ronda_release(). Ronda
  * reuses the memory after the device has done the work that the stream was given before ronda_release(). If other
- * streams use the result, their work must be done before ronda_release(). The work may still run at a
- * ronda_release_on_stream() for the stream that does it. */
+ * streams use the result, their work must be done before ronda_release(), but not before ronda_release_on_stream(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 

@@ -75,7 +75,7 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 // before it calls the optimizer.
 //
 // Every rank has gradients of the same names, shapes and dtypes. A gradient belongs to the library from its last
-// gradient_ready() to synchronize() or step(). After that the gradient is reduced over all ranks.
+// gradient_ready() to synchronize() or step(). After that it holds the reduction over all ranks.
 //
 // After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins.
 // Compute the gradients again, or stop.

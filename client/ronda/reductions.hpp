@@ -77,7 +77,7 @@ inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions&
   return {};
 }
 
-// The arguments of the constructor of OutputHandle<T>, for the tensor's reduction.
+// Checks that T is the type of the tensor's elements, and that no scale is 0.
 template <class T>
 Status check_output(const Tensor& tensor, const ReduceOptions& options) {
   Status status = check_dtype<T>(tensor);

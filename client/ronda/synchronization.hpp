@@ -15,7 +15,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Waits until every rank of the set has called the function.
+// Waits until every rank of the set has called the function as often as this rank.
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
 inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
 

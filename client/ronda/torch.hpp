@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Data-parallel training with libtorch, PyTorch's C++ library. To use only a part of these functions, include only the
-// header of this part.
+// Data-parallel training with libtorch, PyTorch's C++ library. Each part also works alone: include its header.
 //
 //   #include <ronda/torch.hpp>
 //

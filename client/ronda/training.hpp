@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Includes all headers for parts of a data-parallel training program other than allreduces. Each part also works alone,
-// if a program includes only the part's own header.
+// Parts of a data-parallel training program besides its allreduces. Each part also works alone: include its header.
 //
 //   #include <ronda/training.hpp>
 #ifndef RONDA_CLIENT_RONDA_TRAINING_HPP_

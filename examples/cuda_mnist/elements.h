@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Defines what each thread of the GPU computes. Each operation is a struct. One thread calls it for each of the numbers
-// 0 to count - 1, in any order and all at once. This number is the index of an element. Launch() (launch.h) runs the
-// structs on a stream.
+// Defines what each thread of the GPU computes. Each operation is a struct, which the threads call for the numbers 0 to
+// count - 1, in any order and all at once. The number is the index of an element. Launch() (launch.h) runs the structs
+// on a stream.
 //
 // Arrays are in the device's memory. An image is stored channel by channel, and a channel row by row. The images follow
 // each other.

@@ -28,8 +28,8 @@ struct Parameter {
 // layer's parameters and input.
 //
 // The backward pass has two functions, ComputeParameterGradients() and InputGradient(). So the gradients of the
-// parameters can already travel to the other ranks before the gradient of the input is computed, for which the earlier
-// layers wait.
+// parameters can already travel to the other ranks while the gradient of the input, for which the earlier layers wait,
+// is still being computed.
 //
 // Lifetime: the results of Forward() and InputGradient() belong to the layer and are valid until the next call.
 // Thread-compatible.
@@ -117,7 +117,7 @@ class MaxPool2d : public Layer {
  private:
   const Index channels_;
   const Index side_;
-  // Has, for each output, the column of the input from which the output comes.
+  // For each output, the column of the input from which the output comes.
   Eigen::Matrix<Index, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> chosen_;
   Matrix output_;
   Matrix input_gradient_;

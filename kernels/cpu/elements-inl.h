@@ -155,8 +155,8 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
   return hn::BitCast(d, hn::Or(truncated, OneWhereOne(d, inexact)));
 }
 
-// True if a vector has one lane. Highway loads and stores such a vector as a float or double, whose address must be
-// aligned.
+// True if a vector has one lane. Highway loads and stores one floating-point lane as a float or double, whose address
+// must be aligned.
 template <class D>
 inline constexpr bool kIsOneLane = hn::MaxLanes(D()) == 1;
 

@@ -17,7 +17,7 @@ namespace detail {
 
 inline constexpr size_t kLineBytes = 64;
 
-// Copies whole cache lines; `dst` is the beginning of a line. If a line were only partly filled, the CPU would write it
+// Copies whole cache lines; `dst` is the beginning of a line. If a line were not filled at once, the CPU would write it
 // to memory in several parts. (Highway's Stream does not help here: without dispatch to a better target, its baseline
 // on x86 stores single bytes.)
 #if defined(__x86_64__)

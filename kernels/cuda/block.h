@@ -39,8 +39,8 @@ RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_ele
 inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
 // The largest size of the parameters of a launch, which are passed by value, from CUDA 12.1 on.
 inline constexpr size_t kMaxParameterBytes = 32764;
-// The number of segments in a launch is large enough for BERT-large, which has 398 gradients. More segments would fit,
-// but each launch copies all parameters of a kernel, including unused segments. So the kernels of gradients are
+// The largest number of segments in a launch. It is enough for BERT-large, which has 398 gradients. More segments would
+// fit, but each launch copies all parameters of a kernel, including unused segments. So the kernels of gradients are
 // compiled for two numbers of segments: kFewSegments for a bucket of a backward pass, and kMaxSegments for a whole
 // model.
 inline constexpr int kMaxSegments = 448;

@@ -31,8 +31,8 @@ namespace ronda::kernels::cuda {
 // Floating-point elements: the 16-bit types, and conversions that round once, to nearest even. The conversions give the
 // same bits as kernels/cpu, except for the payload of NaN.
 //
-// The host converts by integer arithmetic, and the device by its own instructions. All code that only the host or only
-// the device runs is in this file and, for 8-bit codes, in fp8.h.
+// The host converts by integer arithmetic, and the device by its own instructions. Conversions that only the host or
+// only the device runs are in this file and, for 8-bit codes, in fp8.h.
 
 template <class To, class From>
 RONDA_HOST_DEVICE inline To BitCast(From from) {

@@ -194,8 +194,8 @@ RONDA_HOST_DEVICE inline Vector<float, kPiece> DecodePiece(const Codes& codes, f
   return numbers;
 }
 
-// A block on the wire consists of its scale and its codes. A block has 260 bytes, so four codes at a time can be moved
-// if the wire is aligned.
+// A block on the wire consists of its scale, followed by its codes. A block has 260 bytes, so four codes at a time can
+// be moved if the wire is aligned.
 
 // A lane's codes of a block, and the block's scale.
 struct LaneCodes {

@@ -202,7 +202,8 @@ void ForEveryWire(const Visitor& visit) {
   visit(Wire{.blocks = Wire::Blocks::kE5M2});
 }
 
-// For an unsupported combination of types, the functions below fail without a launch.
+// Calls LaunchPack() and LaunchUnpack() for all combinations of types. They refuse an unsupported combination without a
+// launch.
 template <class Launch>
 void LaunchEveryMapOf(int segments, const Launch& launch) {
   float lost = 0;

@@ -116,12 +116,11 @@ constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
                                      {"LSF", "LSB_DJOB_HOSTFILE", ReadFileOfNames},
                                      {"LSF", "LSB_HOSTS", ReadNames}};
 
-// Returns whether the host's name is valid, and cannot be taken for an option of ssh, and whether the number of slots
-// is allowed.
+// Returns whether the host has a valid name, which ssh cannot take for an option, and an allowed number of slots.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
-// Replaces this host's name in the list by its own name, because some schedulers append a domain that is not in the own
-// name, or leave a domain out. Within a cluster the part before the first dot identifies a host.
+// Replaces the scheduler's name for this host by the host's own name, because some schedulers append a domain that is
+// not in the own name, or leave the domain out. Within a cluster the part before the first dot identifies a host.
 void CallByOwnName(const std::vector<std::string>& own, Hosts* hosts) {
   if (own.empty()) return;
   for (HostSlots& host : *hosts) {

@@ -103,7 +103,7 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
   given.option = Find(given.use.name);
   if (given.option == nullptr) return Unknown(given.use.name);
 
-  // A refused option always gives its own error, so the function does not read its value.
+  // The next word is not read as the value of a refused option, because a missing value is not the error to report.
   const bool takes_value = !given.option->value_name.empty() && given.option->kind != Kind::kRefused;
   if (equals != std::string::npos) {
     if (given.option->value_name.empty()) {

@@ -265,7 +265,7 @@ bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sou
                      [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
 }
 
-// Chooses the backend for several hosts. On one host Ronda always uses shared memory.
+// Sets the backend that the options ask for, if the job has several hosts. On one host only shared memory makes sense.
 void ChooseBackend(CommandLineDraft* draft) {
   if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(*draft)) return;
   draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";

@@ -20,7 +20,7 @@
 namespace ronda {
 namespace {
 
-// The deepest level at which a section can contain options.
+// The deepest level at which a section can contain options. A deeper map is an error.
 constexpr int kMaxDepth = 4;
 
 // Reads LibYAML's events one after the other. The other functions describe the current event.

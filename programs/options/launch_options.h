@@ -54,7 +54,7 @@ struct NodeRange {
   std::string timeout_option = "--elastic-timeout";  // says how long nodes wait for each other
 };
 
-// A job whose members may change. Members that die are replaced, and the other members go on until then.
+// A job whose members may change. Members that die are replaced, and meanwhile the other members go on.
 struct ElasticOptions {
   int min_ranks = 1;
   int max_ranks = 1;

@@ -35,7 +35,7 @@ absl::StatusOr<HostCores> ThisHostsCores();
 
 // Returns `count` different ports of this host on which no program listens now. A port is 0 if the system has no more
 // free ports. Rank 0 will listen on the ports a moment later. If possible, the function chooses ports that the system
-// never gives to outgoing connections, so they are still free then.
+// never gives to outgoing connections.
 std::vector<int> FindFreePorts(int count);
 
 // Returns the path of this program, or "rondarun" if the system does not tell the path.

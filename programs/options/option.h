@@ -89,7 +89,8 @@ struct NumberForm {
 
 absl::StatusOr<double> ParseNumber(const OptionUse& use, const NumberForm& form);
 
-// Like ParseNumber, for whole numbers. REQUIRES: `int` can hold all numbers in the form's range.
+// Like ParseNumber, for whole numbers.
+// REQUIRES: `int` can hold all numbers in the form's range.
 absl::StatusOr<int> ParseInteger(const OptionUse& use, const NumberForm& form);
 
 // The form of a port that a program may listen on.

@@ -11,7 +11,7 @@ namespace ronda {
 
 enum class TopTables { kMany, kOne };
 
-// Shows the ranks of `job`. The ranks for which the others have waited longest are at the top. On a terminal the
+// Shows the ranks of `job`. The ranks for which the others wait longest are at the top. On a terminal the
 // function shows a new screen every second, until q, Ctrl-C or the end of the job. If the output is not a terminal,
 // prints a table every second, until the end of the job. With kOne, prints one table after one second.
 //

@@ -55,7 +55,7 @@ absl::Duration JobObserver::Look() {
   return jobs_.NextPeriod();
 }
 
-// Stores an epoch that has ended, and forgets its alarms, because rank 1 of the next epoch is another rank.
+// Stores an epoch that has ended, and forgets its alarms. In the next epoch the same numbers mean other ranks.
 void JobObserver::Record(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
   taken_.insert(epoch.job);

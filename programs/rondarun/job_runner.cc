@@ -63,7 +63,8 @@ absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   return absl::BytesToHexString(bytes);
 }
 
-// Returns the path of ronda-monitor, which is installed in the same folder as rondarun.
+// Returns the path of the ronda-monitor in rondarun's folder, where both are installed. If there is none, returns the
+// name alone, which is looked up in PATH.
 std::string MonitorBeside(const std::string& program) {
   constexpr absl::string_view kName = "ronda-monitor";
   const std::string path = absl::StrCat(program.substr(0, program.rfind('/') + 1), kName);

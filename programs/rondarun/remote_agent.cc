@@ -107,7 +107,7 @@ bool Holds(const Order& order, Kind kind) {
                      [kind](const AgentMessage& message) { return message.kind == kind; });
 }
 
-// All shared memory whose name begins with the job's id is removed, so `id` must really be the id of a job.
+// The agent removes all shared memory whose name begins with "ronda-" and `id`, so `id` must really be a job's id.
 bool IsJobId(absl::string_view id) {
   return id.size() == 32 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isxdigit(c); });
 }
@@ -316,7 +316,7 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
-  // If the leader is silent or has ended the job, nobody may read the rest of the output, so it is not written.
+  // If the leader is silent or has ended the job, perhaps nobody reads the rest of the output, so it is not written.
   if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
   return AgentEnd{.ended_by = ended_by,
                   .job = job_end_,

@@ -36,7 +36,7 @@ struct DeviceFacts {
 
 // Returns one line of at most `longest` characters. It shortens `why_no_nccl` if necessary.
 std::string Encode(const DeviceFacts& facts, size_t longest);
-// Errors: INTERNAL if Encode has not made `text`.
+// Errors: INTERNAL if `text` does not come from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
 // Returns the order in which sums must be made, which the first of some ranks has requested. `facts` are the facts of
@@ -61,9 +61,9 @@ class DeviceBackends : public DeviceSupport {
     NcclLoader nccl;
   };
 
-  // How to find ranks that share a device. kUuid: two ranks share a device if it has the same UUID, on any hosts, or
-  // the same PCI bus on the same host. kPlace: only the PCI bus on the same host counts. With NCCL_HOSTID a user can
-  // make NCCL treat ranks of one host as ranks on several hosts, and so let them share a device.
+  // How to find ranks that share a device. kUuid: two ranks share a device if their devices have the same UUID, on any
+  // hosts, or the same PCI bus on the same host. kPlace: only the PCI bus on the same host counts. With NCCL_HOSTID a
+  // user can make NCCL treat ranks of one host as ranks on several hosts, and so let them share a device.
   enum class Identity : uint8_t { kUuid, kPlace };
 
   // `hostname` is the name of this machine. Loads no library yet.

@@ -39,8 +39,8 @@ class NcclLevels {
   std::vector<NcclCommunicator*> all_;
 };
 
-// A HierarchicalCommunicator whose destructor first ends the device's work under way, and only then frees memory. After
-// a failure this work may never end by itself.
+// A HierarchicalCommunicator. After a failure its destructor first ends the device's work under way, which may never
+// end by itself, and only then frees memory. NcclCommunicator does the same.
 class DeviceHierarchy final : public HierarchicalCommunicator {
  public:
   DeviceHierarchy(Options options, NcclLevels nccl, std::function<absl::Status()> job_failure)

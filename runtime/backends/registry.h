@@ -43,8 +43,8 @@ struct Carrier {
   // Returns OK if the ranks of `job` can use this carrier, otherwise an error with the reason.
   absl::Status (*check)(const FoundJob& job);
 
-  // Connects this rank to the other ranks of each group. While it waits for them, it calls `job_failure`, and ends the
-  // wait if the job has failed.
+  // Connects this rank to the other ranks of each group. While TCP waits for them, it calls `job_failure`, and ends the
+  // wait if the job has failed. MPI blocks until they connect.
   absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };

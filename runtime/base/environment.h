@@ -39,7 +39,7 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
-  // The meaning of a number without a unit. kNothing: such a number is an error, because another program would take it
+  // The meaning of a number without a unit. kNothing: such a number is an error, because another program would read it
   // in another unit.
   enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };

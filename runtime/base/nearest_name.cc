@@ -12,7 +12,8 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters than this is a different name, and no misspelling.
+// A name with more wrong letters than this is a different name, and no misspelling. Very short or very long names are
+// not compared, because they resemble too many others.
 size_t MostWrongLetters(absl::string_view name) {
   constexpr size_t kLong = 9;
   return std::min(name.size() / 2, size_t{name.size() < kLong ? 2u : 3u});

@@ -24,8 +24,8 @@ bool IsNumber(absl::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isdigit(c) != 0; });
 }
 
-// Appends the numbers in `range`, which has the form "7" or "01-03". The numbers of a range have as many digits as its
-// first number.
+// Appends the numbers in `range`, which has the form "7" or "01-03". The numbers of a range are padded with zeros to
+// the width of its first number.
 bool AppendRange(absl::string_view range, Names* numbers) {
   const std::vector<absl::string_view> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
   uint32_t first = 0, last = 0;

@@ -119,8 +119,8 @@ class AdasumLayout {
 };
 
 // Replaces each segment by the Adasum of the members' contributions. Gradients that agree are averaged, and orthogonal
-// gradients are added. So the size of a training step does not depend on the number of ranks. (S. Maleki et al.,
-// "Scaling Distributed Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two
+// gradients are added. So a training step has the right size for any number of ranks. (S. Maleki et al., "Scaling
+// Distributed Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two
 // gradients.)
 //
 // More than two gradients are combined in pairs, in a binary tree over the members, in the order of the group: (0, 1),

@@ -135,11 +135,11 @@ struct Tuning {
 
 // Moves and reduces tensors between the ranks of a job.
 //
-// Every rank makes the same sequence of calls with matching arguments. The negotiation guarantees this. The results
-// have the same bits on all ranks and on every flat backend. The contributions are rounded to the wire's format and
-// reduced in the order of the group (16-bit and 8-bit formats in fp32). The result is scaled, rounded once to the
-// wire's format, and widened. A backend that works in two levels (hierarchical) first reduces in this way on each host,
-// without the last scaling. Then it reduces the hosts' results in the same way.
+// Every rank makes the same sequence of calls with matching arguments. The negotiation guarantees this. Equal inputs
+// give results with the same bits on all ranks and on every flat backend. The contributions are rounded to the wire's
+// format and reduced in the order of the group (16-bit and 8-bit formats in fp32). The result is scaled, rounded once
+// to the wire's format, and widened. A backend that works in two levels (hierarchical) first reduces in this way on
+// each host, without the last scaling. Then it reduces the hosts' results in the same way.
 //
 // Thread-compatible. Only the background thread and the progress thread make calls, one thread at a time.
 //

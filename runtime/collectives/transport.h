@@ -54,7 +54,7 @@ inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status s
 // A communicator for tensors in the memory of devices, with functions that its owner needs.
 struct DeviceTransport {
   std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
-  // Returns the first error that the backend has found on the device. nullptr: the backend finds no such errors. Any
+  // Returns the first error that the backend's library has reported. nullptr: the backend has no such errors. Any
   // thread may call it.
   std::function<absl::Status()> failure;
   // Ends the work under way on the device, which may never end by itself. Does nothing if the device is held

@@ -31,8 +31,7 @@ struct ControlMessage {
 // still executing collectives of earlier broadcasts. The coordinator has finished its own part in these collectives.
 //
 // Thread-safety: any thread may call Wake, RequestUnlock, Fail, failure and AnnounceExit at any time. One thread at a
-// time may be in Wait. All other calls may be made by one thread at a time, which may be another thread than the one in
-// Wait.
+// time may be in Wait. One thread at a time may make the other calls, also while another thread is in Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -51,9 +50,10 @@ class ControlPlane {
   // Returns all messages that have arrived. The messages of each sender are in the order in which they were sent. Does
   // not wait for messages, so the result may be empty. Rank 0 gets the reports of all ranks in `to_coordinator`, and
   // its own broadcasts in `broadcasts`. Rank 0 waits until the other ranks have drained the messages that block the
-  // returned broadcasts. REQUIRES: on rank 0, the caller has finished all work that earlier broadcasts requested.
-  // Errors: the job's first failure; INTERNAL if a peer sends invalid frames; on rank 0, DEADLINE_EXCEEDED with the
-  // name of a rank that does not drain its messages.
+  // returned broadcasts.
+  // REQUIRES: on rank 0, the caller has finished all work that earlier broadcasts requested.
+  // Errors: the job's first failure; INTERNAL if a peer sends invalid frames; on rank 0, DEADLINE_EXCEEDED that names a
+  // rank that does not drain its messages.
   struct Inbox {
     std::vector<ControlMessage> to_coordinator;  // on rank 0 only
     std::vector<std::string> broadcasts;
@@ -74,8 +74,8 @@ class ControlPlane {
   // While polling, must be called between two calls of Receive. Returns false if nothing has come for so long that it
   // is better to sleep. KeepPolling and StopPolling REQUIRE: StartPolling() has returned true.
   virtual bool KeepPolling() { return false; }
-  // Ends polling. If a message or a Wake has come since the last StartPolling or KeepPolling, the next Wait returns at
-  // once.
+  // Ends polling. If a message or a Wake has come since the last StartPolling or KeepPolling, the current or next Wait
+  // returns at once.
   virtual void StopPolling() {}
   // Tells the control plane that other threads will poll. So the next Wait may react slowly, and should not use a core
   // that these threads need.

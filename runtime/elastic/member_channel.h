@@ -18,9 +18,9 @@
 namespace ronda {
 
 // Sends a member's requests to its launcher, and receives the answers. The error DATA_LOSS means that the member has no
-// place (no rank) in the job. Either the launcher has said this, or the launcher is gone, or the launcher's answer
-// takes too long. In the first two cases the member can never get a place again. No other error of this class, or of
-// the start of a job, has the code DATA_LOSS.
+// place (no rank) in the job. The launcher has said so, or is gone, or its answer takes too long. In the first two
+// cases the member can never get a place again. No other error of this class, or of the start of a job, has the code
+// DATA_LOSS.
 //
 // Thread-compatible.
 class MemberChannel {
@@ -55,7 +55,7 @@ class MemberChannel {
 
  private:
   absl::Status Tell(const MemberMessage& message);
-  // Blocks until the launcher has sent a message or has gone.
+  // Blocks until the launcher has sent a message or is gone.
   absl::Status WaitUntil(absl::Duration deadline, absl::Duration timeout) const;
 
   const UniqueFd socket_;

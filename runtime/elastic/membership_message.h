@@ -62,7 +62,7 @@ struct LeaveRequest {
 
 using MemberMessage = std::variant<JoinRequest, EpochMet, LeaveRequest>;
 
-// The place of a member in the next epoch, which is its rank and the size of the job.
+// The place of a member in the next epoch: its rank, the sizes of the job, and where the ranks meet.
 struct EpochPlace {
   int64_t epoch = 0;
   Topology topology;           // without the host's name, which the member knows

@@ -88,7 +88,7 @@ class CoordinationLoop {
   // reported.
   void Drain();
   void Report(TensorEntry& entry);
-  // Passes the tensors in flight to the reporter again, because a schedule has begun or has been unlocked.
+  // Calls Report again for the tensors in flight, because a schedule has begun or has been unlocked.
   void ReportAnew();
   void ReportWhatWaited(absl::Time now);
 

@@ -41,8 +41,8 @@ absl::Status Handle::OrderBefore(void* stream) const {
 
 absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
-  // The next tensor that the program submits may be the tensor for which it has waited until this operation was
-  // complete.
+  // This call counts as the operation's completion, because the program may need this operation's result for the next
+  // tensor that it submits.
   RecordLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
   const absl::Status status = result_.completion->OrderBefore(stream);

@@ -49,9 +49,9 @@ using RowCounts = absl::InlinedVector<int64_t, 8>;
 struct OperationResult {
   // For allgather, gather (on the root), scatter, reducescatter and alltoall: the rows that this rank receives, in
   // memory of Ronda or of the caller. If the tensor is in the memory of a GPU, the rows are in the memory of this GPU
-  // as well. Ronda reuses its own memory only after two events. The memory has been freed, and each stream that waits
-  // for the operation (Handle::OrderBefore) has done the work that it had at that time. If other work on the device may
-  // still use the memory, the caller must call Handle::FreeAfter.
+  // as well. Ronda reuses its own memory only after the memory has been freed and each stream that waits for the
+  // operation (Handle::OrderBefore) has done all work that it had when the memory was freed. If other work on the
+  // device may still use the memory, the caller must call Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
@@ -128,10 +128,10 @@ class Handle {
     return launched();
   }
 
-  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Blocks until the operation has been given
-  // to the device, but does not wait for the device. For a tensor in the host's memory OrderBefore does the same as
-  // Wait. The stream must live as long as the handle, because Ronda reuses the result's memory only after the stream's
-  // work.
+  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Like Wait, blocks until the operation has
+  // been given to the device, but does not wait for the device. For a tensor in the host's memory OrderBefore does the
+  // same as Wait. The stream must live as long as the handle, because Ronda reuses the result's memory only after the
+  // stream's work.
   // Errors: the operation's error, if the error is known when OrderBefore returns.
   absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;

@@ -124,8 +124,8 @@ class Reductions {
   void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
 
  private:
-  // A root's result that must not be written to the output yet, because the output overlaps the input, and not all of
-  // the input has been read.
+  // A root's result that must not be written to the output yet, because the output is the input's buffer, and not all
+  // of the input has been read.
   struct Staged {
     ResultData data;
     void* output;

@@ -33,10 +33,11 @@ namespace ronda {
 // whether there is any work (OnSubmission). If another thread drives, the submitting thread rings the doorbell.
 //
 // Why the background thread stays away. Some programs wait for each tensor immediately after they have submitted it, so
-// their own threads drive. If each submission woke the background thread, the background thread would only compete with
-// the waiting thread for its core. So after a program has waited immediately a few times, its submissions no longer
-// ring the doorbell. Instead the background thread sleeps for short times. After each short sleep it looks for work, in
-// case the program does not wait this time. The short sleeps end when no step was made between two looks.
+// their own threads drive. If each submission woke the background thread, or if the background thread waited for the
+// right to drive, it would only compete with the waiting thread for its core. So after a program has waited immediately
+// a few times, its submissions no longer ring the doorbell. Instead the background thread sleeps for short times. After
+// each short sleep it looks for work, in case the program does not wait this time. The short sleeps end when no step
+// was made between two looks.
 //
 // Thread-safe. A Runtime and its handles share this object. The Runtime disconnects it, and the handles may outlive the
 // Runtime.
@@ -177,7 +178,7 @@ class ProgressEngine {
   // Returns the time until which the background thread sleeps after it has left `note`.
   absl::Time EndOfSleep(DriverMutex::Note note) const;
   absl::Time SleepTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
-  // Waits a short time until no other thread drives, and then drives.
+  // Drives as soon as no other thread drives, but gives up after a short time.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // Must be called after a blocking call, which drove from `began` to `ended` in CheapTicks(). Guesses whether the

@@ -256,8 +256,8 @@ void Runtime::AnnounceExit() {
   if (!steps_.has_ended()) transport_.control->AnnounceExit();
 }
 
-// Each call converts the exposed time from ticks to nanoseconds. So the result may be slightly lower than the result of
-// an earlier call.
+// Each call converts the exposed time from ticks to nanoseconds, and may get a slightly lower time than an earlier
+// call. So the function returns the greatest time so far.
 Statistics Runtime::statistics() const {
   Statistics counts = Read(meter_->words());
   uint64_t told = exposed_told_.load(std::memory_order_relaxed);

@@ -105,7 +105,7 @@ class StepRunner {
   LockedSchedule schedule_;
   std::vector<AgreedBucket> buckets_;  // of that schedule
   // For each bucket and each index in the bucket: the tensor that was last submitted for this index, in this schedule
-  // or an earlier one. If a bucket is complete, all of its tensors are in flight.
+  // or an earlier one. If this rank may approve a bucket, all tensors of the bucket are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
   std::array<const TensorEntry*, kFlagCount> flags_ = {};  // nullptr: not in flight
 };

@@ -24,8 +24,8 @@ struct Submission {
   TensorRequest request;        // the name is not empty; in its process set no other tensor in flight has it
   const void* input = nullptr;  // unused by broadcast (see `output`) and by a rank that only receives
   // The buffer for the result of allreduce, reduce (on the root), broadcast and receive. For an allreduce it may be the
-  // input. For operations by rows it may be nullptr, and the result then belongs to the handle. Otherwise the result is
-  // written to this buffer, if it is large enough. The buffer must not overlap the input.
+  // input. For operations by rows it may be nullptr, and the result then belongs to the handle. Otherwise it must not
+  // overlap the input, and the result is written to it if it is large enough.
   void* output = nullptr;
   size_t output_bytes = 0;  // operations by rows: the size of the buffer at `output`
 
@@ -80,7 +80,7 @@ class ProcessSets {
 // Returns `status` as an error of the tensor `name`. OK stays OK. Omits the name if there is no memory for the text.
 absl::Status AboutTensor(const std::string& name, const absl::Status& status);
 
-// If the caller has not named the operation, returns `status` with the number of the operation's call.
+// Returns `status`. If the caller has not named the operation, adds the number of the operation's call.
 absl::Status AboutCall(const Submission& submission, const absl::Status& status);
 
 // The rank that makes a submission, and facts about its job.

@@ -181,8 +181,8 @@ void TensorQueue::Assign(const Submission& submission, Slot& slot) {
   Copy(submission, &slot.submission);
 }
 
-// Copies only the parts that differ, because most submissions have the same request as the last submission with their
-// name.
+// Copies the request only if it differs, because most submissions have the same request as the last submission with
+// their name.
 void TensorQueue::Copy(const Submission& submission, Submission* kept) {
   if (kept->request != submission.request) kept->request = submission.request;
   kept->input = submission.input;

@@ -179,7 +179,7 @@ class TensorQueue {
   // Undoes InsertAllLocked for the submissions that have `handles`, and clears `handles`.
   void RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
                        std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts `submission` in flight in `slot`. After an error or an exception the slot stays idle.
+  // Puts `submission` in flight in `slot`. An error or an exception leaves at most an idle slot behind.
   // REQUIRES: ReserveLocked was called; `slot` has the submission's name.
   absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

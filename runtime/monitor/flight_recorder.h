@@ -47,7 +47,7 @@ FlightTime FlightNow();
 // FlightNow() in nanoseconds, which is the unit of recorders and counters. It is a separate function because a
 // conversion would take a large part of the time for recording an event.
 uint64_t FlightNanoseconds();
-// Returns FlightNow(), but may be a few milliseconds late. It is faster, so it suits frequent events.
+// Returns FlightNow(), but the time may be a few milliseconds old. This function is cheap enough for frequent events.
 FlightTime CoarseFlightNow();
 
 struct FlightEvent {

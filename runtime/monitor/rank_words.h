@@ -43,11 +43,10 @@ struct DeviceTimes {
   Counter nanoseconds[kPhases];  // of these
 };
 
-// The data that one rank publishes, as 64-bit words in a memfd of the rank's process. The memfd has the name
-// kRankFileName. A process of the same user opens the memfd as /proc/PID/fd/N, and no other user can open it. So a
-// process can also read the data while the rank is stopped. The memfd disappears when the rank and all readers have
-// ended, no matter how they ended. The file cannot change its size. If a process becomes a rank again after shutdown(),
-// it creates a new memfd.
+// The data that one rank publishes, in a memfd of the rank's process. The memfd has the name kRankFileName. A process
+// of the same user opens the memfd as /proc/PID/fd/N, and no other user can open it. So a process can also read the
+// data while the rank is stopped. The memfd disappears when the rank and all readers have ended, no matter how they
+// ended. The file cannot change its size. If a process becomes a rank again after shutdown(), it creates a new memfd.
 //
 // Only the rank's own threads write to its RankWords, so no two ranks write to the same cache line. The only exception
 // is the request (RankRequestWords), which has its own cache lines.

@@ -50,7 +50,7 @@ class MpiSession : public std::enable_shared_from_this<MpiSession> {
   };
 
   // Errors: the errors of LoadMpiPlugin; FAILED_PRECONDITION if MPI was initialized for one thread only; INTERNAL with
-  // MPI's own text, also if MPI has ended.
+  // MPI's own text, or if MPI has ended.
   static absl::StatusOr<std::shared_ptr<MpiSession>> Start(const Options& options);
 
   // Returns the name of the library that Start would use, for example "Open MPI v4.1.4". Does not initialize MPI.

@@ -18,7 +18,7 @@ struct ronda_mpi_communicator {
 namespace {
 
 // Returns the communicator of all ranks of the job. It separates Ronda's messages from the messages of the program
-// itself. A process can have only one job over MPI.
+// itself. A process can have only one job over MPI at a time.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;

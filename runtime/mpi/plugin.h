@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The interface of libronda_mpi*.so, which hides MPI behind a table of C functions. Only the plugin is linked with an
- * MPI, so one build of Ronda works with any MPI. Ranks have their numbers in MPI_COMM_WORLD, or their numbers in the
- * communicator if a function has one.
+ * MPI, so one build of Ronda works with any MPI. Ranks are numbered as in MPI_COMM_WORLD, or as in the communicator if
+ * a function has one.
  *
  * Functions that return int return 0 or an MPI error code for error_text. A function waits for other ranks only if its
  * comment mentions it. Different threads may call the functions, but only one thread at a time. So the thread level
@@ -27,7 +27,7 @@ typedef struct {
   uint64_t words[2];
 } ronda_mpi_request;
 
-/* What `initialize` returns. */
+/* The result of `initialize`. */
 typedef struct {
   int rank;
   int size;

@@ -50,7 +50,7 @@ void DeadlockDetector::RecordDecisions() {
 }
 
 // Returns the largest set of waiting ranks with two properties. Each rank of the set has submitted a tensor. No tensor
-// that a rank of the set has submitted can become complete without another rank of the set.
+// that a rank of the set has submitted can become complete without a further submission of a rank of the set.
 std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tensors) const {
   std::vector<RankId> stuck;
   for (RankId rank = 0; rank < static_cast<RankId>(waits_.size()); ++rank) {

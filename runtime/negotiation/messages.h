@@ -32,7 +32,7 @@ struct RepeatedRequest {
   friend bool operator==(const RepeatedRequest&, const RepeatedRequest&) = default;
 };
 
-// The submissions of a rank since its last report. The coordinator processes the fields in their order.
+// The submissions of a rank since its last report. The coordinator processes them in the order of the fields.
 struct RankReport {
   std::vector<CacheId> cached;            // ids of cached responses; the rank makes the same requests again
   std::vector<RepeatedRequest> repeated;  // ignored unless the coordinator no longer knew the id

@@ -32,8 +32,8 @@ namespace ronda {
 // of its process set has reported it or joined. Tensors run in the order of these agreements. If submissions contradict
 // each other, they fail on all ranks, but only after the last rank has reported the tensor. The error quotes two of the
 // ranks. A tensor that a rank has refused fails in the same way. A receive in the order of arrival gets the message
-// that has waited for the longest time and that no other receive has named. If a rank shuts down, every present or
-// later tensor fails that lacks the submission of this rank. docs/protocol.md explains the states and the rules.
+// that has waited for the longest time and that no other receive has named. If a rank shuts down, every tensor that
+// lacks the rank's submission fails, now and later. docs/protocol.md explains the states and the rules.
 //
 // When the job repeats its training steps, a response list begins a schedule (runtime/step/step.h). Until the schedule
 // is unlocked, the ranks negotiate nothing.
@@ -56,14 +56,14 @@ class Negotiator {
     } schedule;
   };
 
-  // How many bytes a bucket may contain.
+  // The limits for the bytes in a bucket.
   struct BucketSizes {
     size_t threshold = 0;         // FusionPlanner::Options::threshold, also in schedules
     size_t min_bucket_bytes = 0;  // in schedules
   };
 
-  // A function that is called for each submission of a report, no matter if the report contains the submission in full
-  // or only its id.
+  // A function that is called for each submission of a report, whether the report contains the submission in full or
+  // only its id.
   using ReadyCallback = std::function<void(RankId, const TensorRequest&)>;
 
   explicit Negotiator(Options options);

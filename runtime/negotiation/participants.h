@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tables from which the coordinator knows which ranks take part in an operation. They contain the ranks that have
-// shut down, the process sets, and the ranks that have joined. This file also has the checks of a request against these
-// tables.
+// The tables that say which ranks take part in an operation. They contain the ranks that have shut down, the process
+// sets, and the ranks that have joined. This file also has the checks of a request against these tables.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 

@@ -82,7 +82,7 @@ std::unique_ptr<PendingTensor> PendingTable::Extract(PendingTensor* tensor) {
 }
 
 void PendingTable::Recycle(std::unique_ptr<PendingTensor> tensor) {
-  // There are never more spare tensors than tensors that were pending at once.
+  // The number of spare tensors is at most the largest number of tensors that were ever pending at once.
   spare_.push_back(std::move(tensor));
 }
 

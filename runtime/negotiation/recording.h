@@ -42,7 +42,7 @@ struct NegotiationEvent {
   static NegotiationEvent Sizes(const Negotiator::BucketSizes& sizes, absl::Time now);
 };
 
-// All calls of a coordinator's negotiator and all its answers, from the beginning of the job.
+// The calls and answers of a coordinator's negotiator, from the beginning of its job.
 //
 // A file contains "RONDANEG", the version, the options, and then the events. Each event is preceded by its length.
 // Numbers are little-endian. The end of the file may be missing, because the process may have been killed while it

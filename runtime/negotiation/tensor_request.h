@@ -137,7 +137,7 @@ struct TensorRequest {
 };
 
 // Flags that say how a field is used. In addition, all fields are in the cache key and in the codec.
-inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's word
+inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's name
 inline constexpr unsigned kFused = 2;   // tensors that differ in it never share a collective
 
 // The fields of TensorRequest except its name, in the order in which DescribeMismatch compares them. Each row has the
@@ -195,8 +195,8 @@ inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(reque
 // the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
-// Whether the request receives messages in the order of arrival. Such a request takes the first message with its tag
-// and its sender that no earlier receive takes. Other receives contain the name of their message.
+// Whether the request is a receive in the order of arrival. Such a receive takes the first message with its tag and
+// from its sender that no earlier receive takes. Other receives contain the name of their message.
 inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
@@ -206,7 +206,7 @@ inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
-// Returns a hash of a request's fields without its name. Two requests of a rank have equal signatures if
+// Returns a hash of the fields that DescribeMismatch() compares. Two requests of a rank have equal signatures if
 // DescribeMismatch() would find no difference except their names. Otherwise their signatures differ, except for
 // collisions of 64-bit hashes. Signatures of different processes cannot be compared.
 uint64_t SignatureOf(const TensorRequest& request);

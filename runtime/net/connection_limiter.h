@@ -89,7 +89,7 @@ class ConnectionLimiter {
   void Accept();
   // Closes the connection whose time ends first.
   void ReplaceOne();
-  // If the process has no descriptor left, closes the connections that have sent nothing.
+  // Closes the connections that have sent nothing. Must be called when the process has no descriptor left.
   void MakeRoomForDescriptors();
   // Returns the time from which another connection may replace `connection`.
   absl::Time ReplaceableFrom(const Connection& connection) const;

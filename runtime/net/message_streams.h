@@ -45,8 +45,8 @@ class MessageStreamOwner {
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// A reference to one end of a stream. The stream frees itself after it has closed, and it closes only after End has
-// been called.
+// A reference to one end of a stream. A stream closes some time after End has been called, never before, and then frees
+// itself.
 class MessageStream {
  public:
   // Refers to the client's end of a stream.
@@ -93,7 +93,7 @@ class MessageServer {
     kThisUser,  // and root; callers from other hosts are not checked
   };
   // Returns which callers a server accepts if its clients must prove that they know `secret`. The secret may be empty
-  // on loopback, and then only processes of this user are accepted.
+  // on loopback, and then only processes of this user and of root are accepted.
   static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
 
   struct Options {

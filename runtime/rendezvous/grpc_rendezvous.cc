@@ -94,7 +94,7 @@ class JoinCall final : public ServedCall {
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Handles a new call, which `stream` carries, by `service`.
+// Handles a new call to `service`, which `stream` carries.
 void Accept(RendezvousService* service, absl::string_view method, MessageStream stream) {
   if (method == kChallenge) return stream.Open(new ChallengeCall(service, stream));
   if (method == kJoin) return stream.Open(new JoinCall(service, stream));

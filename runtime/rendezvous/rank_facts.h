@@ -29,8 +29,8 @@ absl::string_view FactOf(const Member& member, absl::string_view name);
 
 // Checks that all ranks have the same version of Ronda, and the same value of each fact above.
 // REQUIRES: `members` is not empty.
-// Errors: FAILED_PRECONDITION with the first fact that differs, the ranks and hosts whose value differs from most other
-// ranks, and the remedy.
+// Errors: FAILED_PRECONDITION that says which fact differs first, names the ranks and hosts whose value differs from
+// most others, and gives the remedy.
 absl::Status CheckAgreement(const std::vector<Member>& members);
 
 // Returns a sentence for each setting in which some ranks differ from rank 0, which is the first member.

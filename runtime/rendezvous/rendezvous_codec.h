@@ -31,9 +31,7 @@ absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, const JoinClaim& claim);
 
 // Returns the HMAC-SHA256 over rank 0's nonce and the claim. With it a rank proves that it knows the job's secret,
-// without sending the secret.
-
-// REQUIRES: `secret` is not empty.
+// without sending the secret. REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
 // Whether `proof` equals JoinProof(secret, nonce, claim). The comparison always takes the same time, no matter where

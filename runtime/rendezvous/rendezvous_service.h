@@ -58,7 +58,7 @@ class RendezvousService {
   void Abandon(Ticket ticket);
 
   // Blocks until all ranks have joined. At the deadline, or if the ranks do not fit together, the rendezvous fails.
-  // Errors: the error with which the rendezvous has failed; DEADLINE_EXCEEDED with the missing ranks.
+  // Errors: the error with which the rendezvous has failed; DEADLINE_EXCEEDED that names the missing ranks.
   absl::StatusOr<MemberList> Await();
 
   // Fails the rendezvous, unless it has ended. Every rank that waits gets `failure`.

@@ -13,8 +13,8 @@
 namespace ronda {
 namespace {
 
-// The largest number of reasons in an error. A few reasons are enough, because the error is sent to every rank in one
-// message.
+// The largest number of reasons in an error. A few reasons are enough to see the pattern, and the error is sent to
+// every rank in one message.
 constexpr size_t kMaxNotes = 4;
 
 }  // namespace

@@ -76,8 +76,8 @@ class RendezvousTable {
   // Admits a rank. A refused claim changes nothing except the text of a later DeadlineError.
   // Errors: INVALID_ARGUMENT if the claim has another size, or if there is no such rank; ALREADY_EXISTS if the rank has
   // already joined; FAILED_PRECONDITION if the claim is for an earlier epoch of the job; ABORTED if the claim is for a
-  // later epoch, so that this epoch is over. All errors name the rank of the claim and the rank with which it
-  // conflicts.
+  // later epoch, so that this epoch is over. All errors name the rank of the claim, and rank 0 or the process that has
+  // already joined.
   absl::Status Add(const JoinClaim& claim);
 
   // Removes a rank that has left before all ranks had joined. Afterwards another process may join as this rank.
@@ -98,7 +98,7 @@ class RendezvousTable {
   // REQUIRES: complete().
   MemberList member_list() const;
 
-  // Returns DEADLINE_EXCEEDED with the ranks that are still missing after `waited`, and with the known reasons.
+  // Returns DEADLINE_EXCEEDED that names the ranks that are still missing after `waited`, and the known reasons.
   absl::Status DeadlineError(absl::Duration waited) const;
 
  private:

@@ -50,10 +50,10 @@ inline void CpuRelax() {
 //   doorbell.RingUnlessPolled();                // unless the condition has been seen
 //
 // Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
-// sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent,
-// because the kernel compares under a lock that FUTEX_WAKE also takes. If the ringing thread sees no sleeper, it has
-// counted its ring before the kernel compares. In this case the kernel's comparison fails, and the other thread does
-// not sleep. A sleeper that reads the new count also sees all data that was written before the ring.
+// sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent, and
+// the kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing thread sees no sleeper, it has counted
+// its ring before the kernel compares. In this case the kernel's comparison fails, and the other thread does not sleep.
+// A sleeper that reads the new count also sees all data that was written before the ring.
 //
 // If there is a poller, the ringing thread counts a ring, and then checks whether the poller still polls. The poller
 // first declares that it has stopped (StopPolling), then reads the count of rings. The steps of poller and ringing

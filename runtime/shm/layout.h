@@ -71,7 +71,7 @@ inline constexpr int kShmCpuMaskWords = 16;
 struct ShmGeometry {
   int size = 1;           // ranks
   size_t slot_bytes = 0;  // bytes of a chunk; a multiple of kShmPageBytes
-  // the number of chunks in a rank's ring: at least one to pack, one to reduce and one to unpack
+  // chunks in a rank's ring; at least 3: one for packing, one for reducing, one for unpacking
   int slot_count = 0;
 
   size_t RingBytes() const { return slot_bytes * static_cast<size_t>(slot_count); }
@@ -166,7 +166,7 @@ struct ShmRingHeader {
   std::atomic<uint32_t> writer_is_blocked;  // the writer waits for room
 };
 
-// Returns the addresses of the parts of a job's shared memory. The view does not own the memory.
+// Finds the parts of a job's shared memory. The view does not own the memory.
 class ShmView {
  public:
   ShmView(void* base, const ShmGeometry& geometry) : base_(static_cast<char*>(base)), geometry_(geometry) {}

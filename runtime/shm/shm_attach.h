@@ -37,7 +37,7 @@ struct ShmAttached {
 // link is removed, and AttachAllRanks returns. If the ranks are killed before the link is removed, only the link
 // remains.
 //
-// Errors (every rank gets the same reason if there is shared memory through which to report it):
+// Errors, with the same reason on every rank if a link or the memory can report it:
 //  - RESOURCE_EXHAUSTED if there is no room for the smallest slots.
 //  - DEADLINE_EXCEEDED that names the missing ranks.
 //  - ALREADY_EXISTS if another job has the name, or another process has the rank.

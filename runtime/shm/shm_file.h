@@ -45,8 +45,8 @@ class ShmFile {
   ShmFile() = default;
 
   // Creates and opens an empty file. If `folder` is empty, the file is in the kernel's memory (memfd); otherwise it is
-  // in that folder's file system. In /proc/PID/fd the path of the file ends in `name` ("/ronda-j"), or in `name` and "
-  // (deleted)". Returns 0, or an errno.
+  // in that folder's file system. The links in /proc/PID/fd show a path that ends in `name` ("/ronda-j"), perhaps
+  // before " (deleted)". Returns 0, or an errno.
   int Create(const std::string& folder, const std::string& name);
 
   // Opens the file that another process has as `path`, a link in its /proc/PID/fd.
@@ -55,8 +55,8 @@ class ShmFile {
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
   // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Afterwards a memfd can no
-  // longer change its size. Returns 0 or, if it fails and the file is empty, an errno. The errno is EFBIG if the
-  // process may not have files of this size; other errors come from the system.
+  // longer change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if the process
+  // may not have files of this size; other errors come from the system.
   int Allocate(size_t bytes) const;
 
   // The current size.

@@ -20,9 +20,8 @@ namespace ronda {
 // happened.
 //
 // A step ends with the first list after which all tensors of the previous step have been released again. If one tensor
-// is released twice before all tensors have been released, the step ends before the list with the second release. The
-// count of identical steps then starts again. It does not matter where a step begins, because the buckets of a schedule
-// repeat in a circle.
+// is released twice before this, the step ends before the list with the second release, and the count of identical
+// steps starts again. It does not matter where a step begins, because the buckets of a schedule repeat in a circle.
 //
 // The class is a pure state machine. Thread-compatible.
 class ScheduleDetector {

@@ -14,12 +14,12 @@ namespace ronda {
 
 // The schedules that a job has had. A program alternates between a few patterns, such as steps with and without a
 // metric, or training and validation. When the program returns to a known pattern, the pattern's schedule begins
-// without several equal steps first.
+// without a new proof that the steps repeat.
 //
 // A schedule is known if it lasted for `lasting_rounds` rounds when it was locked last. A known schedule begins again
 // in one of two ways.
-//  - After one negotiated step. The schedule begins with the list that releases the last of its tensors. Releases count
-//    since the schedule was unlocked, or since the last list that released all of them.
+//  - After one negotiated step. The schedule begins with the list after which all of its tensors have been released,
+//    counted since it was unlocked or since the last such list.
 //  - At once. The schedule begins with a list that contains other tensors and no tensor of the schedule. Only the
 //    schedule that was unlocked last can begin at once, and only if it was unlocked between two of its rounds. The
 //    memory then guesses that the program has only done something else in between. If the guess is wrong, no such guess

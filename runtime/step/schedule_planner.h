@@ -19,8 +19,8 @@ namespace ronda {
 struct StepTensor {
   CacheId id = 0;
   absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
-  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step with this
-  // index, each rank submitted both tensors before it could know that one of them was complete.
+  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step to which this
+  // index belongs, each rank submitted both tensors before it could know that one of them was complete.
   std::vector<uint64_t> batches;
 
   // The following fields come from the tensor's request.
@@ -38,13 +38,13 @@ struct StepTensor {
 // launches and events, and the program runs ahead of the device. So on a GPU a bucket may end early only when it has
 // kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an exception.
 //
-// Tensors share a bucket only if all tensors between the first and the last tensor of the bucket have been seen
-// together. If two tensors have not been seen together, the program might wait for one of them before it submits the
-// other. A bucket with both would then never be ready. Tensors that have not been seen together run in the order of
-// their average ready times. The order of average ready times is safe. If the program submits tensor b only after
-// tensor a is complete, b is ready later than a in every step, so also on average. If tensors have been seen together,
-// their buckets run in the order in which the buckets become ready. A bucket for a rare kind of tensor fills up only at
-// the end of the step. With this order it delays no other bucket.
+// Tensors share a bucket only if all tensors from the first to the last tensor of the bucket have been seen together.
+// If two tensors have not been seen together, the program might wait for one of them before it submits the other. A
+// bucket with both would then never be ready. Tensors that have not been seen together run in the order of their
+// average ready times. This order is safe: if the program submits tensor b only after tensor a is complete, b is ready
+// later than a in every step, so also on average. If tensors have been seen together, their buckets run in the order in
+// which the buckets become ready. So a bucket for a rare kind of tensor, which fills up only at the end of the step,
+// delays no other bucket.
 //
 // All tensors of a group run, or none of them, so a group is never divided.
 //

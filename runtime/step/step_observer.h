@@ -50,7 +50,8 @@ class StepObserver {
   void Release(CacheId id, absl::Time now);
   // Records that the next list runs a tensor that no schedule may contain.
   void ReleaseOther();
-  // Records that the next list contains, besides tensors, something that no schedule may contain.
+  // Records that the next list contains something that no schedule may contain and that runs no tensor, for example an
+  // error.
   void Break() { detector_.Break(); }
 
   // Records that the id is no longer valid.

@@ -67,8 +67,8 @@ struct VotedBucket {
 };
 
 // Returns whether the vote travels with the bucket's data. The vote travels with the data only for a reduction in one
-// round of the host's communicator. For all other operations the ranks first vote in a barrier, because a rank could
-// not undo its part of the bucket after a veto:
+// round of the host's communicator. In all other cases the ranks first vote in a barrier, because a rank could not undo
+// its part of the bucket after a veto:
 //  - Other operations write the outputs as the data arrive, and Adasum takes several rounds.
 //  - A GPU runs all work that it has been given.
 //  - If a tensor has a residual, rounding the tensor to the wire's format changes the residual. Only the rank itself

@@ -12,7 +12,7 @@
 //     |---------------------------------->|
 //
 // Each proof covers both nonces, so that nobody can use it again in another handshake. Each proof names its purpose, so
-// that nobody can send it back to its sender as the sender's own proof. Each message has a fixed length, so no size
+// that nobody can send it back to its sender as the other end's proof. Each message has a fixed length, so no size
 // comes from an unauthenticated caller.
 #ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 #define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_

@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// The socket to which other ranks connect in order to send data to this rank. The socket is opened before the ranks
-// know each other, so that the membership can contain its address. Early callers wait in the kernel's queue for
+// The socket to which other ranks connect in order to exchange data with this rank. The socket is opened before the
+// ranks know each other, so that the membership can contain its address. Early callers wait in the kernel's queue for
 // ConnectTcp. Thread-compatible.
 class TcpListener {
  public:

@@ -25,8 +25,8 @@ namespace ronda {
 struct TcpLevel {
   uint32_t number = 0;
   std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here
-  // The ranks with which this rank exchanges messages; empty for all other ranks. If rank a is a partner of rank b, b
-  // is also a partner of a.
+  // The ranks with which this rank exchanges messages. If the list is empty, these are all other ranks. If rank a is a
+  // partner of rank b, b is also a partner of a.
   std::vector<RankId> partners = {};
 };
 

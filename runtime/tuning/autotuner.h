@@ -49,8 +49,8 @@ class Sample {
 // REQUIRES: `challenger` and `incumbent` have the same number of samples, at least one.
 bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
 
-// One choice of settings. For each dimension, a point has the index of one of the dimension's values. The point with
-// only zeros is the defaults.
+// One choice of settings. For each dimension, a point has the index of one of the dimension's values. The point of all
+// zeros stands for the defaults.
 using TuningPoint = std::vector<size_t>;
 
 // Searches for settings with which rounds take less time than with the defaults. Chooses the defaults if there are no

@@ -129,7 +129,7 @@ void TuningRole::ScheduleBegins(absl::Time now) {
   tuner_.BeginMeasuring();
 }
 
-// If a sample leads to other settings, more rounds may end before the ranks have unlocked the schedule. The autotuner
+// If a sample leads to other settings, more rounds may end before the ranks have unlocked the schedule. This function
 // ignores these additional rounds.
 void TuningRole::RoundEnds(absl::Time now) {
   if (phase_ != Phase::kMeasuring) return;

@@ -63,7 +63,7 @@ class TuningLog {
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
 
-  // `rounds` is the number of rounds that have been measured so far.
+  // `rounds` is the number of rounds so far, which includes the rounds of warm-ups.
   // Errors: UNAVAILABLE with the path, if the file cannot be written.
   absl::Status AddSample(int rounds, const Autotuner::Measurement& measurement, const TunedSettings& settings);
   absl::Status AddChoice(int rounds, const TunedSettings& settings);

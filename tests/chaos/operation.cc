@@ -76,7 +76,7 @@ class PlannedOperation : public Operation {
       const auto should_be = static_cast<double>(expected[i]);
       ASSERT_EQ(std::isfinite(is), std::isfinite(should_be)) << Where() << ", element " << i << " is " << is;
       if (!std::isfinite(is)) continue;
-      // The tolerance is not zero for averages, because they are divided in the wire's format.
+      // Floating-point elements have a tolerance, because averages are divided in the wire's format.
       const double tolerance = std::is_integral_v<T> ? 0 : 0.02 * std::abs(should_be) + wire_error;
       ASSERT_NEAR(is, should_be, tolerance) << Where() << ", element " << i << " of " << result.size();
     }

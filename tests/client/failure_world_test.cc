@@ -35,7 +35,8 @@ using ::testing::Not;
 
 constexpr int kFailingRank = 1;
 
-// Expects the error that a surviving rank must get: it says that kFailingRank has failed.
+// Expects the error that a surviving rank must get: it says that kFailingRank has failed. The rank gets it at once and
+// not after a deadline, and every later call returns it.
 void ExpectPeerFailure(const ronda::Status& status) {
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("rank 1"));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLengths[] = {0, 1, 13, 127, 4096, 1'000'003};
 
-// Returns bytes that differ by position and by `salt`, which is different on each rank.
+// Returns bytes that differ by position and by `salt`.
 std::string Pattern(size_t bytes, int salt) {
   std::string pattern(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i) pattern[i] = static_cast<char>(i * 31 + i / 256 + static_cast<size_t>(salt) * 7);

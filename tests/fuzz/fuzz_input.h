@@ -54,7 +54,7 @@ class FuzzInput {
     return value;
   }
 
-  // Returns a number from 0 to `limit` - 1. REQUIRES: limit <= 256.
+  // Returns a number from 0 to `limit` - 1. REQUIRES: 0 < limit <= 256.
   int Below(int limit) { return Number<uint8_t>() % limit; }
 
   // Returns a text of up to 255 bytes.

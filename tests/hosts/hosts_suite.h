@@ -31,7 +31,7 @@ std::vector<RankProgram> HostsFailurePrograms();
 std::vector<RankProgram> MonitorHostsPrograms();
 std::vector<RankProgram> SshJobPrograms();
 
-// A test across hosts. The test is skipped, with the reason, if this machine cannot simulate hosts.
+// A test across hosts. The test is skipped, with the reason, if this machine cannot simulate hosts or lacks Open MPI.
 class HostsTest : public ::testing::Test {
  protected:
   void SetUp() override {

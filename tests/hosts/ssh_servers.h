@@ -13,8 +13,8 @@
 
 namespace ronda::testing {
 
-// An sshd on every host, with keys made for this test. The processes of a host's sshd see the host's name, and all
-// share one /dev/shm.
+// An sshd on every host, with keys made for this test. The processes of a host's sshd see the host's name, and share
+// one /dev/shm.
 // The servers end with the hosts.
 class SshServers {
  public:

@@ -95,8 +95,8 @@ const Plan& ThePlan() {
   return plan;
 }
 
-// If the plan is a power failure, returns the record of this process's unsynced files. In all other plans, returns
-// nullptr. There is no lock, because only one thread of the process uses the folder.
+// Returns the record of this process's unsynced files if the plan is its power failure and the file is in the plan's
+// folder, else nullptr. There is no lock, because only one thread of the process uses the folder.
 ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))

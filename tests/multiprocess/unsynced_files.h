@@ -14,8 +14,8 @@ namespace ronda {
 std::string PathOf(int fd);
 
 // Simulates the worst that a file system can do in a power failure. Files that were not synced lose their bytes.
-// Folders that were not synced lose the names of new files. The removal of a file takes effect at once, even without a
-// sync.
+// Folders that were not synced lose the names of new and renamed files and folders. The removal of a file takes effect
+// at once, even without a sync.
 //
 // Thread-compatible. The owner must report each change, with absolute paths.
 class UnsyncedFiles {

@@ -88,8 +88,8 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(options("--nnodes=1:2")[:2], ["--nnodes", "1:2"])
 
     def test_rondarun_knows_each_option(self):
-        """Gives each option the value "true", which is wrong for it. The error must name the
-        option, and must not say that the option is unknown.
+        """Passes each option that takes a value to rondarun, which must not call the option
+        unknown.
         """
         for name in launch._WITH_VALUE:
             checked = subprocess.run(

@@ -128,7 +128,7 @@ native.monitored_barrier()
         self.assertEqual(result.code, 4, result.err)
 
     def test_forked_children(self):
-        """Forked ranks end as Python programs do, and run the functions registered at exit."""
+        """A forked child of a rank ends as a Python program does, and the rank continues."""
         source = """
 job.init()
 entered, go_on = threading.Event(), threading.Event()

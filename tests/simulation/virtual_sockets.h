@@ -29,7 +29,7 @@ namespace ronda::simulation {
 //
 // The sockets behave like TCP. A call may move only a part of its bytes. A socket takes no more bytes while unread
 // bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. After a reset, bytes
-// that have arrived can still be read. All later bytes are lost, even in the middle of a message. Closing a socket
+// that have arrived can still be read. All other bytes are lost, even in the middle of a message. Closing a socket
 // sends an end of file after its last byte, or a reset if bytes for the socket are unread or under way.
 //
 // Each process of the operating system has one world, and one VirtualSockets. Only the running virtual thread calls its

@@ -87,7 +87,7 @@ using Across = DeviceHierarchyOptions::Across;
 bool Alone(int size) { return size == 1; }
 bool Any(int) { return true; }
 bool Several(int size) { return size > 1; }
-// For backends that are layers below messages, or on top of another backend. More ranks would test nothing new.
+// For layers below messages, or on top of another backend, more ranks would test nothing new.
 bool TwoOrThree(int size) { return size == 2 || size == 3; }
 bool UpToFour(int size) { return size <= 4; }
 // Three ranks make hosts of different sizes, and four ranks make hosts of equal sizes. Eight ranks make three hosts,

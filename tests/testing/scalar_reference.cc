@@ -60,7 +60,7 @@ int Encode(Format format, double value) {
   return sign | static_cast<int>(magnitude);
 }
 
-// The format has a single bit pattern for NaN.
+// Encodes every NaN as the same positive bit pattern.
 uint8_t EncodeFp8(Format format, double value) {
   const int code = Encode(format, value);
   const bool is_nan = std::isnan(Decode(format, code));

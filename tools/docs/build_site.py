@@ -155,7 +155,7 @@ def without_a_place(pages: Iterable[str], configuration: str) -> list[str]:
 
 
 def with_reference(configuration: str, folder: str, titles: dict[str, str]) -> str:
-    """Adds the pages of `folder` to mkdocs.yml, below the entry of the folder's index.
+    """Returns mkdocs.yml with the pages of `folder`, below the entry of the folder's index.
 
     Args:
         configuration: the text of mkdocs.yml.

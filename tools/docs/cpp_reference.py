@@ -49,7 +49,7 @@ class _Reader:
         return self.tokens[self.at - 1]
 
     def take_until(self, ends: str) -> str:
-        """Takes the text up to the first of the tokens `ends` that is not in parentheses."""
+        """Takes the text through the first of the tokens `ends` that is not in parentheses."""
         depth, text = 0, ""
         while self.more():
             token = self.take()
@@ -60,7 +60,7 @@ class _Reader:
         return text
 
     def take_block(self) -> str:
-        """Takes the text up to the brace that closes the brace before it."""
+        """Takes the text through the brace that closes the brace just taken."""
         depth, text = 1, ""
         while self.more() and depth:
             token = self.take()

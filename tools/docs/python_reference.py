@@ -51,7 +51,7 @@ class Package:
         ]
 
     def names(self, module: Module) -> list[str]:
-        """Returns the names in the module's __all__; without one, of its functions and classes."""
+        """Returns the public names of `module`: its __all__, or else its functions and classes."""
         listed = _assigned(module.tree, "__all__")
         if listed is None:
             nodes = [

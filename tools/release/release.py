@@ -30,7 +30,7 @@ _DEBS = ("ronda", "libronda0", "libronda-dev", "python3-ronda")
 
 
 class ReleaseError(Exception):
-    """Names a command that has failed, or a package with a wrong version."""
+    """Says which command has failed, or what is wrong with a package or with the tree."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ def _needed(library: pathlib.Path) -> set[str]:
 
 
 def _symbols(library: pathlib.Path, which: str) -> set[str]:
-    """Returns a library's symbols; `which` is --undefined-only or --defined-only."""
+    """Returns symbols, with @VERSION if any; `which`: --undefined-only or --defined-only."""
     lines = _output("nm", "-D", which, "--format=posix", str(library)).splitlines()
     return {
         name.replace("@@", "@")

@@ -24,7 +24,7 @@ from ronda.types import DType
 Shape = tuple[int, ...]
 
 
-# Values of Buffer.stream. _NO_STREAM means that nothing needs to wait for a stream.
+# Values of Buffer.stream: the legacy default stream, and "no need to wait for a stream".
 _DEFAULT_STREAM = 0
 _NO_STREAM = -1
 # The number of the legacy default stream in DLPack and the CUDA array interface.

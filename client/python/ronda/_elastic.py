@@ -99,7 +99,7 @@ class State:
             native.elastic_end_update()
 
     def _root(self) -> tuple[int, ...]:
-        # Functions that the program has written for Horovod accept no rank, and copy from rank 0.
+        # A program's own functions for Horovod accept no rank, and copy from rank 0.
         return (self._source,) if self._source else ()
 
     def _broadcast(self, value: Any) -> Any:

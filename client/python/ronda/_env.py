@@ -8,9 +8,9 @@ MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read 
 companions. rondarun sets these variables before its ranks begin. Other launchers set some of them
 or none. The rules:
 
-- The variables of ranks and sizes are set, even if they had other values, because a program with
-  two ranks would compute wrong results. The values differ only if a rank of another job started
-  this process.
+- The variables of ranks and sizes are set, even if they had other values, because a process that
+  reads two different ranks would compute wrong results. The values differ only if a rank of another
+  job started this process.
 - MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use them: they
   are the address of the store of torch.distributed, where rank 0 listens. rondarun sets both. Under
   Open MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. With

@@ -167,7 +167,7 @@ def cross_rank() -> int:
 
 
 def is_homogeneous() -> bool:
-    """Whether every host has the same number of ranks, by what this rank knows of the hosts."""
+    """Whether every host has the same number of ranks, as far as this rank knows."""
     return local_size() * cross_size() == size()
 
 
@@ -197,9 +197,7 @@ def stop_timeline() -> None:
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether the plugin is at the path that the variable names, or, if it is unset, in the
-    package.
-    """
+    """Whether the plugin is at the path in the variable, or without a path there in the package."""
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parent / "lib" / file
     return place.exists()

@@ -37,7 +37,7 @@ PyObject* ErrorOf(PyObject* module, PyObject* const* values, Py_ssize_t count);
 
 #define RONDA_ERROR_ROOM 4096 /* bytes of an error text */
 
-/* The first error of the calls from a framework's graph. */
+/* The first error of a call from a framework's graph. */
 typedef struct FirstError {
   ronda_status status; /* RONDA_OK: none */
   char text[RONDA_ERROR_ROOM];

@@ -410,8 +410,9 @@ def group_ready_on_stream(
     """Like group_ready(), for a member whose buffer has moved. The member is reduced in place at
     `data` from now on.
 
-    On a GPU `stream` is the stream that fills the buffer; 0 is the default stream. For host memory
-    `stream` is 0. The group holds `owner`, which owns that memory, until the step has ended.
+    On a GPU `stream` has already been given the work that fills the buffer; 0 is the default
+    stream. For host memory `stream` is 0. The group holds `owner`, which owns that memory, until
+    the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...

@@ -6,9 +6,9 @@
 
 #include "client/python/ronda/_native.h"
 
-/* Returns the list that is kept for a group. Its first element is the tuple of arguments, which holds the owners of
- * the first buffers. Then follows one element per member, which is None, or the owner that group_ready_on_stream()
- * got for the member's buffer in this step. */
+/* Returns the list that is kept for a group. Its first element is the sequence of the members' arguments, which holds
+ * the owners of the first buffers. Then follows one element per member, which is None, or the owner that
+ * group_ready_on_stream() got for the member's buffer in this step. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
   PyObject* const list = PyList_New(size);

@@ -12,8 +12,8 @@
  * The program requests the sharing from XLA, and XLA first copies an argument that the program still needs. kFields
  * below lists the call's attributes, which ronda/jax/_primitive.py writes.
  *
- * On CPUs the ranks may run two programs in different orders. So a call must not hold a thread of XLA while it waits
- * long for other ranks. If it takes longer than most calls, it returns a future.
+ * On CPUs the ranks may run two programs in different orders. So a call must not hold a thread of XLA for long while
+ * it waits for other ranks. If it takes longer than most calls, it returns a future.
  *
  * On GPUs XLA passes a stream. The operation runs after the stream's present work, and the stream's next work runs
  * after the operation. The call waits until the other ranks have called and the operation has been launched, but it
@@ -294,8 +294,8 @@ static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tens
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
-  /* The call has one tensor. So the calling thread carries out the operation itself, which is faster, if the other
-   * ranks have already called. */
+  /* For a single tensor the calling thread carries out the operation itself, which is faster, if the other ranks have
+   * already called. */
   if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
     return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
   }

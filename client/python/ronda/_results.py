@@ -83,7 +83,7 @@ def start_for_rows(
     take: Callable[[Buffer, Any], Callable[[OwnedHandle], Any]] = take_rows,
     has_result: bool = True,
 ) -> Handle:
-    """Submits an operation whose result is a number of rows that Ronda determines.
+    """Submits an operation whose result has a number of rows that Ronda determines.
 
     Args:
         operation: its name, "allgather"; the binding's function is called *_async.

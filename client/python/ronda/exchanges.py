@@ -242,8 +242,8 @@ def send_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends an array to a rank. Rank `to` receives the n-th send with a tag by its n-th receive
-    from this rank with that tag.
+    """Sends an array to a rank. The n-th send to that rank with a tag is matched with its n-th
+    receive from this rank with that tag.
     """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, native.rank(), to, tag):

@@ -30,7 +30,7 @@ def _sorted_ranks(ranks: Iterable[int]) -> list[int]:
 class ProcessSet:
     """A set of ranks of a job, in ascending order.
 
-    Every rank of the job must pass its sets to init() or add_process_set(), in the same order as
+    Every rank of the job must pass every set to init() or add_process_set(), in the same order as
     the other ranks. After that, pass a set to operations. A set belongs to one job. Once the job
     has ended, process_set_id is None, and a later job may add the set again.
     """

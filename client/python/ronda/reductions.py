@@ -4,7 +4,7 @@
 the CUDA array interface.
 
 Every rank of the process set submits the same operations with the same arguments. The ranks may
-submit operations with names in different orders, but operations without a name in one order.
+submit operations with names in any order, but operations without a name in the same order.
 Functions named *_async return a Handle at once; the arrays belong to the operation until
 Handle.wait() has returned the result. The other functions wait for the result. Arguments such as
 `root` are ranks in the job.

@@ -35,7 +35,7 @@ namespace torch {
 //     optimizer.step();
 //   }
 //
-// This class takes the options of ronda::DistributedOptimizer, where groups have the names of parameters. Hooks
+// This class takes the options of ronda::DistributedOptimizer, where groups list the names of parameters. Hooks
 // announce the gradients. Every rank has parameters of the same names, shapes and dtypes, in host memory. A parameter
 // that a step has not used takes part on every rank with the gradient that it has, or with zeros. Parameters that are
 // frozen (requires_grad() is false) when this object is made take no part. A gradient that is not contiguous is

@@ -102,8 +102,8 @@ inline void load_optimizer(const std::string& bytes, ::torch::optim::Optimizer* 
 
 }  // namespace detail
 
-// Copies the tensors of rank `root` to all ranks, in one call for all tensors. Every rank passes the same names, shapes
-// and dtypes.
+// Copies the tensors of rank `root` to all ranks, all at the same time. Every rank passes the same names, shapes and
+// dtypes.
 inline void broadcast_parameters(const NamedTensors& tensors, int root = 0, const CallOptions& call = {}) {
   std::vector<detail::Rows> rows;
   std::vector<Tensor> views;

@@ -181,8 +181,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
     return tensor.defined() ? c10::optional<at::Tensor>(tensor) : c10::nullopt;
   }
 
-  // Updates the running statistics as libtorch does. The running variance uses a variance that is divided by the count
-  // minus one.
+  // Updates the running statistics as libtorch does, with the variance divided by the count minus one.
   void track(const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& count) {
     const ::torch::NoGradGuard no_grad;
     num_batches_tracked += 1;
@@ -246,8 +245,7 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 // The new module shares its parameters and buffers with the old one, so an optimizer of these parameters keeps working.
 // `module` is a shared_ptr to a module, or a holder. If a class of the program has a BatchNorm as a member, the member
 // cannot be replaced, because C++ fixes its type.
-// For such a member it throws Error (RONDA_ERROR_INVALID_ARGUMENT) with the member's name, and replaces no module at
-// all.
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) with the name of the first such member, and then replaces nothing.
 template <class Module>
 void convert_sync_batchnorm(const std::shared_ptr<Module>& module, const ProcessSet& process_set = {}) {
   for (const bool do_convert : {false, true}) detail::convert_children(*module, "", process_set, do_convert);

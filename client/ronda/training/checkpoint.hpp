@@ -80,10 +80,10 @@ class Checkpoints {
   }
 
   // Loads the newest undamaged checkpoint into `tensors` on every rank.
-  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if the checkpoint has other tensors than `tensors`,
-  // and the text has the first difference; RONDA_ERROR_INTERNAL with the system's reason and the file, if rank 0 cannot
-  // read the folder or a checkpoint file; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After
-  // RONDA_ERROR_INVALID_ARGUMENT `tensors` is unchanged; after any other error its content is undefined.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT, with the first difference, if that checkpoint has
+  // other tensors; RONDA_ERROR_INTERNAL, with the system's reason and the file, if rank 0 cannot read the folder, or a
+  // file that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After any of
+  // these errors except RONDA_ERROR_INVALID_ARGUMENT the tensors are undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status status = on_rank_zero([&] { return read(tensors, &resumed); });

@@ -49,8 +49,8 @@ class LocalSgd {
     }
   }
 
-  // The program calls this after each step of the optimizer. Averages the parameters if `interval` steps have passed,
-  // and returns whether it did so.
+  // The program calls this after each step of the optimizer. Averages the parameters after each of the first
+  // `start_step` steps, and then after every `interval` steps. Returns whether it did so.
   // Errors: the error of the first tensor whose allreduce failed.
   Result<bool> try_step() {
     ++steps_;

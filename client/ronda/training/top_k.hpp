@@ -90,8 +90,8 @@ class SparseGradient {
     return to;
   }
 
-  // Sets the chosen elements of v to zero, because they are about to be sent. With `masking`, the velocity of these
-  // elements also becomes zero (momentum factor masking).
+  // Sets the chosen elements of v to zero, because they have been sent. With `masking`, the velocity of these elements
+  // also becomes zero (momentum factor masking).
   void forget_chosen(bool masking) {
     for (const std::uint32_t index : chosen_) {
       v_[index] = 0;
@@ -101,7 +101,7 @@ class SparseGradient {
 
   void clear_gradient() { std::fill(elements(), elements() + count_, T{0}); }
 
-  // Adds the `k` elements in another rank's message to the gradient. Returns the end.
+  // Adds the `k` elements in a rank's message to the gradient. Returns the end.
   const std::uint8_t* add(const std::uint8_t* from, std::size_t k) {
     const std::uint8_t* const values = from + k * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < k; ++i) {
@@ -239,8 +239,7 @@ class TopK {
   void average_state() { try_average_state().throw_if_error(); }
 
  private:
-  // The header of a rank's message. The chosen elements of each gradient follow it. The chosen elements of each
-  // gradient follow.
+  // The beginning of a rank's message. The chosen elements of each gradient follow.
   struct Header {
     std::uint32_t is_finite = 0;  // if 0, no elements are chosen, and the rest is zero
     std::uint32_t layout = 0;     // a hash of the facts that must be equal on all ranks

@@ -26,7 +26,7 @@ absl::Duration WaitedForCores(const RankSnapshot& rank) {
   return rank.process_now.waiting - rank.process_before.waiting;
 }
 
-// Returns the mean of `value` over all ranks except rank number `except`, or zero if there is no other rank.
+// Returns the mean of `value` over all ranks except ranks[except], or zero if there is no other rank.
 template <typename Value>
 absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except, const Value& value) {
   absl::Duration sum;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Has the known data of a job at one moment. Reports, metrics and pages are functions of a JobSnapshot, which is plain
-// data.
+// The known data of a job at one moment. A JobSnapshot is plain data. Reports, metrics and pages are functions of it.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 

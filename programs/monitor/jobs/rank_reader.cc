@@ -78,7 +78,7 @@ void ReadCurrent(const RankWords& words, RankSample* sample) {
   sample->current = 0;
 }
 
-// Returns the time at which a process has started.
+// Returns the time at which a process started.
 std::optional<uint64_t> StartOf(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   if (!stat) return std::nullopt;

@@ -24,7 +24,7 @@ std::string JobsTable(const std::vector<JobSnapshot>& jobs);
 std::string RanksTable(const JobSnapshot& job);
 
 // Returns the job's own lines (HeadOf), and if possible the reason why the job stands still or is slow. The RanksTable
-// follows. It begins with the ranks for which the others have waited longest.
+// follows. It begins with the ranks for which the others wait longest.
 std::string TopText(const JobSnapshot& job);
 
 // Returns one line, without a newline, with the rank that holds the others up, the cost, and the reason. Returns an

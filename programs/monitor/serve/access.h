@@ -54,12 +54,13 @@ class Access {
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
 // Returns the folder for files that only this user may access. It is `ronda` in $XDG_RUNTIME_DIR or, if this variable
-// is not set, /tmp/ronda-UID. Creates the folder if it does not exist. Errors: FAILED_PRECONDITION if other users have
-// access to the folder; the errors of the operating system.
+// is not set, /tmp/ronda-UID. Creates the folder if it does not exist.
+// Errors: FAILED_PRECONDITION if other users have access to the folder; the errors of the operating system.
 absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment);
 
 // Returns the path of the token's file in `folder`. If there is no file, creates it with a new token. Later monitors of
-// the user use the same token. Errors: the errors of the operating system.
+// the user use the same token.
+// Errors: the errors of the operating system.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder);
 
 }  // namespace ronda

@@ -27,8 +27,8 @@ namespace ronda {
 // The method that returns a nonce for a proof.
 inline constexpr char kMonitorChallenge[] = "/ronda.v1.MonitorService/Challenge";
 
-// Passes those calls on to a MonitorService that only read data. Each call needs its own proof. A nonce can be used
-// only once, so another party that has seen a proof cannot use this proof.
+// Passes on the calls of a MonitorService that only read data. Each call needs its own proof. A nonce can be used only
+// once, so another party that has seen a proof cannot use it.
 //
 // Thread-safe if the service is thread-safe.
 class ProvedCalls {
@@ -58,8 +58,9 @@ using MonitorCaller =
     absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
 
 // Asks another host's monitor for its ranks of the job whose name begins with `job`. The other monitor proves with its
-// answer that it knows the secret. Errors: the errors of `call` and DecodeHostReport; PERMISSION_DENIED if the answer
-// comes from a monitor without the secret.
+// answer that it knows the secret.
+// Errors: the errors of `call` and DecodeHostReport; PERMISSION_DENIED if the answer comes from a monitor without the
+// secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
 // Asks another host's monitor repeatedly, on its own thread, until it is destroyed.

@@ -26,8 +26,8 @@ class MemberHost {
  public:
   virtual ~MemberHost() = default;
 
-  // Starts a process as this member. Errors: the errors of JobPart::Start. If the host has an agent, the agent reports
-  // these errors later.
+  // Starts a process as this member.
+  // Errors: the errors of JobPart::Start. If the host has an agent, the agent reports these errors later.
   virtual absl::Status Start(const JobMembership::StartMember& start) = 0;
 
   // Sends an encoded LauncherMessage. Does nothing if the member has ended.

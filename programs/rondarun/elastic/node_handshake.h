@@ -90,8 +90,8 @@ class NodeCaller {
   // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<NodeCaller> Create(std::string secret);
 
-  // Returns the hello that answers `challenge`, preceded by its length. Errors: INVALID_ARGUMENT if no leader has made
-  // `challenge`.
+  // Returns the hello that answers `challenge`, preceded by its length.
+  // Errors: INVALID_ARGUMENT if `challenge` does not have the form of a leader's challenge.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
   // Checks a welcome, from which the length has been removed.

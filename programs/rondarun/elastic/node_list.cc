@@ -118,7 +118,7 @@ void NodeList::Accept() {
 void NodeList::Greet(NodeCall call) {
   auto callee = NodeCallee::Create(options_.secret);
   if (!callee.ok()) return;
-  // A real node sends its hello within a moment, so the oldest caller is no node and can be dropped.
+  // A real node sends its hello within a moment, so the oldest caller is probably no node, and is dropped.
   if (greetings_.size() == kMaxGreetings) greetings_.erase(greetings_.begin());
   const std::string challenge = callee->challenge();
   if (send(call.socket.get(), challenge.data(), challenge.size(), MSG_NOSIGNAL) !=

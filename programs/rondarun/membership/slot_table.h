@@ -23,8 +23,8 @@ inline int64_t MillisecondsUntil(absl::Time time, absl::Time now) {
   return time <= now ? 0 : absl::ToInt64Milliseconds(time - now);
 }
 
-// A slot is a place on a host for one member. The table never forgets a host, so a host that is listed again keeps its
-// history.
+// A slot is a place on a host for one member. The table never forgets a host, so a host that is listed again keeps the
+// history of its slots.
 //
 // Thread-compatible, and copyable.
 class SlotTable {

@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// The kind of thing that receives the launcher's output. Only a terminal can show a line that is redrawn in place.
+// Where the launcher's output goes. Only a terminal can show a line that is redrawn in place.
 enum class Medium { kFile, kTerminal };
 
 // Bytes that wait for a descriptor that may be slow, such as a pipe to a pager.

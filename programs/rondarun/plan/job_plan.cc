@@ -155,7 +155,8 @@ bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& fact
                      [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
-// Returns the name or address by which all ranks reach the host of rank 0.
+// Returns the name or address by which all ranks reach the host of rank 0. The store's port is known to be free only on
+// this host.
 std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) {
   if (AreAllThisHost(options.hosts, facts)) return "127.0.0.1";
   const std::string& first = options.hosts.front().host;

@@ -93,7 +93,8 @@ Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Wo
   return common;
 }
 
-// Returns the user's name for the first host; nullopt if this name may mean another host when another host resolves it.
+// Returns the user's name for the first host; nullopt if this name may mean another host elsewhere, or if the user has
+// named network interfaces.
 std::optional<std::string> AddressOf(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
   if (!options.remote.network_interfaces.empty() || IsThisHost(host, facts.own_addresses)) return std::nullopt;
   return host;

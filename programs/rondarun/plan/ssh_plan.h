@@ -19,8 +19,8 @@ namespace ronda {
 // command line (OriginOf).
 std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
 
-// Returns the command that runs `program`, a rondarun, as an agent on `host`. The command uses ssh, which must not ask
-// for a password, or the user's own remote shell.
+// Returns the command that runs `program`, a rondarun, as an agent on `host`. The command uses ssh, which is told not
+// to ask for a password, or the user's own remote shell.
 std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program);
 
 // Plans a job whose ranks are started by agents, one per host. The ranks find each other at the first host. rondarun
@@ -37,8 +37,8 @@ absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFac
 // Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script with that name.
 absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Returns the command that runs `command` on `host`, which must be another host. It uses ssh, which must not ask for a
-// password, or the user's own remote shell.
+// Returns the command that runs `command` on `host`, which must be another host. It uses ssh, which is told not to ask
+// for a password, or the user's own remote shell.
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
                                        const std::vector<std::string>& command);
 

@@ -97,7 +97,7 @@ Groups WatchUntilEnd(int pipe) {
   }
 }
 
-// Waits until the groups have ended. The kernel has already sent SIGTERM to their leaders.
+// Waits for the groups to end, and kills them after kGraceSeconds. The kernel has already sent their leaders SIGTERM.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
   for (int tenths = 0; tenths < 10 * kGraceSeconds; ++tenths) {

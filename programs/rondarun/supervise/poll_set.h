@@ -25,7 +25,7 @@ namespace ronda {
 // Thread-compatible.
 class PollSet {
  public:
-  // Makes Wait call `on_ready` when one of `events` (POLLIN, POLLOUT) is true for `fd`, or when `fd` is at its end.
+  // Makes Wait call `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT), or is at its end.
   void Add(int fd, int16_t events, std::function<void()> on_ready) {
     requests_.push_back({.fd = fd, .events = events, .revents = 0});
     actions_.push_back(std::move(on_ready));

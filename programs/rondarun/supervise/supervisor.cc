@@ -22,8 +22,7 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// A program may print a line in several pieces. Only if the line stays unfinished for this time, it is taken for a
-// question.
+// A program may print a line in several pieces. A line that stays unfinished for this time is taken for a question.
 constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
 
 // While this number of bytes waits to be written, the supervisor does not read the parts' output. So the parts have to

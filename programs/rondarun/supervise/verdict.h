@@ -47,12 +47,11 @@ std::string SignalName(int signo);
 
 // Returns the rank whose failure made the job fail, or null if no rank failed by itself.
 //
-// This is the first rank to fail. If several failures were noticed together, ranks that were killed by a signal count
-// as the earlier ones. Of these, or of all if there are none, the lowest rank counts as the first. The last error of a
-// rank may be Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ..."). If that other rank has
-// failed, the result is the other rank. The report may also say that the other rank has shut down ("rank 2 (host a, pid
-// 71) has shut down ..."). In this case, the last error of the rank that has shut down is ignored, because its shutdown
-// came first.
+// This is the first rank to fail. If several failures were noticed together, a death by a signal counts before an exit
+// code, and a lower rank before a higher rank. The last error of a rank may be Ronda's report that another rank failed
+// ("... rank 2 (host a, pid 71) ..."). If that other rank has failed, the result is the other rank. The report may also
+// say that the other rank has shut down ("rank 2 (host a, pid 71) has shut down ..."). In this case, the last error of
+// the rank that has shut down blames no rank, because its shutdown came first.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
 // Whether texts name a process by its rank, or by its number as a member of an elastic job.
@@ -66,8 +65,8 @@ std::string DescribeEndAndError(const RankEnd& end, Naming naming);
 // of DescribeEndAndError.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
-// Returns the same line for a job whose ranks ended with `ends`. If the failed rank blames a rank that ended with exit
-// code 0, the line names this rank too.
+// Like DescribeFailure(failure), for a job whose ranks ended with `ends`. If the failed rank blames a rank that ended
+// with exit code 0, the line names this rank too.
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends);
 
 // Returns the launcher's exit code for `failure`: the rank's exit code, 128 + signal, or 1 for a rank that was lost.

@@ -26,9 +26,9 @@ namespace ronda {
 // The tensors must be in the memory that the levels' communicators use: the memory of the host, or the memory of a
 // device. LevelOps hides this difference.
 //
-// Calls for which two levels save nothing use the flat communicator: calls of only some ranks, reductions in which each
-// rank receives a part, all-to-alls, and gathers for one rank. Allgathers also use the flat communicator if the ranks
-// are not numbered host by host.
+// Some calls use the flat communicator: calls of only some ranks, reductions in which each rank receives a part,
+// all-to-alls, and gathers for one rank. Allgathers also use the flat communicator if the ranks are not numbered host
+// by host.
 //
 // First each host adds up its ranks' contributions in the order of the ranks. Then the hosts' sums are added up in the
 // order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the result once. So

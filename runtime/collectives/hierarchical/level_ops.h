@@ -148,7 +148,8 @@ class DeviceLevelOps : public LevelOps {
   std::vector<DeviceMemory> outgrown_;  // kept, because freeing would wait for the device, and so for other ranks
 };
 
-// Returns the CallInfo for the part of a call that one level does. All ranks of the level take part, without a vote.
+// Returns the CallInfo for the part of a call of all ranks of the job that one level does. All ranks of the level take
+// part, without a vote.
 //
 // A rank may wait for a rank of another host that itself waits for a late rank. So each step gets a slightly longer
 // deadline than the step before. Then the first rank to give up is one that waits for the late rank directly, so its

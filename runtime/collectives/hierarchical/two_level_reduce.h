@@ -80,8 +80,8 @@ class TwoLevelReduce {
     int shards = 1;                  // shards of a chunk: the first `shards` ranks of each host have one each
     LevelOps* ops = nullptr;
     // The thread that makes the calls across hosts if a reduction has several chunks. kOwnThread is for calls that
-    // block, kCaller for calls that return at once. With kCaller, all ranks put their devices' work in the same order.
-    // Kernels that wait for kernels of other ranks need this order.
+    // block, kCaller for calls that return at once. With kCaller, all ranks put the work on their devices in the same
+    // order. Kernels that wait for kernels of other ranks need this order.
     enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
     size_t chunk_bytes = 1;  // the size of a chunk's elements
   };

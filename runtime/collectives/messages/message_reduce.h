@@ -50,8 +50,8 @@ class PageScratch {
   size_t bytes_ = 0;
 };
 
-// Says which granules of a reduction each member reduces. A member has one or more ranges of granules, which are
-// numbered like one array.
+// Says which granules of a reduction each member reduces. The granules in all ranges of a member are numbered like one
+// array.
 //
 // This object keeps its memory from one division to the next. Thread-compatible.
 class ReduceRegions {

@@ -26,7 +26,7 @@ namespace {
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(2);
-// If there are more ranks than this, a message contains only their number.
+// If there are more ranks than this, a message contains only their number and the first rank.
 constexpr int kListedRanks = 8;
 
 void LogIfError(RankId rank, const absl::Status& status) {

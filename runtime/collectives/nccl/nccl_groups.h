@@ -87,9 +87,9 @@ class NcclGroups {
   absl::Status Run(const CallInfo& info, Entry* entry, Enqueue enqueue);
 
   // Registers memory with NCCL for `entry`'s collectives. NCCL's transports can then use the memory directly, if they
-  // support direct use. All members must register memory for the same calls, because NCCL chooses its algorithm by
-  // whether memory is registered. The memory must be kept until the communicators have ended. Errors: NCCL's errors,
-  // after which the job fails.
+  // support direct use. All members must register memory for the same calls, because NCCL's choice of how to move the
+  // data depends on the registration. The memory must be kept until the communicators have ended. Errors: NCCL's
+  // errors, after which the job fails.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
   // Returns the first failure that NCCL or this class has found, or OK.

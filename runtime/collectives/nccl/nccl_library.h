@@ -79,7 +79,7 @@ struct NcclConfig {
   int max_ctas = kNcclUndefined;
   const char* net_name = nullptr;
   // Whether a communicator and its children (ncclCommSplit) share their resources: buffers, connections, and the flag
-  // that notifies of an abort.
+  // that signals an abort.
   int split_share = kNcclUndefined;
 };
 
@@ -138,10 +138,10 @@ std::string NcclVersionText(int version);
 std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python);
 
 // Loads `path` (RONDA_NCCL_LIBRARY) or, if `path` is empty, libnccl.so.2. First the loader searches its own path; if
-// the process has already loaded the library, the loader returns it. Then it searches the CUDA toolkit in `toolkit`
-// (CUDA_HOME), and the packages of the Python environment in `python` (VIRTUAL_ENV). At last it searches the usual
-// folders of CUDA toolkits and of Python packages. Errors: NOT_FOUND that lists the places searched and the remedy;
-// FAILED_PRECONDITION if the library is too old (with both versions), lacks a function, or is not NCCL.
+// the process has already loaded the library, the loader returns it. Then LoadNccl searches the CUDA toolkit in
+// `toolkit` (CUDA_HOME), and the packages of the Python environment in `python` (VIRTUAL_ENV). At last LoadNccl
+// searches the usual folders of CUDA toolkits and of Python packages. Errors: NOT_FOUND that lists the places searched
+// and the remedy; FAILED_PRECONDITION if the library is too old (with both versions), lacks a function, or is not NCCL.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "",
                                                             const std::string& python = "");
 

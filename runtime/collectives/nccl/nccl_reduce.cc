@@ -31,7 +31,7 @@ bool IsEmpty(const ReduceCall& call) {
 
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
-// Returns whether the members receive equal parts of the first tensor, in the order of the members.
+// Returns whether the members receive equal parts of the call's only tensor, in the order of the members.
 bool HasEqualParts(const ReduceCall& call, int members) {
   const size_t each = call.segments.front().count / static_cast<size_t>(members);
   if (call.part_of == nullptr || members == 1 || each * static_cast<size_t>(members) != call.segments.front().count) {

@@ -148,7 +148,8 @@ class NcclReduce {
   Slot slots_[2];
   PlanCache known_;
   WirePlan own_plan_;  // for calls that are laid out every time
-  // The plan of the call under way. If the plan is from the cache, tables_ are the plan's tables; otherwise nullptr.
+  // The plan of the call under way. If the plan is from the cache, tables_ points to its tables; otherwise it is
+  // nullptr.
   const WirePlan* plan_ = &own_plan_;
   std::vector<ReductionPlan::Tables>* tables_ = nullptr;
   // These vectors are data members only so that their memory is used again.

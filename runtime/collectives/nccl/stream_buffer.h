@@ -52,8 +52,8 @@ class StreamBuffer {
   absl::StatusOr<std::byte*> Get(size_t bytes);
 
   // Works like Get, and registers the memory for the collectives of `entry`. `entry` is nullptr for a group of one
-  // rank. Either all ranks or no rank must give NCCL registered memory in a call. So all memory of a StreamBuffer that
-  // NCCL gets is registered. Errors: also the errors of NcclGroups::Register.
+  // rank. In each call NCCL must get registered memory on all ranks or on none. So all memory that NCCL gets from a
+  // StreamBuffer is registered. Errors: also the errors of NcclGroups::Register.
   absl::StatusOr<std::byte*> GetFor(NcclGroups::Entry* entry, size_t bytes);
 
  private:

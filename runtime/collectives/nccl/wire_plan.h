@@ -36,7 +36,7 @@ struct WireFactors {
   kernels::Scale after;
 };
 // Returns the two factors. Terms of 16-bit sums are multiplied by both factors before NCCL adds them up. So an average
-// cannot overflow although the plain sum would, and the result is not rounded again after the sum.
+// does not overflow where the plain sum would, and the result is not rounded again after the sum.
 WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
 // The offsets of a reduction's tensors in the fusion buffer, and the chunks in which the buffer is sent.

@@ -118,8 +118,8 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
   return false;
 }
 
-// If ranks outnumber cores, the late rank may need this core. Yielding the core to another thread costs less than
-// sleeping.
+// If ranks outnumber cores, the late rank may need this core. Yielding costs less than sleeping, as long as another
+// thread takes the core.
 bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
   for (int i = 0; i < kYields; ++i) {
     if (word.load(std::memory_order_acquire) >= value) return true;

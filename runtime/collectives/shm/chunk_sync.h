@@ -3,10 +3,10 @@
 // The ranks of a host pass chunks to each other through ring buffers in shared memory. This file synchronises them.
 //
 // Vocabulary: all collectives of a job together form one *stream* of data. A *position* is a number of bytes from the
-// beginning of the stream, and is valid on every rank. Each rank keeps the newest part of its stream in a *ring*. Each
-// rank publishes three counters, which are positions. Up to *packed*, the rank's contribution is in its ring. Up to
-// *reduced*, the rank's shard of the result is in its ring. Up to *done*, the rank no longer reads other ranks' data.
-// The counters only grow.
+// beginning of the stream, and means the same on every rank. Each rank keeps the newest part of its stream in a *ring*.
+// Each rank publishes three counters, which are positions. Up to *packed*, the rank's contribution is in its ring. Up
+// to *reduced*, the rank's shard of the result is in its ring. Up to *done*, the rank no longer reads other ranks'
+// data. The counters only grow.
 //
 // Memory ordering: a rank writes its ring, then stores its counter. A reader first loads the counter (acquire), so it
 // sees the bytes in the ring. After a rank has read the rings, it stores `done`. Before a rank overwrites a part of its

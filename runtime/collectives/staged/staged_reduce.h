@@ -16,8 +16,8 @@ namespace ronda {
 // Carries out a reduction of a device's tensors by a communicator of the host.
 //
 // The device scales the elements before they are copied to the host. If the wire's format has 16 bits, the device also
-// converts them, because then half as many bytes are copied. Blocks of 8 bits are made on the host from the unchanged
-// tensors, so the tensors' residuals are copied to the host too.
+// converts them, because then half as many bytes are copied, and the host reduces this format anyway. Blocks of 8 bits
+// are made on the host from the unchanged tensors, so the tensors' residuals are copied to the host too.
 //
 // The division into rounds depends only on facts about the call that are the same on all ranks. So all ranks have the
 // same rounds.

@@ -37,7 +37,8 @@ class StagedCall {
 
 // Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
 //
-// There are two slots, so that the device copies the next round's data to the host while the host works on this round.
+// There are two slots, so that the device copies the next round's data to the host while the host works on the current
+// round.
 //
 // Thread-compatible.
 class Staging {

@@ -68,8 +68,8 @@ class InProcessJob {
   // the group, and returns when every member's `work` has returned. So no other member uses the arguments of `post`
   // after this call has returned. Meetings of disjoint groups do not wait for each other.
   //
-  // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED with the missing member and
-  // the label. After these errors `work` has not run. The errors of `work` are also returned.
+  // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED that names the missing
+  // member and the label. After these errors `work` has not run. The errors of `work` are also returned.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 

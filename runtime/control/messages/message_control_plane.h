@@ -38,7 +38,7 @@ struct MessageControlPlaneOptions {
   absl::Duration start_timeout = absl::Seconds(30);  // longest wait for parent and children
   absl::Duration heartbeat = absl::Seconds(1);       // time between signs of life
   // If a rank gives no sign of life for this long, it counts as lost, even if it is only stopped. For work with a
-  // debugger this must be infinite.
+  // debugger this timeout may be infinite.
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   std::shared_ptr<FlightBoard> flights;  // heartbeats bring the latest events of ranks on other hosts; may be nullptr
   // Called once, by a thread of the control plane, with the job's first failure after the start; may be nullptr.
@@ -60,7 +60,7 @@ struct MessageControlPlaneOptions {
 // Carries control messages over TCP, MPI, or any other PointToPoint. Each rank exchanges messages with its parent in a
 // tree, and the parent passes on messages for others. On the path to rank 0, a report passes one rank on each level of
 // the tree. If equal reports of several ranks wait at a parent, the parent sends them on as one report. So in a step
-// that all ranks have cached, rank 0 receives only a few small reports.
+// that all ranks have cached, the reports become fewer on their way to rank 0.
 //
 // Messages move only while a thread of the rank looks for messages. This thread is the thread in Wait, or a thread that
 // calls Receive. While no such thread looks for messages, because the rank is in a collective or computes, the control

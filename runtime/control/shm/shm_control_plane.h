@@ -96,7 +96,7 @@ class FrameReader {
 // broadcasts before all bytes are in the rings.
 //
 // A worker that polls for the answer to its message first waits a moment for the coordinator's polling thread to fetch
-// the message. Only after this moment the worker wakes the coordinator's background thread.
+// the message. The worker wakes the coordinator's background thread only after this moment.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -134,7 +134,7 @@ class ShmControlPlane : public ControlPlane {
   // Returns a link whose writer still has bytes that did not fit, or nullptr.
   absl::StatusOr<Link*> FlushAll();
   // Waits until no link's writer has bytes that did not fit.
-  // Errors: the job's failure; DEADLINE_EXCEEDED with the name of a rank that does not read its messages.
+  // Errors: the job's failure; DEADLINE_EXCEEDED that names a rank that does not read its messages.
   absl::Status FlushAllAndWait();
 
   // Waits a moment before the next look for messages. Returns false after too many looks in vain.

@@ -66,7 +66,7 @@ void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
   }
 }
 
-// Decodes a list of ranks. Returns an error if a rank occurs twice.
+// Decodes a list of ranks. Returns an error unless the ranks are in the job and in ascending order.
 template <typename Runs>
 absl::StatusOr<std::vector<RankId>> DecodeRanks(const Runs& runs, int size) {
   std::optional<std::vector<RankId>> ranks = FromRuns<RankId>(runs, size);

@@ -141,13 +141,13 @@ class ControlNode {
   void Lose(RankId neighbour);
   // Whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether the neighbour's link has not ended and this rank has not given up the neighbour. Only in this case frames
-  // of this rank may still reach the neighbour.
+  // Whether frames of this rank may still reach the neighbour, because its link has not ended and this rank has not
+  // given it up.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
   // Returns the next bytes to send to a neighbour; empty if there is nothing to send.
   std::string PopPiece(RankId neighbour);
-  // Whether PopPiece has not yet returned all bytes of the frames for the neighbour.
+  // Whether the frames for the neighbour have bytes that PopPiece has not returned yet.
   bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
   // Sends heartbeats to all neighbours, and checks that every neighbour has lately given a sign of life. Must be called
@@ -196,7 +196,8 @@ class ControlNode {
   void SendDown(const ControlFrame& frame) { PassDown(std::make_shared<const std::string>(Encode(frame))); }
   void PassDown(const FrameBytes& frame);
 
-  // Handle calls one function On per kind of frame. Errors: the reason why the frame makes no sense from `neighbour`.
+  // Handle calls the function On for the frame's kind. Errors: the reason why the frame makes no sense from
+  // `neighbour`.
   absl::Status Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);

@@ -35,7 +35,7 @@ class FrameQueue {
   // Removes and returns the next kControlPieceBytes, or all queued bytes if they are fewer.
   std::string PopPiece();
 
-  // Removes all frames except the first frame if PopPiece has already returned a part of it.
+  // Removes all frames, but keeps the first frame if PopPiece has already returned a part of it.
   void DropUnbegun();
 
  private:

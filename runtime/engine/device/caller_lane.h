@@ -32,7 +32,7 @@ namespace ronda {
 
 // Carries out the collectives of one process set on tensors in the memory of devices, in the order of the calls. The
 // calling thread itself gives each call to the device. The ranks do not negotiate, so no call waits for the background
-// thread or for a message. So all ranks of the set must make the same calls in the same order.
+// thread or for a message. In return, all ranks of the set must make the same calls in the same order.
 //
 // A lane has a stream and a transport of its own. A call runs on the lane's stream, after all earlier calls and after
 // the work that was on the submission's stream. The handle of a call is complete at once, although the device may still

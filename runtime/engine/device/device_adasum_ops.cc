@@ -17,7 +17,7 @@ namespace cuda = kernels::cuda;
 // be larger.
 constexpr int kPairsAtOnce = 448;
 
-// Returns `call` without its first `begin` pairs.
+// Returns the part of `call` that begins with pair `begin` and that one launch can process.
 cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
   return {.a = call.a + begin,
           .b = call.b + begin,

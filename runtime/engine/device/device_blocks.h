@@ -48,7 +48,7 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   // the block is returned.
   void AddReader(const std::byte* data, StreamHandle stream);
 
-  // Declares that all work that reads the block at `data` has now been put on `stream`.
+  // Declares that `stream` has now got all of its work that reads the block at `data`.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's error). After an error nothing has
   // changed.
   absl::Status RecordLastRead(const std::byte* data, StreamHandle stream);
@@ -80,8 +80,7 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
 
   // Returns an event that follows all work that is now on `stream`.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordPoint(StreamHandle stream);
-  // Replaces each stream by an event behind the stream's work, unless the driver refuses to record an event on the
-  // stream.
+  // Replaces each stream on which an event can be recorded by an event behind the stream's work.
   void RecordPoints(Readers& readers);
   // Whether no stream reads the block any more.
   bool IsUsable(Idle& block);

@@ -46,7 +46,7 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
     stopped = stopped_;
     if (stopped.ok()) {
       queue_.push_back(std::move(completion));
-      // The thread sleeps only if the queue is empty, so it need not be woken if the queue has other buckets.
+      // The thread waits for a new bucket only if the queue is empty, so other buckets in the queue keep it awake.
       if (queue_.size() > 1) return;
     }
   }
@@ -161,7 +161,7 @@ void DeviceWatch::Sleep(Phase phase, const DeviceCompletion& completion, absl::D
   MutexLock lock(&mu_);
   if (!stopped_.ok()) return;
   if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
-    // No wake-up is lost here, because the launching thread takes the lock before it wakes up this thread.
+    // No wake-up is lost, because the launching thread takes the lock after the launch, before it wakes up this thread.
     changed_.WaitFor(&mu_, kCheckPeriod);
   }
 }

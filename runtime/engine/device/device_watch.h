@@ -21,8 +21,8 @@
 namespace ronda {
 
 // Watches the buckets that a rank gives to its device, one after the other in the order of the stream. While a bucket
-// is under way, the watch's thread polls the device. It polls often if another thread waits for the device, and else
-// every millisecond. While no bucket is under way, it sleeps.
+// is under way, the watch's thread polls the device. It polls often if another thread waits for the device, and
+// otherwise every millisecond. While no bucket is under way, it sleeps.
 //
 // The watch settles the buckets that the device has finished. If the device does not finish a bucket within the limits'
 // warning time, the watch reports the bucket. If the device does not finish it within the limits' deadline, the job
@@ -105,8 +105,8 @@ class DeviceWatch {
   void Finish(DeviceCompletion& completion);
   void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
-  // Checks the limits and the objection for the first bucket of the queue. `waited` is how long the watch has waited
-  // for this bucket in this phase. Errors: the job's failure.
+  // Checks whether the job or the transport has failed, and whether the first bucket of the queue has reached a limit.
+  // `waited` is how long the watch has waited for this bucket in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
   // SettleAll fails all buckets with `status`, also later buckets, and holds the device if a stream waits for one of

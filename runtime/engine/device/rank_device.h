@@ -125,12 +125,12 @@ class RankDevice {
   // Errors: as Admit, but the text names no tensor.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
 
-  // Returns the rank's device. If no tensor has determined the device yet, the local rank determines it now.
+  // Returns the rank's device. If no tensor has determined the device yet, the constructor's `hint` determines it.
   // Errors: the reason why no device can be used.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
   // Returns the rank's device. If no tensor has determined the device yet, `buffer` determines it now. If `buffer` is
-  // nullptr, the local rank does.
+  // nullptr, the constructor's `hint` determines it.
   // Errors: as Get; INVALID_ARGUMENT if `buffer` is not in the device's memory.
   absl::StatusOr<std::shared_ptr<Device>> Of(const void* buffer) {
     return buffer == nullptr ? Get() : CheckBuffer(buffer);

@@ -36,7 +36,7 @@ struct BucketTiming {
 };
 
 // Writes the device's work for each bucket, with its times, into a timeline. Even if no timeline is written, it counts
-// the times of a few buckets. The thread that puts the work on the stream marks the parts of these buckets by events.
+// the times of a few buckets. The thread that puts a timed bucket on the stream marks the bucket's parts by events.
 // When the watch learns that a bucket is done, it asks the device for the times between the events. So no thread waits
 // for the device.
 //

@@ -69,8 +69,8 @@ struct TimelineEvent {
 
 // Passes events through a ring of fixed size to the thread that writes them to a file. A thread that has an event
 // copies it to the ring. It allocates nothing and waits for no other thread. If the ring is full, the event is dropped
-// and counted. The reader sleeps until an event comes, and then waits until more events have come. So it is woken once
-// per batch of events, and once more if the ring is half full before the end of this wait.
+// and counted. The reader sleeps until an event comes, and then waits a short time for more events. So it is woken once
+// per batch of events, and once more if the ring is half full before the end of this time.
 //
 // Thread-safe. Any number of threads may push events, and one thread may read them.
 //

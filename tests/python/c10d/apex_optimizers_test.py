@@ -383,7 +383,7 @@ class EveryOptimizerTest(OptimizerCase):
 
 class MasterWeightsTest(unittest.TestCase):
     def test_small_steps_add_up(self):
-        """In bfloat16, 1 - 1e-3 is rounded to 1, so only the master weights change."""
+        """In bfloat16, 1 - 1e-3 is rounded to 1, so steps are lost without master weights."""
         for has_masters in (False, True):
             one = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
             optimizer = optimizers.FusedAdam([one], lr=1e-3, master_weights=has_masters)

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from ronda_test import PACKAGE, Finished, environment, eventually, finish
 
-# The package and the trainer, in place of the pod's image. All users may read their file system.
+# Runs a command as in a pod. A file system that all users may read has the package and the trainer,
+# and replaces the pod's image.
 _POD = """
 mount -t tmpfs ronda-test /mnt
 cp -rL "$1" /mnt/package

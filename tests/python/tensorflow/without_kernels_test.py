@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the tests without TensorFlow's C API for kernels: the C library replaces its library."""
+"""Runs the tests without TensorFlow's C API for kernels: libc replaces TensorFlow's library."""
 
 import unittest
 import unittest.mock

@@ -136,7 +136,7 @@ class WholeJobTest(GridCase):
 
 
 class ProcessSetTest(GridCase):
-    """Tests the even and the odd ranks as two process sets, one after the other and together."""
+    """Tests the even and the odd ranks as two separate process sets that work at the same time."""
 
     def setUp(self):
         needs_other_ranks(self)

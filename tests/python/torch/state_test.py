@@ -84,7 +84,7 @@ class BroadcastTest(unittest.TestCase):
                     each.grad = each.grad.to_sparse()
             return loss
 
-        # The other ranks have made fewer or more steps than the root, so their states differ.
+        # The other ranks have no state yet, or the state of another number of steps.
         for _ in range(3 if is_root else hvd.rank() - 1):
             optimizer.step(closure)
         before = [each.detach().clone() for each in layer.parameters()]

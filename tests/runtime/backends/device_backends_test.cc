@@ -18,7 +18,7 @@ DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std
   return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
 }
 
-// Rates the backends for ranks with one-level communication of host memory, not across hosts.
+// Rates the backends for ranks whose communicator for host memory has one level.
 std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends({.facts = facts})); }
 
 std::string NameOf(const absl::StatusOr<absl::string_view>& backend) {

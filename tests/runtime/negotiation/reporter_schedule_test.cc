@@ -117,8 +117,8 @@ TEST_F(ReporterScheduleTest, EarlierReportIsForgotten) {
   Apply(Begin({{1}, {2}, {3}}));
   Unlock();
   EXPECT_FALSE(reporter_.has_news());
-  // After its eviction, the rank does not report "a" again. After the join, it still reports later requests by their
-  // ids.
+  // After the eviction of "a", the rank does not report "a" again. After the join, it still reports later requests by
+  // their ids.
   ResponseList evicting;
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);

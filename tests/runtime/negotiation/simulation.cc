@@ -184,7 +184,7 @@ ProcessSetId Simulation::RandomSetOf(RankId id) {
   return sets[Random(static_cast<int>(sets.size()))];
 }
 
-// The request depends only on the arguments and the hour, so all ranks submit equal requests.
+// The request depends only on the arguments and the hour, so the ranks' requests fit together without messages.
 TensorRequest Simulation::Tensor(int number, ProcessSetId set, RankId rank) {
   const int64_t hour = (now_ - absl::UnixEpoch()) / absl::Hours(1);
   TensorRequest request = {.name = absl::StrCat("tensor", number), .process_set = set, .shape = {4, 1 + hour % 2}};

@@ -159,7 +159,7 @@ class FakeCuda {
   int waiting_frees() const;
   int waiting_allocations() const;
 
-  // Returns a text about the objects that have not been released or destroyed, for example "2 streams, 1 event". It is
+  // Returns a text about the objects that have not been released or destroyed, for example "2 streams, 1 events". It is
   // empty if there are none.
   std::string Leaks() const;
 };

@@ -92,8 +92,7 @@ DeviceTurns& DeviceTurns::Of(int device) {
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
   std::string misorder = group == Group::kOfAllRanks ? RecordLaunch(device_, communicator) : "";
-  // Reports the error now, because the launch may never begin, if an earlier launch of its stream waits for another
-  // device.
+  // Reports the error now, because the launch may never begin. It may be behind a launch that waits for another device.
   if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
   return launches_.insert(

@@ -139,7 +139,7 @@ class _Forward:
 
 
 class _CastOutputs:
-    """Returns a decorator that casts floating-point tensors in the result to a dtype."""
+    """A decorator that casts floating-point tensors in the result to a dtype."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype

@@ -166,8 +166,8 @@ class _Array:
 class _Tree:
     """Describes an attribute to the other ranks, before they receive it.
 
-    paths: the paths of the leaves. None if the attribute has no arrays; then `leaves` is the
-        attribute.
+    paths: the paths of the leaves. None if the attribute has no arrays; then `leaves` has only the
+        whole attribute.
     leaves: an _Array for each array, and the other leaves themselves.
     """
 

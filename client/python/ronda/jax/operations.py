@@ -154,10 +154,9 @@ def alltoall(
     Args:
         splits: how many rows go to each rank, as integers that are constants under jit. None means
             equally many.
-        received_splits: with `splits`, how many rows come from each rank. Either all ranks or no
-            ranks must pass `received_splits`. Under jit, vmap and grad all ranks must pass it,
-            because JAX needs the shapes of the results. Without it, the ranks tell each other the
-            numbers.
+        received_splits: with `splits`, how many rows come from each rank. All ranks pass it, or
+            none does. Under jit, vmap and grad all ranks must pass it, because JAX needs the shapes
+            of the results. Elsewhere the ranks can tell each other the numbers.
 
     Returns:
         The received rows. With `splits`, the rows and a tuple of the number of rows from each rank.
@@ -232,9 +231,10 @@ def _ask_for_splits(
 
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
-    """Sends arrays to rank `to`. Rank `to` receives the n-th send with a tag by its n-th recv()
-    from this rank with that tag. Under jit, messages that do not depend on each other have no
-    defined order. So give each message its own tag, or let the next message depend on the result.
+    """Sends arrays to rank `to`. The n-th send to that rank with a tag is matched with its n-th
+    recv() from this rank with that tag. Under jit, messages that do not depend on each other have
+    no defined order. So give each message its own tag, or let the next message depend on the
+    result.
 
     Returns:
         The tree. Computations that use this result run after the message.
@@ -337,8 +337,8 @@ def _collect(
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
     """Calls the primitive. Arrays that have derivatives get one call, and the other arrays get
-    another call. But the arrays of a message stay in one call, because the receiver relies on their
-    order.
+    another call. But the arrays of a message, which have no derivatives, stay in one call, because
+    the receiver relies on their order.
     """
     is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
     if len(set(is_inexact)) < 2 or call.kind == Kind.SEND:

@@ -228,8 +228,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         """
 
         def multiplier(epoch: float) -> float:
-            # In the last batch of an epoch, the rate has already the value for the end of the
-            # epoch.
+            # The last batch of an epoch already has the rate for the end of the epoch.
             epoch += 1.0 / self.steps_per_epoch
             return (epoch * (size() - 1) / warmup_epochs + 1) / size()
 

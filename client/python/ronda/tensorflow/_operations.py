@@ -33,7 +33,7 @@ def reduce_dense(
     compression: type[Compressor],
     reduction: Reduction,
 ) -> list[tf.Tensor]:
-    """Returns the reduced tensors. Either all tensors are reduced, or no tensors.
+    """Returns the reduced tensors. Either all tensors are reduced, or none.
     Differentiable.
     """
     if compression.wire is not None:

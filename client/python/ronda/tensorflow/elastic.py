@@ -29,8 +29,7 @@ class TensorFlowState(ObjectState):
     def __init__(self, variables: Sequence[Any], session: None = None, **kwargs: Any) -> None:
         """
         Args:
-            variables: the variables of the model and the optimizer, in the same order on every
-                rank.
+            variables: the same variables in the same order on every rank.
             session: accepted for Horovod's programs; not used.
             **kwargs: names and first values of the attributes.
         """

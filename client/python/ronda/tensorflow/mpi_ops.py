@@ -122,7 +122,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[tf.Tensor]:
-    """As allreduce(), for several tensors. Either all tensors are reduced, or no tensors."""
+    """As allreduce(), for several tensors. Either all tensors are reduced, or none."""
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
         reduce_op(op, average),

@@ -242,7 +242,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to reduce several tensors. Either all tensors are reduced, or no tensors.
+    """Begins to reduce several tensors. Either all tensors are reduced, or none.
 
     The arguments and errors are those of allreduce_async(). The result is a list of new tensors.
     """

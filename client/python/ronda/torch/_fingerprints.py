@@ -64,7 +64,7 @@ def _factors(device: torch.device) -> torch.Tensor:
 
 
 def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bool]:
-    """Returns for each number whether its value differs between ranks. All ranks must call it.
+    """Returns for each number whether its value differs between ranks. A collective operation.
 
     Args:
         numbers: a tensor of dtype int64 and shape [n].

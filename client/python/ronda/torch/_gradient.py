@@ -75,9 +75,9 @@ class Gradient:
         """Records the parameter's shape, dtype and order of dimensions in memory. The gradient is
         sent in this form.
 
-        If another rank has another order of dimensions, it must refuse the gradient. So a gradient
-        that is not row-major is sent with the shape that it has in memory, and an additional first
-        dimension of 1. No row-major gradient has such a shape.
+        A rank with another order must not read the elements by their position in memory. So a
+        gradient that is not row-major is sent with the shape that it has in memory, and an
+        additional first dimension of 1. No row-major gradient has such a shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
@@ -120,9 +120,7 @@ class Gradient:
         return value.layout is torch.strided and value.data_ptr() != self.address
 
     def is_submitted(self) -> bool:
-        """Returns whether the gradient is submitted, or waits in the group only for its
-        neighbours.
-        """
+        """Returns whether the gradient is submitted, or will be with the others of its group."""
         return self.announced and (self.bundle is None or self.bundle.missing == 0)
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:

@@ -7,10 +7,11 @@ recorded. In later steps the dense gradients are a prepared group in that order.
 passes the gradient's address, which changes from step to step because zero_grad() frees gradients.
 The other ranks need not use a prepared group, because tensors are matched by name.
 
-At the end of backward() a callback of autograd waits for the gradients that all ranks have
-submitted (_report.py says how a rank knows these). The remaining gradients are left to
-synchronize(), because backward has then ended on all ranks. In synchronize(), a rank that lacks a
-gradient submits zeros, and a gradient that no rank has stays None.
+When backward() returns, its gradients are reduced. At the end of backward a callback of autograd
+waits for the gradients that all ranks have submitted (_report.py says how a rank knows these).
+Gradients that some rank lacks are left to synchronize(), because no rank computes gradients any
+more then. In synchronize(), a rank that lacks a gradient submits zeros, and a gradient that no rank
+has stays None.
 """
 
 from __future__ import annotations
@@ -189,8 +190,9 @@ class GradientReducer:
         """Reduces the gradients that have not been reduced yet, and begins the next step.
 
         Args:
-            takes_old: if true, gradients from before this step are reduced as they are. If false,
-                this rank adds zeros if another rank has the gradient.
+            takes_old: if true, gradients that no backward pass of this step has computed are
+                reduced as they are. If false, this rank adds zeros if another rank has the
+                gradient.
 
         Raises:
             ValueError: the program has changed gradients in flight, or has created another reducer
@@ -339,7 +341,7 @@ class GradientReducer:
         return next((g.name for g, flag in zip(self._gradients, flags) if flag), "")
 
     def _submit_what_there_is(self) -> None:
-        """Submits the present values of gradients that this step has not computed."""
+        """Submits, as they are, the gradients that no backward pass of this step has computed."""
         for gradient in self._gradients:
             if not gradient.announced and gradient.parameter.grad is not None:
                 self.announce(gradient)

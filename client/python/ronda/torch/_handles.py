@@ -21,7 +21,7 @@ from ronda.torch._watch import Watch
 class Handle(SoleOwner):
     """One or several operations that end together, and the function that makes their result.
 
-    Programs only pass a handle to poll() and synchronize(). To call a handle is the same as
+    Programs only pass a handle to poll() and synchronize(). Calling a handle does the same as
     synchronize(), as for Horovod's sparse_allreduce_async(). A handle that is destroyed releases
     its operations.
     """

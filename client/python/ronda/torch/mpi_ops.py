@@ -231,7 +231,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allreduce(), for several tensors. Either all tensors are reduced, or no tensors."""
+    """As allreduce(), for several tensors. Either all tensors are reduced, or none."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]

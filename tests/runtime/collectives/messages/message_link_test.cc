@@ -115,7 +115,7 @@ class AwaitedMessages : public PointToPoint {
   bool* const has_rested_;
 };
 
-// Returns whether a rank that shares its core rests before its message comes, after `polls` polls.
+// Returns whether a rank that shares its core rests if its message comes after `polls` polls.
 bool RestsUntilMessageComes(int polls, bool rest_ends_with_data) {
   bool has_rested = false;
   MessageLink link({.messages = std::make_unique<AwaitedMessages>(polls, rest_ends_with_data, &has_rested),

@@ -56,7 +56,7 @@ def init(
     log_level: int | str = "INFO",
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call of init() does nothing.
+    second call is allowed.
 
     After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
     handlers are off.
@@ -64,8 +64,8 @@ def init(
     Args:
         role_maker: must be None, because the launcher determines the rank of this process.
         is_collective: must be True, because Ronda has no parameter servers.
-        strategy: the settings. The settings for fusing tensors have no effect if another part of
-            the program has already joined the job.
+        strategy: the settings. The settings for fusing tensors take effect here, unless another
+            part of the program has already joined the job.
         log_level: not used; RONDA_LOG_LEVEL sets the amount of Ronda's messages.
 
     Raises:

@@ -19,7 +19,7 @@ class DistributedOptimizer:
     the gradients are reduced while backward runs, and are complete when backward() returns. A
     parameter without a gradient on this rank takes part with zeros. With `gradient_merge`, only
     each k-th step() reduces and applies the sum of the backward passes, and clear_grad() does
-    nothing before that step().
+    nothing between the passes.
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:

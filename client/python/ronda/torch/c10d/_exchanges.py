@@ -37,7 +37,7 @@ Tensor = torch.Tensor
 
 
 class Exchanges(Collectives):
-    """Adds gathers, scatters, messages and barriers to the operations of a group."""
+    """Adds the other operations of a group: broadcasts, gathers, messages, barriers and so on."""
 
     @_collective
     def broadcast(self, tensors: Any, opts: Any) -> Work | None:

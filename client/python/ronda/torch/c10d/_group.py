@@ -147,8 +147,8 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         """Returns the backend of a device. torch calls this if this object is the whole group."""
         return self
 
-    # These properties replace torch's own properties. torch's own properties read the value from
-    # the subclass, and so would call themselves without end.
+    # These properties replace torch's own ones, which read the value from the subclass, and so
+    # would call themselves without end.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
@@ -199,7 +199,9 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self._options = _versions.backend_options(self._name, self._ranks, self._timeout_s)
 
     def perform_nocolor_split(self, _device: Any) -> None:
-        """Does nothing. torch calls this method on ranks that are not in a new group."""
+        """Does nothing. torch calls this method on ranks that are not in a new group, if their own
+        group has a device.
+        """
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the deadline of the group's later collectives."""

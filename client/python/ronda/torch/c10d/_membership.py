@@ -3,8 +3,8 @@
 """Groups of torch.distributed whose members change, for example because ranks die or are excluded.
 
 A process can be in only one job of Ronda at a time. To change the members of the group of all
-ranks, each process leaves its job and joins a new job. The old job fails on ranks that stay in it,
-and the other groups of the old job end.
+ranks, each member of the changed group leaves its job and joins a new job. The old job fails on
+ranks that stay in it, and the other groups of the old job end.
 """
 
 from __future__ import annotations

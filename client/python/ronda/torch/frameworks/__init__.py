@@ -24,7 +24,7 @@ _TOLD = {"ignite.distributed": "ignite"}
 
 
 def tell_imported() -> None:
-    """Registers Ronda with those imported frameworks that do not train over Ronda without it.
+    """Registers Ronda with imported frameworks that would otherwise train each rank alone.
 
     Without the registration, ignite trains each rank alone, without an error, if the program itself
     creates the group.
