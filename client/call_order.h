@@ -19,7 +19,8 @@ namespace ronda {
 // last n calls equals the call p positions earlier, where n is the larger of p and kEvidence. Calls then get the same p
 // names again and again, until a call differs from the call p positions earlier. Without a step, calls get all kNames
 // names in turn. If several p fit, CallOrder chooses the smallest. This choice may be wrong, because a run of equal
-// calls may be part of a longer step. So after a step has ended early, the next step needs twice as many equal calls.
+// calls may be part of a longer step. So after a step has ended early, CallOrder wants
+// twice as many repeated calls before it finds the next step.
 //
 // Thread-compatible.
 class CallOrder {

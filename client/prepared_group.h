@@ -88,9 +88,10 @@ class PreparedGroup {
   Outcome OrderBeforeOwnStreams();
   Outcome Finish() const;
 
-  // Ends the step with the members that have been announced. Submits the announced members of incomplete batches, and
-  // begins the next step. `*handles` gets one entry per member, which is null if the member was not announced.
-  // Errors: the first error of a submission. After an error nothing is in flight, and `*handles` is empty.
+  // Ends the step. The step consists of the members that have been announced so far. Submits those members of them that
+  // are in incomplete batches, and begins the next step. `*handles` gets one entry per member, which is null if the
+  // member was not announced. Errors: the first error of a submission. After an error nothing is in flight, and
+  // `*handles` is empty.
   Outcome Detach(std::vector<std::shared_ptr<Handle>>* handles);
 
   // Returns the first member in which the last Wait() has found an overflow.

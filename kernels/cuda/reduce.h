@@ -320,8 +320,8 @@ class ReduceBlocksBody {
   const float factor_;
 };
 
-// Launches of the kernels that reduce wires, and of the kernels that work on gradients. map_launches.h describes
-// `launch`.
+// The functions below launch the kernels that reduce elements in wire formats, and the kernels that work on gradients.
+// map_launches.h describes `launch`.
 
 // Launches a body that has a function tiles(), and that works with any number of blocks.
 template <class Body, class Launch>

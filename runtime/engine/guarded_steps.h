@@ -20,9 +20,9 @@
 
 namespace ronda {
 
-// Makes the steps of a CoordinationLoop, and ends the job on this rank. Every error and every exception of a step fails
-// the job. The failure is recorded for all ranks, every handle in flight completes with the failure, and no further
-// step is made.
+// Runs the steps of a CoordinationLoop, and ends the job on this rank if a step fails. Every error and every exception
+// of a step fails the job. The failure is recorded for all ranks, every handle in flight completes with the failure,
+// and no further step is made.
 //
 // Thread-safe as ProgressEngine::Steps demands: the progress thread makes the steps, and any thread may call Wake.
 class GuardedSteps : public ProgressEngine::Steps {

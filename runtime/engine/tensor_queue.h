@@ -73,10 +73,10 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission`. After an error or an exception (std::bad_alloc), nothing has been added. `ready` is
-  // only set for a tensor in the memory of a device. If the name of an unnamed tensor is in flight already, the new
-  // tensor becomes a follower of the earlier tensor. The engine gets the follower when the earlier tensor is complete.
-  // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status with which the
-  // queue was closed.
+  // only set for a tensor in the memory of a device. If the caller gave no name, and a tensor with the generated
+  // name is in flight already, the new tensor becomes a follower of that tensor. The engine gets the follower when the
+  // earlier tensor is complete. Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set;
+  // the status with which the queue was closed.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
@@ -229,8 +229,8 @@ class TensorQueue {
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when one of its names is submitted again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // The sizes of the queue, which threads may read without the lock. They are written under mu_. So a thread that knows
-  // of a submission also sees the sizes after this submission. A thread that adds an entry while no thread drives makes
-  // sure that a thread drives afterwards (progress_engine.h).
+  // of a submission also sees the sizes after this submission. If no thread makes progress
+  // when an entry is added, the adding thread ensures that one does so afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The counts of ranks that have left a job.
+// A file to which ranks append their counts when they leave the job.
 #ifndef RONDA_RUNTIME_MONITOR_SUMMARY_FILE_H_
 #define RONDA_RUNTIME_MONITOR_SUMMARY_FILE_H_
 

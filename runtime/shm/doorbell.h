@@ -60,7 +60,7 @@ inline void CpuRelax() {
 // thread are also sequentially consistent. So either the ringing thread sees that the poller has stopped, and rings for
 // the sleepers, or the poller sees the ring. A condition can replace the count of rings. The ringing thread makes the
 // condition true with a sequentially consistent store before RingUnlessPolled. The poller reads the condition again
-// with a sequentially consistent load after StopPolling. If threads use a condition in this way, they need no count of
+// with a sequentially consistent load after StopPolling. Threads that use a condition in this way need no count of
 // rings.
 class Doorbell {
  public:

@@ -281,7 +281,7 @@ TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
     Gate gate(stream);
     array.Set(std::vector<float>(100, Own()));
     std::promise<ronda_status> ordered;
-    // Rank 1 submits only after rank 0 has called wait_on_async(), so rank 0 cannot have waited for rank 1.
+    // Rank 1 submits only after wait_on_async() has returned on rank 0, so this call did not wait for rank 1.
     if (ronda::rank() == 1) {
       float word = 0;
       ronda::recv(ronda::tensor("", &word), /*from=*/0);

@@ -16,7 +16,8 @@ from comment_text import fence, markdown
 
 # Modules without __all__ that programs import or run.
 _WITHOUT_A_LIST = ("ronda.check", "ronda.launch", "ronda.torch.ddp_hook", "ronda.torch.frameworks")
-# For a public module, the module whose docstring describes arguments that its functions share.
+# Maps a public module to the module whose docstring describes the arguments that several of its
+# functions share.
 _SHARED_ARGUMENTS = {"ronda": "ronda.reductions"}
 _MARKS = ("property", "classmethod", "staticmethod")
 _SECTIONS = ("Args", "Returns", "Raises", "Yields", "Attributes", "Example")

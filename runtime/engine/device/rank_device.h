@@ -77,7 +77,8 @@ class LastPoints {
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
 // A stream that a caller makes wait for many operations. The object asks the driver only once for the stream's number.
-// It must live for one call only, because a later stream may have the same handle, and a capture may begin at any time.
+// Make a new WaitingStream for each call of the caller: a later stream may have the same handle, and between two calls
+// the stream may begin to be captured.
 //
 // Thread-compatible.
 class WaitingStream {

@@ -94,7 +94,7 @@ TEST_P(DeviceStrict, StepsAreLockedAndRight) {
   });
 }
 
-// Tests steps that change, so that the votes of locked steps are lost.
+// Tests steps that change, so that a rank votes against a bucket of a locked step.
 class DeviceStrictChanges : public DeviceStrict {};
 
 INSTANTIATE_TEST_SUITE_P(Strictness, DeviceStrictChanges,

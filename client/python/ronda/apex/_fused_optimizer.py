@@ -28,7 +28,7 @@ class Batch:
     states: list[dict[str, Any]]
 
     def buffers(self, name: str) -> list[torch.Tensor]:
-        """Returns tensors of the states. At first they are zeros in the shapes of the weights."""
+        """Returns the state `name` of each weight. At first the state is zero everywhere."""
         for state, weight in zip(self.states, self.weights):
             if name not in state:
                 state[name] = torch.zeros_like(weight)

@@ -16,7 +16,7 @@ from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
 # For each element size in bytes, the integer type of the words in which tensors are read. A word
-# has at most 32 bits, so that each of its bits affects a product of 64 bits.
+# has at most 32 bits, so the 64 bits of its product with a number depend on each of them.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 _PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank);
 // Connects the ranks, each on its own thread.
 TriedPlanes ConnectAll(std::vector<TcpRank> ranks);
 
-// Connects the ranks and expects all to connect. If a rank does not, returns an empty list.
+// Connects the ranks and expects all to connect. Returns an empty list if a rank does not connect.
 Planes Connect(const TcpRanks& ranks);
 
 }  // namespace ronda::testing
