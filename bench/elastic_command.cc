@@ -69,7 +69,7 @@ constexpr char kDescription[] =
     "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n"
     "  ronda-bench elastic -np 2 --measure step -b 64KiB\n";
 
-// What rank 0 reports about an epoch after the epoch's first step. Times are in seconds on the machine's clock.
+// The report of rank 0 about an epoch, after the epoch's first step. Times are in seconds on the machine's clock.
 struct EpochStart {
   double step = 0;   // the median of its steps in earlier epochs; 0: there were none
   double left = 0;   // the end of its last step before this epoch

@@ -56,8 +56,8 @@ class StepMarks {
   std::atomic<int64_t> target_{-1};
 };
 
-// What a rank tells the other ranks about its state, as numbers. The ranks compute the maximum of each number, so
-// afterwards all ranks have the same numbers. See DecideSource().
+// The numbers with which a rank describes its state to the other ranks. The ranks compute the maximum of each number,
+// so afterwards all ranks have the same numbers. See DecideSource().
 using StateFacts = std::array<int64_t, 4>;
 
 // Returns this rank's StateFacts. `snapshot_step` is the step of the newest snapshot, a complete copy of the state that

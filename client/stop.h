@@ -56,7 +56,7 @@ class StopAgreement {
  public:
   enum class Request : uint8_t { kNone = 0, kStop = 1 };  // with the values that travel
 
-  // What this rank knows at the time of a call.
+  // The facts that this rank has at the time of a call.
   struct Knowledge {
     Request request = Request::kNone;
     uint64_t joins = 0;  // how often all ranks have joined

@@ -25,7 +25,7 @@ constexpr const char* Name(Launcher launcher) {
   return kNames[static_cast<int>(launcher)];
 }
 
-// What a launcher has told this process: its rank, the size of its job, and so on.
+// The rank of this process, the size of its job, and other facts that the launcher has passed on.
 struct LaunchedRank {
   int rank = 0;
   int size = 1;

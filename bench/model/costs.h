@@ -68,8 +68,8 @@ constexpr const char* Name(Coordination coordination) {
   return kNames[static_cast<int>(coordination)];
 }
 
-// What one agreement costs rank 0. Rank 0 receives a report from every rank, and sends a list to every rank, one after
-// the other. So its time is linear in the number of ranks.
+// The time that one agreement takes on rank 0. Rank 0 receives a report from every rank, and sends a list to every
+// rank, one after the other. So its time is linear in the number of ranks.
 struct CoordinationCosts {
   double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors
   double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not

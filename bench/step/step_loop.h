@@ -25,7 +25,7 @@ struct ReadyGradient {
 // is proportional to its work. If no parameter has work, all get the same time.
 std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration compute);
 
-// What the calling thread does during the time of a backward pass.
+// The work of the calling thread during the time of a backward pass.
 enum class ComputeKind {
   kSpin,   // the thread keeps its core busy until the time has passed, like a trainer that drives an accelerator
   kSleep,  // the thread sleeps
@@ -120,7 +120,7 @@ class StepLoop {
 
   int steps() const { return options_.steps; }
 
-  // What is needed to check a further step, which runs after the timed steps: its ranks and expected results.
+  // The ranks and the expected results of a further step, which runs after the timed steps and is checked.
   struct Check {
     int rank = 0;
     int ranks = 1;

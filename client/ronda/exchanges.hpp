@@ -140,7 +140,7 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
   return try_allgather_async(name, data, shape, call).value();
 }
 // An allgather of a Tensor, which may be in a GPU's memory. The result is in the same kind of memory. With `into`,
-// Ronda writes the result to the caller's memory. The other operations have this overload, too.
+// Ronda writes the result to the caller's memory. The other operations also have this overload.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;

@@ -28,7 +28,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// What the parent process knows about the process of a rank.
+// The facts that the parent process has about the process of a rank.
 struct SpawnedRank {
   pid_t pid = -1;
   int errors = -1;     // the end of a pipe that carries the text of the rank's error; -1: the rank has ended

@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// What one rank knows about a job whose ranks have found each other. All fields are equal on every rank, except
+// The facts that one rank has about a job whose ranks have found each other. All fields are equal on every rank, except
 // `config`, `topology`, the listeners in `rendezvous`, and `mpi`.
 struct FoundJob {
   const Config& config;

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// What messages say about a rank, so that the user can find the rank's process.
+// The description of a rank in messages, by which the user can find the rank's process.
 struct Peer {
   RankId rank = 0;
   std::string host;

@@ -15,7 +15,7 @@
 
 namespace ronda {
 
-// What one rank knows about the other ranks after the rendezvous at rank 0.
+// The facts that one rank has about the other ranks after the rendezvous at rank 0.
 struct RendezvousResult {
   MemberList member_list;
   std::string secret;  // of the job; may be empty if all ranks are on loopback

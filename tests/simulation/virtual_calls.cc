@@ -84,6 +84,14 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
 
 bool IsVirtualSocket(int fd) { return VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd); }
 
+// The message of one vector.
+msghdr MessageOf(iovec* vector) {
+  msghdr message = {};
+  message.msg_iov = vector;
+  message.msg_iovlen = 1;
+  return message;
+}
+
 uint16_t PortIn(const sockaddr* address) {
   sockaddr_in ipv4;
   std::memcpy(&ipv4, address, sizeof(ipv4));
@@ -159,6 +167,7 @@ const RealCalls& RealCalls::Get() {
 
 using ronda::simulation::Fail;
 using ronda::simulation::IsVirtualSocket;
+using ronda::simulation::MessageOf;
 using ronda::simulation::NameIn;
 using ronda::simulation::PortIn;
 using ronda::simulation::RealCalls;
@@ -275,19 +284,13 @@ RONDA_VIRTUAL ssize_t recvmsg(int fd, msghdr* message, int flags) {
 RONDA_VIRTUAL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
   if (!IsVirtualSocket(fd)) return RealCalls::Get().send(fd, bytes, count, flags);
   iovec vector = {.iov_base = const_cast<void*>(bytes), .iov_len = count};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  return VirtualSockets::Get().Send(fd, message, VirtualSockets::Extent::kWhole);
+  return VirtualSockets::Get().Send(fd, MessageOf(&vector), VirtualSockets::Extent::kWhole);
 }
 
 RONDA_VIRTUAL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
   if (!IsVirtualSocket(fd)) return RealCalls::Get().receive(fd, bytes, count, flags);
   iovec vector = {.iov_base = bytes, .iov_len = count};
-  msghdr message = {};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  return VirtualSockets::Get().Receive(fd, message);
+  return VirtualSockets::Get().Receive(fd, MessageOf(&vector));
 }
 
 // The world has its own IPv4 sockets.

@@ -18,7 +18,6 @@ constexpr uint64_t kBufferSizes = 11;
 // A connection that connect() makes has at least this buffer, because Linux's buffer for sending is never smaller
 // (SO_SNDBUF in socket(7)).
 constexpr size_t kSmallestBufferOfACall = 2048;
-constexpr uint16_t kFirstFreePort = 40000;
 // On average, one of this many calls moves only a part of its bytes, and one of this many pieces is split before it
 // arrives.
 constexpr uint64_t kCallsAPart = 4;
@@ -91,11 +90,6 @@ VirtualSockets::Unconnected* VirtualSockets::ListenerAt(uint16_t port) {
 }
 
 int VirtualSockets::Bind(int socket, uint16_t port) {
-  const VirtualWorld::Shield shield;
-  if (port == 0) {
-    port = kFirstFreePort;
-    while (ListenerAt(port) != nullptr) ++port;
-  }
   if (ListenerAt(port) != nullptr) return Fail(EADDRINUSE);
   unconnected_.at(socket).port = port;
   return 0;

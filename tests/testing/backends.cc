@@ -95,7 +95,7 @@ bool UpToFour(int size) { return size <= 4; }
 bool ThreeOrFour(int size) { return size == 3 || size == 4; }
 bool ThreeOrEight(int size) { return size == 3 || size == 8; }
 
-// What the test suites must know about a backend. A new backend needs another line in kEntries.
+// The facts that the test suites need about a backend. A new backend needs another line in kEntries.
 struct Entry {
   Backend backend;
   const char* name;

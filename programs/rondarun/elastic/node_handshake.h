@@ -39,7 +39,7 @@ inline constexpr size_t kMaxNodeMessageBytes = 1024;
 // REQUIRES: `bytes` holds kNodeLengthBytes bytes.
 std::optional<size_t> NodeMessageLength(absl::string_view bytes);
 
-// What a node tells the leader about itself.
+// The description of a node that the node sends to the leader.
 struct NodeHello {
   std::string version;  // of Ronda
   std::string name;     // of its host

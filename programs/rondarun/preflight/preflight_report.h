@@ -48,7 +48,7 @@ std::string FormatFacts(const HostFacts& facts);
 // Adds the fact that `line` contains. Ignores lines of another form, such as the greeting of a login shell.
 void ParseFact(absl::string_view line, HostFacts* facts);
 
-// What was found out about a host.
+// The results of the checks of a host.
 struct ProbedHost {
   // An attempt to connect from this host to another.
   struct Unreached {

@@ -121,7 +121,7 @@ class ProcessStarter {
 // Starts processes as children of this process.
 class SystemProcesses final : public ProcessStarter {
  public:
-  // What all processes have in common when they are started. The objects pointed to must outlive this object and its
+  // The settings with which all processes are started. The objects pointed to must outlive this object and its
   // processes.
   struct Context {
     rlimit file_limit = {};  // of open descriptors

@@ -151,7 +151,7 @@ class MpirunPart final : public JobPart {
     LineSplitter own_lines;
   };
 
-  // What is known about a rank.
+  // The facts that are known about a rank.
   struct Rank {
     std::string host;
     std::array<StartMarkReader, kStreamCount> marks;

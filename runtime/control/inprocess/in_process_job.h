@@ -56,7 +56,7 @@ class InProcessJob {
   // Must be called when the control plane of `rank` is destroyed.
   void Leave(RankId rank);
 
-  // What one member contributes to a meeting. A meeting is a call that all members of a group make together.
+  // The contribution of one member to a meeting. A meeting is a call that all members of a group make together.
   struct Post {
     uint64_t meeting;              // the same number on every member, and never used twice
     const Group* group = nullptr;  // the members; nullptr: all ranks

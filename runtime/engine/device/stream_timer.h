@@ -64,7 +64,7 @@ class StreamTimer : public StreamMarks {
   // timed. A part that was not marked counts as a transfer.
   std::shared_ptr<BucketTiming> Take();
 
-  // What Draw must know about a bucket that the device has finished.
+  // The facts that Draw needs about a bucket that the device has finished.
   struct Facts {
     OpType op = OpType::kAllreduce;
     absl::string_view label;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gives the stand-ins for CUDA's libraries the devices of tests/testing/fake_cuda. Ronda uses these devices, too.
+// Gives the stand-ins for CUDA's libraries the devices of tests/testing/fake_cuda. Ronda also uses these devices.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 
