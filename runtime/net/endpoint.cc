@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ronda {
 namespace {
@@ -41,15 +42,17 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
   return AddressList(found, &freeaddrinfo);
 }
 
-// Returns the first IPv4 address, or else the first IPv6 address. So if a name has an IPv4 address and an IPv6 address,
-// all ranks choose the IPv4 address, no matter in which order the system's resolver lists the two.
-const addrinfo* Choose(const addrinfo* list) {
-  const addrinfo* ipv6 = nullptr;
-  for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
-    if (item->ai_family == AF_INET) return item;
-    if (item->ai_family == AF_INET6 && ipv6 == nullptr) ipv6 = item;
+// Returns the IPv4 addresses, or else the IPv6 addresses. So if a name has an IPv4 address and an IPv6 address, all
+// ranks choose the IPv4 address, no matter in which order the system's resolver lists the two.
+std::vector<const addrinfo*> Choose(const addrinfo* list) {
+  std::vector<const addrinfo*> chosen;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
+      if (item->ai_family == family) chosen.push_back(item);
+    }
+    if (!chosen.empty()) break;
   }
-  return ipv6;
+  return chosen;
 }
 
 struct NumericAddress {
@@ -165,20 +168,28 @@ std::string ToString(const Endpoint& endpoint) {
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port) {
   const absl::StatusOr<AddressList> list = Lookup(std::string(host), absl::StrCat(port), 0);
   if (!list.ok()) return list.status();
-  const addrinfo* const chosen = Choose(list->get());
-  if (chosen == nullptr)
+  const std::vector<const addrinfo*> chosen = Choose(list->get());
+  if (chosen.empty()) {
     return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address; check MASTER_ADDR"));
-  NumericAddress address = Read(*chosen);
+  }
+  NumericAddress address = Read(*chosen.front());
   if (address.unspecified) {
     return absl::InvalidArgumentError(absl::StrCat("MASTER_ADDR \"", host,
                                                    "\" stands for all interfaces, and Ronda listens on one only: "
                                                    "give the address of rank 0 that the other ranks reach"));
   }
-  return Endpoint{.host = std::string(host),
-                  .family = chosen->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
-                  .address = std::move(address.text),
-                  .port = port,
-                  .loopback = address.loopback};
+  Endpoint endpoint = {.host = std::string(host),
+                       .family = chosen.front()->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
+                       .address = std::move(address.text),
+                       .port = port,
+                       .loopback = address.loopback};
+  // A job on loopback may have no secret. Then a rank checks which user listens, but only at one address.
+  if (endpoint.loopback) return endpoint;
+  for (const addrinfo* const item : absl::MakeSpan(chosen).subspan(1)) {
+    NumericAddress other = Read(*item);
+    if (!other.loopback && !other.unspecified) endpoint.other_addresses.push_back(std::move(other.text));
+  }
+  return endpoint;
 }
 
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret) {

@@ -21,6 +21,9 @@ struct Endpoint {
   std::string address;                          // numeric: "127.0.0.1", "::1"
   int port = 0;                                 // 0: the system chooses the port of a server
   bool loopback = false;                        // only processes of this host can reach it
+  // The other addresses of `host`, numeric and of the same family; none if `address` is on loopback. A server listens
+  // only at `address`. A client also tries the other addresses, because the server's host may have chosen one of them.
+  std::vector<std::string> other_addresses = {};
 };
 
 // Returns the address and the port, for example "127.0.0.1:29500" or "[::1]:29500".
@@ -29,7 +32,7 @@ std::string NumericText(const Endpoint& endpoint);
 // Returns the host as the user wrote it and the port, for example "localhost:29500" or "[::1]:29500".
 std::string ToString(const Endpoint& endpoint);
 
-// Finds the address of `host`, which is a name, an IPv4 address or an IPv6 address.
+// Finds the addresses of `host`, which is a name, an IPv4 address or an IPv6 address.
 // Errors: INVALID_ARGUMENT if the address is the wildcard address of all interfaces; NOT_FOUND if there is no such
 // host.
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);

@@ -158,14 +158,27 @@ MessageServer::~MessageServer() {
   if (server_ != nullptr) plugin_->shut_down(server_, absl::ToInt64Milliseconds(options_.grace));
 }
 
+namespace {
+
+// Returns the name of the endpoint for gRPC. If the endpoint has several addresses, gRPC tries one after the other.
+std::string TargetOf(const Endpoint& endpoint) {
+  std::string target = absl::StrCat(endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:", NumericText(endpoint));
+  Endpoint other = endpoint;
+  for (const std::string& address : endpoint.other_addresses) {
+    other.address = address;
+    absl::StrAppend(&target, ",", NumericText(other));
+  }
+  return target;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<MessageChannel>> MessageChannel::Connect(const std::string& plugin_path,
                                                                         const Endpoint& endpoint,
                                                                         const MessageLimits& limits) {
   RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(plugin_path));
-  const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
   const ronda_hosts_limits plugin_limits = ToPlugin(limits);
-  ronda_hosts_channel* const channel =
-      plugin->connect(absl::StrCat(scheme, NumericText(endpoint)).c_str(), &plugin_limits);
+  ronda_hosts_channel* const channel = plugin->connect(TargetOf(endpoint).c_str(), &plugin_limits);
   return std::unique_ptr<MessageChannel>(new MessageChannel(plugin, channel));
 }
 
