@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -45,11 +47,25 @@ bool MayTryAgain(const absl::Status& status) {
          absl::IsNotFound(status);
 }
 
-absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::string& secret, absl::Time deadline) {
+// Returns the addresses at which the leader may listen.
+// Errors: as ResolveEndpoint, BeyondLoopback and CheckSecret.
+absl::StatusOr<std::vector<Endpoint>> AddressesOfLeader(const LaunchOptions& options, const std::string& secret) {
   const NodeRange& range = *options.elastic->nodes;
-  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(range.address, range.port));
+  RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(range.address, range.port));
+  RONDA_ASSIGN_OR_RETURN(endpoint, BeyondLoopback(std::move(endpoint), options.remote.network_interfaces));
   RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
-  return JoinLeader(endpoint, secret, {.version = kVersion, .name = HostName(), .slots = options.rank_count}, deadline);
+  return ByAddress(endpoint);
+}
+
+absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::string& secret, absl::Time deadline) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<Endpoint> addresses, AddressesOfLeader(options, secret));
+  const NodeHello hello = {.version = kVersion, .name = HostName(), .slots = options.rank_count};
+  absl::StatusOr<JoinedNode> node;
+  for (const Endpoint& address : addresses) {
+    node = JoinLeader(address, secret, hello, std::min(deadline, SteadyNow() + kTryTimeout));
+    if (node.ok() || !MayTryAgain(node.status())) break;
+  }
+  return node;
 }
 
 // Prints how the job, or this node's part in it, has ended, and returns the exit code.
@@ -77,13 +93,14 @@ int Conclude(const AgentEnd& end, const std::string& leader) {
 
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options) {
   const ElasticOptions& elastic = *options.elastic;
-  const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(elastic.nodes->address, elastic.nodes->port);
-  // If the name cannot be resolved yet, it is not the name of this host.
-  if (absl::IsNotFound(endpoint.status())) return nullptr;
-  RONDA_RETURN_IF_ERROR(endpoint.status());
   const std::string secret = SecretOfNodes(options, ProcessVariables());
-  RONDA_RETURN_IF_ERROR(CheckSecret(*endpoint, secret));
-  if (!IsThisHost(endpoint->address, OwnAddresses())) return nullptr;
+  const absl::StatusOr<std::vector<Endpoint>> addresses = AddressesOfLeader(options, secret);
+  // If the name cannot be resolved yet, it is not the name of this host.
+  if (absl::IsNotFound(addresses.status())) return nullptr;
+  RONDA_RETURN_IF_ERROR(addresses.status());
+  const auto endpoint =
+      absl::c_find_if(*addresses, [](const Endpoint& each) { return IsThisHost(each.address, OwnAddresses()); });
+  if (endpoint == addresses->end()) return nullptr;
   absl::StatusOr<UniqueFd> listener = ListenAt(*endpoint);
   if (absl::IsAlreadyExists(listener.status())) return nullptr;
   RONDA_RETURN_IF_ERROR(listener.status());
@@ -103,7 +120,7 @@ absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options) {
   const std::string secret = SecretOfNodes(options, ProcessVariables());
   std::string said;
   while (true) {
-    auto node = TryToJoin(options, secret, std::min(deadline, SteadyNow() + kTryTimeout));
+    auto node = TryToJoin(options, secret, deadline);
     if (node.ok()) return node;
     const std::string why(node.status().message());
     if (!MayTryAgain(node.status())) {

@@ -23,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
@@ -192,6 +193,13 @@ absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port) {
   return endpoint;
 }
 
+std::vector<Endpoint> ByAddress(const Endpoint& endpoint) {
+  std::vector<Endpoint> all(1 + endpoint.other_addresses.size(), endpoint);
+  for (size_t i = 1; i < all.size(); ++i) all[i].address = endpoint.other_addresses[i - 1];
+  for (Endpoint& each : all) each.other_addresses.clear();
+  return all;
+}
+
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret) {
   if (endpoint.loopback || !secret.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -236,6 +244,18 @@ absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addr
   return absl::NotFoundError(
       absl::StrCat("no network interface here leads to other hosts: name one in RONDA_NETWORK_INTERFACE if one does; ",
                    ListInterfaces(addresses)));
+}
+
+absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names) {
+  const bool is_own_name =
+      endpoint.loopback && endpoint.host != endpoint.address && !absl::StrContains(endpoint.host, "localhost");
+  if (!is_own_name) return endpoint;
+  absl::StatusOr<Endpoint> chosen = ChooseAddress(InterfaceAddresses(), names);
+  if (!chosen.ok() && names.empty()) return endpoint;  // no other host reaches this host, so none is in the job
+  RONDA_RETURN_IF_ERROR(chosen.status());
+  chosen->host = std::move(endpoint.host);
+  chosen->port = endpoint.port;
+  return chosen;
 }
 
 }  // namespace ronda

@@ -37,6 +37,9 @@ std::string ToString(const Endpoint& endpoint);
 // host.
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
 
+// Returns one endpoint for each address of `endpoint`, in their order. They have no other addresses.
+std::vector<Endpoint> ByAddress(const Endpoint& endpoint);
+
 // Checks that the job has a secret if the endpoint is not on loopback.
 // Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret);
@@ -61,6 +64,13 @@ std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 // Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);
+
+// Returns where the server at `endpoint` listens, if processes on several hosts use it. Some systems resolve a host's
+// own name to loopback (Debian: 127.0.1.1), but other hosts resolve the name to another address. If `endpoint` is such
+// a name of this host, the result has the address that ChooseAddress() chooses. Otherwise, or if `names` is empty and
+// no interface leads to other hosts, the result is `endpoint`. Errors: NOT_FOUND as for ChooseAddress, if `names` is
+// not empty.
+absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names);
 
 }  // namespace ronda
 

@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/plugin_search.h"
@@ -162,13 +163,10 @@ namespace {
 
 // Returns the name of the endpoint for gRPC. If the endpoint has several addresses, gRPC tries one after the other.
 std::string TargetOf(const Endpoint& endpoint) {
-  std::string target = absl::StrCat(endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:", NumericText(endpoint));
-  Endpoint other = endpoint;
-  for (const std::string& address : endpoint.other_addresses) {
-    other.address = address;
-    absl::StrAppend(&target, ",", NumericText(other));
-  }
-  return target;
+  const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
+  return scheme + absl::StrJoin(ByAddress(endpoint), ",", [](std::string* target, const Endpoint& address) {
+           absl::StrAppend(target, NumericText(address));
+         });
 }
 
 }  // namespace

@@ -216,21 +216,11 @@ absl::StatusOr<Endpoint> LookUpMaster(const Config& config) {
   }
 }
 
-// Returns whether the system resolves the name of this host to a loopback address, as Debian does (127.0.1.1).
-bool IsOwnNameOnLoopback(const Endpoint& endpoint) {
-  return endpoint.loopback && endpoint.host != endpoint.address && endpoint.host != "localhost";
-}
-
-// Returns the endpoint at which rank 0 listens. In a job on several hosts this is never the loopback address of a
-// host's own name, because ranks on other hosts resolve the name to another address. All ranks of rank 0's host choose
-// the same address instead.
+// Returns the endpoint at which rank 0 listens.
 absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
   absl::StatusOr<Endpoint> endpoint = LookUpMaster(config);
-  if (!endpoint.ok() || !IsOwnNameOnLoopback(*endpoint) || config.job.IsOnOneHost()) return endpoint;
-  RONDA_ASSIGN_OR_RETURN(Endpoint reachable, ChooseAddress(InterfaceAddresses(), config.network.interfaces));
-  reachable.host = endpoint->host;
-  reachable.port = endpoint->port;
-  return reachable;
+  if (!endpoint.ok() || config.job.IsOnOneHost()) return endpoint;
+  return BeyondLoopback(*std::move(endpoint), config.network.interfaces);
 }
 
 }  // namespace

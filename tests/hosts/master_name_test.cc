@@ -2,7 +2,6 @@
 
 // Tests jobs whose MASTER_ADDR is a name that the hosts resolve differently.
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +29,9 @@ class MasterNameTest : public HostsTest {
   // Starts a job whose ranks look up "trainer" in their host's file, as the user of a cluster would. Expects that the
   // ranks meet and add up.
   void ExpectRanksMeet(const std::vector<std::string>& first_host, const std::vector<std::string>& second_host) const {
-    const std::string first = absl::StrCat(hosts_->NameOf(0), " ", FileOf(0, first_host), " 2");
-    const std::string second = absl::StrCat(hosts_->NameOf(1), " ", FileOf(1, second_host), " 1");
+    const std::string first = absl::StrCat(hosts_->NameOf(0), " ", WriteHostsFile(hosts_->NameOf(0), first_host), " 2");
+    const std::string second =
+        absl::StrCat(hosts_->NameOf(1), " ", WriteHostsFile(hosts_->NameOf(1), second_host), " 1");
     const std::string command = absl::StrCat(
         "mount --bind $2 /etc/hosts && RONDA_RANK=$RONDA_RANK RONDA_SIZE=3 RONDA_LOCAL_SIZE=$3 RONDA_LOCAL_RANK=",
         "$((RONDA_RANK % 2)) RONDA_JOB_SECRET=sesame RONDA_START_TIMEOUT=10s RONDA_MASTER_ADDR=trainer ",
@@ -47,16 +47,6 @@ class MasterNameTest : public HostsTest {
   }
 
   std::unique_ptr<NetworkHosts> hosts_;
-
- private:
-  // Writes a file like /etc/hosts, in which "trainer" has these addresses.
-  std::string FileOf(int host, const std::vector<std::string>& addresses) const {
-    const std::string path = absl::StrCat(::testing::TempDir(), "/hosts-", hosts_->NameOf(host));
-    std::ofstream file(path);
-    file << "127.0.0.1 localhost\n";
-    for (const std::string& address : addresses) file << address << " trainer\n";
-    return path;
-  }
 };
 
 TEST_F(MasterNameTest, RankZerosHostResolvesItsNameToLoopback) {
