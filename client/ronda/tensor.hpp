@@ -117,7 +117,7 @@ struct Tensor {
   void* stream = nullptr;  // for RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
 
   // Returns the number of elements.
-  // REQUIRES: the shape has no negative dimensions (operations check that, and report it).
+  // REQUIRES: the shape has no negative dimensions (operations check the dimensions, and report negative ones).
   std::size_t count() const noexcept {
     std::size_t count = 1;
     for (std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
@@ -159,7 +159,7 @@ namespace detail {
 // Returns the tensor's name for the C ABI. The pointer is valid as long as `name`.
 inline const char* name_to_c(const std::string& name) { return name.empty() ? nullptr : name.c_str(); }
 
-// Returns the tensor for the C ABI. The result points into `tensor`, which must outlive it.
+// Returns the tensor for the C ABI. The result points into `tensor`, which must live longer than the result.
 inline ronda_tensor to_c(const Tensor& tensor) {
   return {name_to_c(tensor.name), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }

@@ -67,7 +67,7 @@ def shutdown() -> None:
     the job for this process.
 
     Raises:
-        RondaError: the job had failed. After this error the job has also ended for this process.
+        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
     """
     _job.shutdown("ronda")
 

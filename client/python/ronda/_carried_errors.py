@@ -34,8 +34,8 @@ def kept() -> Iterator[None]:
 
 
 def original_of(error: BaseException) -> RondaError | None:
-    """Returns `error` if it is an error of Ronda. If it is the framework's copy of one, returns the
-    original. Returns None for all other errors.
+    """Returns `error` if it is an error of Ronda. If `error` is the framework's copy of an error of
+    Ronda, returns the original error. Returns None for all other errors.
     """
     if isinstance(error, RondaError):
         return error

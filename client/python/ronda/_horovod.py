@@ -65,7 +65,8 @@ Min = ReduceOp.MIN
 Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 
-# Horovod's class for a failed operation. Every error of Ronda is an instance of it.
+# Horovod's class for a failed operation. Every error of Ronda is an instance of
+# HorovodInternalError.
 HorovodInternalError = errors.RondaError
 
 _shutdown_hooks: list[Callable[[], None]] = []
@@ -137,7 +138,9 @@ def _checked(value: int) -> int:
 
 
 def size() -> int:
-    """The number of ranks. This and the next five functions raise ValueError before init()."""
+    """The number of ranks. The functions size() to is_homogeneous() raise ValueError before
+    init().
+    """
     return _checked(native.size())
 
 
@@ -197,7 +200,9 @@ def stop_timeline() -> None:
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether the plugin is at the path in the variable, or without a path there in the package."""
+    """Whether the plugin exists: at the path in the environment variable, or, if the variable is
+    not set, in the package.
+    """
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parent / "lib" / file
     return place.exists()
@@ -209,7 +214,9 @@ def mpi_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether the job also uses MPI on one host."""
+    """Whether RONDA_MPI=1 is set, which makes the job use MPI even if all its ranks are on one
+    host.
+    """
     return os.environ.get("RONDA_MPI") == "1"
 
 

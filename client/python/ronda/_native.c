@@ -24,8 +24,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call, and the objects to which its arguments refer. It is on the heap, because the call may go on after a signal
- * has ended the wait in Python. */
+/* A call, and the objects to which its arguments refer. A Call is on the heap, because it may go on after a signal has
+ * ended the wait in Python. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -479,7 +479,7 @@ static PyModuleDef module_definition = {
     .m_size = -1, /* the process has one job */
 };
 
-/* Makes Python call _close() at exit. Functions that are registered later run before it. */
+/* Makes Python call _close() at exit. Functions that are registered later run before _close(). */
 static int RegisterAtExit(PyObject* module) {
   PyObject* const at_exit = PyImport_ImportModule("atexit");
   PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");

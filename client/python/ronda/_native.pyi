@@ -12,14 +12,14 @@ Common arguments of operations:
     name: the tensor's, or None for an operation matched by order.
     dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
     shape: dimensions, outermost first; () is a scalar.
-    input, output: addresses of row-major memory; 0 means none. Where there are `output_bytes`,
-        Ronda allocates the output if it is 0: see output().
+    input, output: addresses of row-major memory; 0 means none. If the function has `output_bytes`
+        and `output` is 0, Ronda allocates the output; see output().
     source: a rank, or -1 for any rank (see ronda_recv_args).
-    keep: any object. It owns the memory behind the addresses. The binding holds a reference to it
+    keep: any object that owns the memory behind the addresses. The binding holds a reference to it
         until the handle has been released and its operation has ended.
     process_set: id; 0 is the set of all ranks.
-    deadline_s: 0 means the job's, negative means none.
-    stream: None for host memory. For a GPU's memory the cudaStream_t as a number (0: the default
+    deadline_s: 0 means the job's deadline, and a negative number means no deadline.
+    stream: None for host memory; for GPU memory, the cudaStream_t as a number (0 is the default
         stream).
     error_feedback, detect_overflow: as in ronda_allreduce_args.
 """
@@ -43,7 +43,7 @@ def init(options: Mapping[str, object] | None = None) -> None:
 def shutdown() -> None: ...
 def abort(reason: str, /) -> None: ...
 def job_status() -> None:
-    """Raises the job's failure, if it has failed."""
+    """If the job has failed, raises the job's failure."""
 
 def is_initialized() -> bool: ...
 def rank() -> int: ...
@@ -344,7 +344,8 @@ def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
 
 def synchronize_all(handles: Sequence[int], /) -> None: ...
 def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) -> bool:
-    """Waits until the operation has been launched on the device, and makes the stream wait for it.
+    """Waits until the operation has been launched on the device, and makes the stream wait for the
+    operation.
 
     Returns False if it takes longer than `timeout_s` (negative: no limit).
     """
@@ -374,7 +375,7 @@ def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
     """Returns the rank that sent the tensor of a recv_async(). The operation must have ended, or a
-    stream must wait for it.
+    stream must wait for the operation.
     """
 
 def averaged_over(handle: int, /) -> int:
@@ -410,9 +411,9 @@ def group_ready_on_stream(
     """Like group_ready(), for a member whose buffer has moved. The member is reduced in place at
     `data` from now on.
 
-    On a GPU `stream` has already been given the work that fills the buffer; 0 is the default
-    stream. For host memory `stream` is 0. The group holds `owner`, which owns that memory, until
-    the step has ended.
+    On a GPU, `stream` is the stream to which the caller has given the work that fills the buffer; 0
+    is the default stream. For host memory `stream` is 0. The group holds `owner`, which owns that
+    memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...

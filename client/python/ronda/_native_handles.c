@@ -127,8 +127,8 @@ PyObject* Release(ronda_handle handle) {
   } else if (status == RONDA_OK && EndLater(handle, handle, KeepFind(&kept_by_handle, handle)) != 0) {
     return NULL;
   }
-  /* A child of fork() has the objects of its parent's handles, but not the handles. So the error is ignored there,
-   * and the object is dropped. */
+  /* A child of fork() has the objects of its parent's handles, but not the handles. In such a child the error is
+   * ignored, and the object is dropped. */
   if (status == RONDA_ERROR_NOT_INITIALIZED && IsForked()) status = RONDA_OK;
   PyObject* const result = NoneOrRaise(status);
   Py_XDECREF(KeepTake(&kept_by_handle, handle));

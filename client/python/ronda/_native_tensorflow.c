@@ -7,8 +7,8 @@
  * RegisterTensorflow() uses Python.
  *
  * The kernel holds its thread until the operation has ended. The kernel cannot be asynchronous, because TensorFlow
- * 2.21 destroys the object that would end the call when the kernel's function returns. So _calls.py makes the
- * operations of a graph run one after the other, in the same order on every rank. */
+ * 2.21 destroys the object that would end the call when the kernel's function returns. For this reason _calls.py makes
+ * the operations of a graph run one after the other, in the same order on every rank. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 #define OPERATION "RondaAllreduce"
 
-/* TensorFlow's functions. They are written once, before TensorFlow knows the kernel. */
+/* TensorFlow's functions. The pointers to these functions are written once, before TensorFlow knows the kernel. */
 static TfApi api;
 
 /* -- An operation of a graph -- */
@@ -46,7 +46,8 @@ static const struct {
 } kFields[] = {KERNEL_FIELD(op), KERNEL_FIELD(wire), KERNEL_FIELD(prescale), KERNEL_FIELD(postscale)};
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Writes the names of the tensors. A member of a group has the name that ronda.grouped_allreduce() would give it. */
+/* Writes the names of the tensors. A member of a group has the name that ronda.grouped_allreduce() would give the
+ * member. */
 static void NameTensors(Kernel* kernel, char* room, size_t room_for_each) {
   if (kernel->count == 1) {
     kernel->names[0] = kernel->name;
@@ -142,7 +143,7 @@ static Call* BeginCall(const Kernel* kernel, TfContext* context) {
   return call;
 }
 
-/* Returns 1 if `status` is OK. If not, records the error in the call, and returns 0. */
+/* Returns 1 if `status` is OK. If `status` is an error, records the error in the call, and returns 0. */
 static int IsOk(Call* call, const TfStatus* status) {
   if (api.GetCode(status) == kTfOk) return 1;
   RecordError(&call->error, RONDA_ERROR_INTERNAL, api.Message(status));
@@ -197,7 +198,8 @@ static int TakeTensors(Call* call) {
   return taken;
 }
 
-/* If this rank cannot submit its tensors, it refuses them, because the other ranks would wait for them. */
+/* If this rank cannot submit its tensors, it refuses the operation, because the other ranks would wait for these
+ * tensors. */
 static void Reduce(Call* call) {
   const Kernel* const kernel = call->kernel;
   if (TakeTensors(call)) {
@@ -276,7 +278,7 @@ static void DefineOperation(TfStatus* status) {
     snprintf(description, sizeof(description), "%s: int", kFields[i].name);
     api.OpDefinitionBuilderAddAttr(operation, description);
   }
-  api.OpDefinitionBuilderSetIsStateful(operation, true); /* other ranks wait for it: it is neither removed nor merged */
+  api.OpDefinitionBuilderSetIsStateful(operation, true); /* other ranks wait for it, so TensorFlow must keep it */
   api.OpDefinitionBuilderSetShapeInferenceFunction(operation, InferShapes);
   api.RegisterOpDefinition(operation, status);
 }

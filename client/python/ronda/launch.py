@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options_of(given: argparse.Namespace) -> list[str]:
-    """rondarun's."""
+    """Returns the options of rondarun for the options that the user has given."""
     options = []
     for name in _WITH_VALUE:
         value = getattr(given, name)
@@ -130,7 +130,7 @@ def _file_of(program: str, is_module: bool) -> str:
     try:
         found = importlib.util.find_spec(program)
     except ImportError:
-        return ""  # which the ranks say
+        return ""  # the ranks report that the file is missing
     return (found.origin or "") if found else ""
 
 
@@ -138,7 +138,8 @@ def command(arguments: Sequence[str]) -> list[str]:
     """Returns rondarun's command line for the arguments of torch.distributed.launch.
 
     Raises:
-        SystemExit: the arguments are wrong or ask for help. The error or the help has been printed.
+        SystemExit: the arguments are wrong or ask for help. The function has already printed the
+            error or the help.
     """
     parser = _parser()
     given = parser.parse_args(arguments)

@@ -50,8 +50,8 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under a temporary name, forced to the disk, and then renamed. So the earlier checkpoints remain
-// intact if a job is killed, a disk is full, or a machine loses its power. Each file has a checksum, by which a
+// A file is written under a temporary name, forced to the disk, and then renamed. The earlier checkpoints therefore
+// remain intact if a job is killed, a disk is full, or a machine loses its power. Each file has a checksum, by which a
 // resuming job recognizes and ignores damaged files.
 //
 // Thread-compatible. Every rank must make the same calls with tensors of the same names, shapes and dtypes, in host
@@ -111,8 +111,8 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Calls `work` on rank 0, and broadcasts its status to every rank. The other ranks wait for rank 0. So if `work`
-  // throws bad_alloc, rank 0 catches it and sends the error to them.
+  // Calls `work` on rank 0, and broadcasts its status to every rank. Rank 0 catches a bad_alloc that `work` throws, and
+  // sends the error to the other ranks, because these ranks wait for rank 0.
   template <class Work>
   static Status on_rank_zero(const Work& work) {
     Status own;
@@ -175,7 +175,7 @@ class Checkpoints {
     status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
     if (!status.ok()) return status;
     // At this point the new checkpoint is safe on the disk. If an old file cannot be removed now, the next save removes
-    // it.
+    // the old file.
     const Result<std::vector<std::int64_t>> all = steps();
     const std::size_t count = all.ok() ? all.value().size() : 0;
     std::error_code error;

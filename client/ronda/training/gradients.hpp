@@ -49,7 +49,7 @@ namespace training {
 
 // Multiplies all gradients by `factor`, for instance by 1 / scaler.scale() after a loss was scaled.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT if a gradient is not of float32 or float64 in host memory; the gradients before
-// it have then been multiplied.
+// this gradient have then been multiplied.
 inline Status try_scale_gradients(const std::vector<Tensor>& gradients, double factor) {
   for (const Tensor& gradient : gradients) {
     Status status = detail::visit_elements(gradient, [factor](auto& element) {

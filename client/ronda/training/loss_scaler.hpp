@@ -26,7 +26,7 @@ struct LossScalerOptions {
   double maximum = 1 << 24;
 };
 
-// The state of a LossScaler, for a checkpoint. Plain bytes.
+// The state of a LossScaler, for a checkpoint. The state consists of plain bytes.
 struct LossScalerState {
   double scale = 0;
   int good_steps = 0;  // in a row

@@ -2,10 +2,9 @@
 
 """Replaces apex.amp by mixed precision with torch.autocast, and by loss scaling with Apex's rules.
 
-The levels of optimization with torch.autocast:
-    O0: float32.
-    O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
-    O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
+The levels of optimization, which use torch.autocast: O0: float32. O1, O2: autocast over float32
+    weights, which are their own master weights; the loss is scaled. O3: a 16-bit model, including
+    batch normalization unless keep_batchnorm_fp32 is set.
 The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type sets another.
 This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
 before torch 2.3, bounds of the scale, or a scale per loss.
@@ -64,7 +63,7 @@ def initialize(
         cast_model_type: the 16-bit dtype.
         patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their
             purpose.
-        keep_batchnorm_fp32: for O3.
+        keep_batchnorm_fp32: has an effect only in O3.
         loss_scale: a number, or "dynamic". None means the level's default, which is dynamic in O1
             and O2, else 1.
         cast_model_outputs: dtype of the outputs' floating-point tensors.
@@ -117,7 +116,8 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 class _Forward:
     """A wrapper of a model's forward(). A deep copy of the model gets a copy of the wrapper.
 
-    If the wrapper held a bound method, the copy would compute with the original's weights.
+    The wrapper holds no bound method, because a copy of a bound method would compute with the
+    original's weights.
     """
 
     def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
@@ -159,7 +159,7 @@ class _CastOutputs:
 
 
 def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """The parameters that `optimizer` updates, for clipping gradients."""
+    """Returns the parameters that `optimizer` updates, for instance to clip their gradients."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
@@ -189,8 +189,8 @@ def scale_loss(
     """
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    # backward() adds to the gradients of earlier calls, and this call's end divides the whole sum
-    # by the scale. So the earlier gradients are multiplied by the scale first.
+    # backward() adds to the gradients of earlier calls, and the end of this call divides the whole
+    # sum by the scale. To keep the earlier gradients, this line first multiplies them by the scale.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:

@@ -75,7 +75,7 @@ def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Converts `network`, except batch normalization with parameters, and returns it."""
+    """Converts `network`, except batch normalization with parameters, and returns `network`."""
     for module in network.modules():
         if isinstance(module, _BatchNorm) and module.affine:
             continue
@@ -103,7 +103,7 @@ def prep_param_lists(
 
     Args:
         model: the module that has the parameters.
-        flat_master: a single tensor has all copies.
+        flat_master: whether a single tensor has all copies.
 
     Returns:
         The model's parameters, and the copies, which an optimizer has to update.
@@ -229,7 +229,7 @@ class LossScaler:
 
 
 class DynamicLossScaler(LossScaler):
-    """A factor of the loss that falls after an overflow, and rises after `scale_window` steps
+    """A factor of the loss, which falls after an overflow and rises after `scale_window` steps
     without an overflow.
 
     Args:
@@ -275,7 +275,8 @@ class FP16_Optimizer:  # noqa: N801
     ) -> None:
         """
         Args:
-            init_optimizer: over parameters of 16 or 32 bits. It is changed.
+            init_optimizer: an optimizer of parameters with 16 or 32 bits, which this object
+                changes.
             static_loss_scale: used unless dynamic_loss_scale is set.
             dynamic_loss_scale: use a DynamicLossScaler.
             dynamic_loss_args: arguments of its constructor.
@@ -327,7 +328,7 @@ class FP16_Optimizer:  # noqa: N801
         self.fp32_from_fp32_groups.append(others)
 
     def zero_grad(self, set_grads_to_None: bool = False) -> None:  # noqa: N803
-        """Sets the gradients of the model and of the copies to zero, or removes them."""
+        """Sets the gradients of the model and of the copies to zero, or removes these gradients."""
         for parameter in itertools.chain(self._model_params(), self._masters()):
             if set_grads_to_None:
                 parameter.grad = None
@@ -337,7 +338,7 @@ class FP16_Optimizer:  # noqa: N801
     def backward(
         self, loss: torch.Tensor, update_master_grads: bool = True, retain_graph: bool = False
     ) -> None:
-        """Computes gradients, instead of loss.backward(), and adds them to the existing ones.
+        """Computes gradients, instead of loss.backward(), and adds them to the existing gradients.
 
         Args:
             loss: is scaled in float32.
@@ -354,7 +355,7 @@ class FP16_Optimizer:  # noqa: N801
 
     def update_master_grads(self) -> None:
         """Copies the gradients of the model to the float32 copies of the parameters, and divides
-        them by the scale.
+        the copied gradients by the scale.
         """
         self.overflow = self.loss_scaler.has_overflow(self._model_params())
         if self.overflow:
@@ -368,7 +369,7 @@ class FP16_Optimizer:  # noqa: N801
         """Clips the norm of the gradients that step() uses.
 
         Returns:
-            Their previous norm; -1 after an overflow.
+            The norm before clipping, or -1 after an overflow.
         """
         if self.overflow:
             return -1
@@ -441,7 +442,7 @@ class FP16_Optimizer:  # noqa: N801
 
     @property
     def loss_scale(self) -> float:
-        """The factor of the loss. A program may set it."""
+        """The factor of the loss, which a program may set."""
         return self.loss_scaler.loss_scale
 
     @loss_scale.setter

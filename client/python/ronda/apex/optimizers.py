@@ -3,9 +3,10 @@
 """Replaces apex.optimizers. SGD, Adam and Adagrad use torch's own functions; LAMB and NovoGrad are
 written here.
 
-Constructors take Apex's arguments. Steps use torch's fused kernels where they exist, else its
-foreach operations, on CPUs and GPUs. Parameters of 16 bits have a state of float32, and their steps
-are computed in float32. As in Apex, each group counts the steps for the bias correction.
+Constructors take Apex's arguments. On CPUs and GPUs, steps use torch's fused kernels if these
+exist, and otherwise torch's foreach operations. Parameters of 16 bits have a state of float32, and
+their steps are computed in float32. As in Apex, each group counts the steps for the bias
+correction.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class DistributedDataParallel(nn.Module):
             gradient_predivide_factor: gradients are divided by it before the sum, and by the rest
                 of the divisor afterwards.
             gradient_average_split_factor: Apex's older name of gradient_predivide_factor.
-            others: must be empty. The error gives an alternative to torch's argument.
+            others: must be empty. The error text gives an alternative to torch's argument.
 
         Raises:
             NotImplementedError: an argument does not have its required value.
@@ -231,7 +231,7 @@ class DistributedDataParallel(nn.Module):
         self._nodes.append(node)
 
     def _take(self, name: str, parameter: torch.Tensor) -> None:
-        """Called when backward has added to a gradient."""
+        """The hook that autograd calls when backward has added to a gradient."""
         if not self._is_enabled:
             return
         if not self._is_queued:
@@ -252,7 +252,9 @@ class DistributedDataParallel(nn.Module):
         self._sums.submit(name, parameter.grad)
 
     def _finish(self) -> None:
-        """Called at the end of backward."""
+        """Submits the remaining gradients, and waits for all sums. Autograd calls this at the end
+        of backward.
+        """
         try:
             for name, parameter in self.module.named_parameters():
                 if not parameter.requires_grad or name in self._submitted:
@@ -268,8 +270,8 @@ class DistributedDataParallel(nn.Module):
 
 
 class Reducer:
-    """Averages gradients when the program calls reduce(). It is for training loops that choose this
-    time themselves.
+    """Averages gradients when the program calls reduce(). A Reducer is for training loops that
+    choose themselves when gradients are averaged.
     """
 
     _count = 0

@@ -20,7 +20,7 @@ from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
 
-# Floating-point types of 8 bits. Ronda moves such elements, but does not compute with them.
+# Floating-point types of 8 bits, whose elements Ronda moves, but does not compute with.
 _FLOAT8 = (
     "float8_e3m4",
     "float8_e4m3",
@@ -78,7 +78,9 @@ class Call:
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
-        """Returns the call that computes a derivative of this call. Its name ends with `suffix`."""
+        """Returns the call that computes a derivative of this call. The name of this new call ends
+        with `suffix`.
+        """
         name = None if self.name is None else self.name + suffix
         return dataclasses.replace(self, **{"name": name, "error_feedback": False, **changes})
 

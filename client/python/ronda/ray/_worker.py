@@ -31,7 +31,7 @@ class Where(NamedTuple):
 
 
 class Worker:
-    """The actor of a rank. It owns the program's object, and calls the program's functions."""
+    """The actor of a rank, which owns the program's object, and calls the program's functions."""
 
     def __init__(self) -> None:
         self._executable: Any = None
@@ -80,7 +80,7 @@ class Worker:
 @contextlib.contextmanager
 def _told_to_others() -> Iterator[None]:
     """A context in which the program runs. If the program fails in this context, the other ranks
-    are told at once, and do not wait for this rank.
+    are notified at once, and do not wait for this rank.
     """
     try:
         yield
@@ -118,8 +118,8 @@ def environments(
         places: the description of each rank's host, by rank. The ranks of a host are consecutive.
         ports: two ports of rank 0's host at which no process listens. Ronda uses the first, and
             another library's store may use the second.
-        nics: the network interfaces for the connections between hosts. If it is empty, Ronda
-            chooses.
+        nics: the network interfaces for the connections between hosts. If the list is empty, Ronda
+            chooses the interfaces.
         timeout_s: how long a rank waits for the others at the start.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
@@ -148,8 +148,9 @@ def environments(
 
 
 def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
-    """Returns the environment variables by which the ranks find each other. On a single host this
-    is a name in shared memory, and otherwise an address.
+    """Returns the environment variables by which the ranks find each other. On a single host the
+    ranks find each other by a name in shared memory; on several hosts they find each other by an
+    address.
     """
     if hosts == 1:
         return {"RONDA_JOB_ID": f"ray-{secrets.token_hex(8)}"}

@@ -3,7 +3,7 @@
 """Gradients that the program changes after backward() has reduced them, and before step().
 
 If every rank makes the same change, for example by clipping, the gradients stay equal on all ranks.
-But a change may depend on the rank, so the ranks compare changed gradients.
+A change may also depend on the rank, so the ranks compare changed gradients.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from ronda.torch._watch import steps_between_checks
 from ronda.torch.functions import allgather_object
 
 _Named = Iterable[tuple[str, "torch.Tensor | None"]]
-# What the ranks send each other after a difference: the step, and the names and fingerprints of the
-# tensors.
+# The message that the ranks send each other after they have found a difference: the step, and the
+# names and fingerprints of the tensors.
 _Record = tuple[int, list[str], list[int]]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of a model while backward computes them.
+"""Reduces the gradients of a model while backward computes the gradients.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
 recorded. In later steps the dense gradients are a prepared group in that order. A hook then only
@@ -54,7 +54,7 @@ from ronda.torch.compression import wire_of
 
 
 class GradientReducer:
-    """Reduces gradients in every step: hooks announce them, and synchronize() ends the step.
+    """Reduces gradients in every step: hooks announce gradients, and synchronize() ends the step.
 
     Hooks may run on any thread, one after the other; the program's thread calls all other methods.
     If the process set has one member, or this rank is not in it, nothing is reduced. In an elastic
@@ -89,7 +89,7 @@ class GradientReducer:
         self._members: list[Gradient] = []  # of the group
         self._group = 0
         self._is_detached = False  # the group is not used any more in this step
-        self._must_drop = False  # and it is not used in the next step
+        self._must_drop = False  # the group is also not used in the next step
         self._is_whole = False  # all gradients of this step are reduced
         self._failure: Exception | None = None  # raised when all are reduced
         self._backward = Backward(weakref.ref(self))
@@ -197,7 +197,7 @@ class GradientReducer:
         Raises:
             ValueError: the program has changed gradients in flight, or has created another reducer
                 for a parameter.
-            RondaError: a submission or an operation failed. The next step has begun.
+            RondaError: a submission or an operation failed. A new step has begun.
         """
         self._check_hooks()
         if self.is_active() and self._gradients:
@@ -287,7 +287,7 @@ class GradientReducer:
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
         """Waits for the gradients that all ranks have according to their reports. Waits for all
-        gradients if no rank's report is open. If this rank has a report in flight, uses that
+        gradients if no rank's report is open. If a report of this rank is in flight, uses this
         report.
         """
         self._begin_report(is_open, takes_old)
@@ -512,7 +512,7 @@ class GradientReducer:
             native.group_wait(self._group)
             return
         native.group_wait_on_stream(self._group, stream)
-        # These streams also wait, because torch reuses the memory of dropped gradients on them.
+        # All members' streams must wait, because torch reuses dropped gradients' memory on them.
         device = self._members[0].parameter.device
         for other in {each.stream for each in self._members} - {stream, None}:
             waiting: Any = torch.cuda.ExternalStream(other, device=device)
@@ -595,6 +595,6 @@ _TAKEN = (
     " gradient: give each parameter to one DistributedOptimizer"
 )
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-# For the id of each watched parameter, the Gradient of the last reducer that watches it.
+# For the id of each watched parameter, the Gradient of the last reducer that watches the parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
 _horovod.at_shutdown(_end_epoch)

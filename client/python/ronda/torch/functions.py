@@ -131,7 +131,8 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a container like `value`, with the results of `change` for its elements. If `value`
     is no container, returns `value`.
 
-    Containers of the program's own classes are not changed, but are pickled as a whole.
+    The function does not change containers of the program's own classes, which are pickled as a
+    whole.
     """
     kind = type(value)
     if kind in (dict, collections.OrderedDict):

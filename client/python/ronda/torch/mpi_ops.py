@@ -147,7 +147,8 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces a tensor over the ranks, into a new one. Differentiable for Average and Sum.
+    """Reduces a tensor over the ranks, and returns the result as a new tensor. Differentiable for
+    Average and Sum.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.

@@ -70,8 +70,8 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """The common part of distributed optimizers. In the list of bases it comes before the program's
-    class.
+    """The common part of distributed optimizers. In the list of bases _Distributed comes before the
+    program's class.
     """
 
     process_set: ProcessSet
@@ -148,7 +148,7 @@ class _Distributed(_Base):
 
 
 class _DistributedOptimizer(_Distributed):
-    """Reduces each gradient as soon as backward has produced it."""
+    """Reduces each gradient as soon as backward has produced the gradient."""
 
     _reducer: GradientReducer
     _synchronized = False
@@ -198,7 +198,7 @@ class _DistributedOptimizer(_Distributed):
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Inside this context step() does not call synchronize(), because the program has called
-        it.
+        synchronize() itself.
         """
         self._should_synchronize = False
         try:
@@ -250,8 +250,8 @@ class _DistributedOptimizer(_Distributed):
         return call
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Does the same as in the program's optimizer. If the program skips a step, this call ends
-        it.
+        """Does the same as in the program's optimizer. If the program skips a step, zero_grad()
+        ends the step.
 
         Raises:
             AssertionError: a gradient is being reduced.
@@ -363,8 +363,8 @@ def DistributedOptimizer(
     """Wraps an optimizer so that gradients are reduced over the ranks while backward computes other
     gradients.
 
-    step() waits for the reduced gradients and applies them. To inspect or clip the reduced
-    gradients:
+    step() waits for the reduced gradients, and applies the reduced gradients. To inspect or clip
+    the reduced gradients:
 
         loss.backward()
         optimizer.synchronize()
@@ -378,8 +378,8 @@ def DistributedOptimizer(
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
         compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and
-            added in 32 bits. fp8 also adds its rounding errors to the next step. A Compressor of
-            the program's own is called for each gradient.
+            added in 32 bits. fp8 also adds its rounding errors to the next step. The program's own
+            Compressor is called for each gradient.
         backward_passes_per_step: how often backward adds to the gradients before step(). The sum
             over the passes is reduced once.
         op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Also Min,
@@ -388,8 +388,7 @@ def DistributedOptimizer(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of parameters whose gradients are reduced together, or the number of such
-            lists, of about equal length. If it is None or 0, each gradient is reduced when it is
-            ready.
+            lists, of about equal length. With None or 0, each gradient is reduced when it is ready.
         sparse_as_dense: if true, sparse gradients are reduced as dense gradients.
         process_set: the ranks that take part.
 

@@ -48,9 +48,9 @@ class GradientReducer:
     The first step shows how many backward passes add to each gradient. In later steps a hook
     submits the gradient after this number of passes, while backward goes on. backward() returns
     when all gradients are reduced. If backward() has not computed all gradients, it cannot wait for
-    the reductions, because other ranks may have computed other gradients. In this case the
-    gradients stay in flight until reduce(), which submits the remaining gradients. The ranks may
-    submit gradients at different times, because tensors are matched by name.
+    the reductions, because other ranks may have computed other gradients. Gradients for which
+    backward() cannot wait stay in flight until reduce(), which submits the remaining gradients. The
+    ranks may submit gradients at different times, because tensors are matched by name.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
@@ -80,10 +80,10 @@ class GradientReducer:
 
     def _computed(self, gradient: Gradient) -> None:
         """Called when backward has added to the gradient. Raises no exception, because Paddle would
-        replace it; reduce() raises it.
+        replace the exception; reduce() raises it instead.
         """
         if _reduced.get(id(gradient.parameter)) is not gradient:
-            return  # another optimizer, which was made later, reduces it
+            return  # an optimizer that was made later reduces the gradient
         gradient.passes += 1
         if gradient.usual == 0 or gradient.passes < gradient.usual or self._failure is not None:
             return
@@ -184,8 +184,8 @@ def _place_of(value: Any) -> tuple[int, int]:
 
 
 def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
-    """Gives the other ranks the error, because they would wait for gradients that this rank does
-    not submit.
+    """Sends the error to the other ranks, because these ranks would wait for gradients that this
+    rank does not submit.
     """
     with contextlib.suppress(RondaError):
         for gradient in gradients:

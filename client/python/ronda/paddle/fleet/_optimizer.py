@@ -39,10 +39,10 @@ class DistributedOptimizer:
         return getattr(self._optimizer, name)
 
     def step(self) -> None:
-        """Reduces the gradients, and makes the optimizer apply them.
+        """Reduces the gradients, and makes the optimizer apply the reduced gradients.
 
         Raises:
-            RondaError: a reduction has failed. In this case the optimizer does not run.
+            RondaError: a reduction has failed. The optimizer has not run.
             ValueError: Ronda does not support a gradient, or this step has more backward passes
                 that compute a gradient than any earlier step.
         """
@@ -60,7 +60,7 @@ class DistributedOptimizer:
         return [], []
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Clears the gradients, unless more passes will add to them."""
+        """Clears the gradients, unless further backward passes will add to the gradients."""
         if self._done == 0:
             self._reducer.begin_step()
             self._optimizer.clear_grad(set_to_zero)
@@ -72,8 +72,8 @@ class DistributedOptimizer:
         self._reducer.reduce(self._parameters())
 
     def _parameters(self) -> list[Any]:
-        """Returns the optimizer's parameters, in its order. The optimizer may have them in
-        groups.
+        """Returns the optimizer's parameters, in the optimizer's order. The optimizer may have its
+        parameters in groups.
         """
         parameters: list[Any] = []
         for each in self._optimizer._parameter_list:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps Works alive for older versions of PyTorch. These versions destroy the Python part of a Work
-that only C++ code holds. After that the Work's C++ part would wait without end.
+"""Keeps Works alive for older versions of PyTorch. Older versions destroy the Python part of a Work
+that only C++ code holds, and the Work's C++ part would then wait without end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from ronda.torch.c10d._work import Work
 
 _WHOLE = 8  # works that keep their tensors
-_LOOKED_AT = 8  # works per call: more than a call adds
+_LOOKED_AT = 8  # works that each call checks: more than a call adds
 
 
 class Halves:

@@ -79,7 +79,7 @@ def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Seq
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copies values to a tensor. Autograd does not notice the change.
 
-    A tensor that was made in inference mode can only be changed in this mode. Inference mode
+    A tensor that was made in inference mode can only be changed in inference mode. Inference mode
     belongs to a thread, and the program's thread may have left it since the operation began.
     """
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
@@ -160,8 +160,8 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def together(tensors: Sequence[Tensor]) -> Tensor:
-    """Returns a flat tensor with the elements of all tensors. If they are adjacent in memory, it is
-    a view.
+    """Returns a flat tensor with the elements of all tensors, which is a view if they are adjacent
+    in memory.
     """
     whole = _adjacent(tensors)
     return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole

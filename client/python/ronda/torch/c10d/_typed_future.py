@@ -16,7 +16,7 @@ import torch
 from torch.futures import Future
 
 
-# TorchScript cannot read the value of the future `ended`. So `error` has the error's text, as
+# TorchScript cannot read the value of the future `ended`, so `error` has the error's text, as
 # bytes.
 def _tensors_or_error(
     tensors: List[torch.Tensor],  # noqa: UP006
@@ -35,7 +35,7 @@ def _tensors_or_error(
 @functools.cache
 def _start() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, but has no replacement
+        warnings.simplefilter("ignore", FutureWarning)  # deprecated without a replacement
         return _compiled()
 
 

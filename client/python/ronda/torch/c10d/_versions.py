@@ -110,7 +110,7 @@ _OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREM
 
 
 def op_name(opts: Any) -> str:
-    """Returns the name of the reduce op in a collective's options, as torch spells it."""
+    """Returns torch's name of the reduce op in a collective's options."""
     number = _op_number(opts)
     name = _OP_NAMES[number] if number < len(_OP_NAMES) else str(number)
     return f"ReduceOp.{name}"
@@ -223,8 +223,8 @@ _asking = threading.local()
 
 
 def answer(work: Any) -> bool:
-    """Returns whether work_behind() is the caller of get_future(). If it is, passes `work` to
-    work_behind().
+    """Returns whether work_behind() is the caller of get_future(). If work_behind() is the caller,
+    passes `work` to it.
     """
     if not getattr(_asking, "is_open", False):
         return False
@@ -236,7 +236,7 @@ def work_behind(holder: Any) -> Any:
     """Returns the Work of Ronda that a torch Work wraps, or None.
 
     C++ code wraps a Work that is written in Python, and passes on only calls of wait() and
-    get_future(). So this function calls get_future() to find the wrapped Work.
+    get_future(). work_behind() finds the wrapped Work by calling get_future().
     """
     if type(holder) is not _c10d.Work or holder._get_op_type() != _UNKNOWN_OPERATION:
         return None
@@ -283,8 +283,8 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
 
 
 def complete_works() -> None:
-    """Makes torch's wrapper of Ronda's Works pass on all calls. Without this change, is_completed()
-    of the wrapper would always return False.
+    """Makes torch's wrapper of Ronda's Works pass on all calls. Without the change to the wrapper,
+    is_completed() would always return False.
     """
     if HAS_BACKENDS:
         for name in (

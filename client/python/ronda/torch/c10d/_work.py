@@ -26,8 +26,8 @@ from ronda.torch.c10d._typed_future import TypedPromise
 _NO_TIMEOUT = timedelta(0)
 
 # A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
-# During this wait, Ronda's thread for callbacks cannot complete the other future, so a thread of
-# this pool completes it.
+# While a callback waits, Ronda's thread for callbacks cannot complete the other future, so a thread
+# of this pool completes it.
 _thread = threading.local()
 _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
@@ -103,7 +103,7 @@ class Work(_Base):  # type: ignore[misc]
         self._finished: torch.cuda.Event | None = None
         self._error = error
         self._future: Future[Any] | None = None
-        self._promise: Any = None  # completes the future; None once it has
+        self._promise: Any = None  # completes the future; None when the future is complete
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
         self._release(release)
@@ -167,7 +167,9 @@ class Work(_Base):  # type: ignore[misc]
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
 
     def _conclude(self) -> None:
-        """Called when the operations have ended, or the current stream waits for them."""
+        """Called when the operations have ended, or when the current stream waits for the
+        operations.
+        """
         with self._lock:
             if self._is_over:
                 return
@@ -186,7 +188,8 @@ class Work(_Base):  # type: ignore[misc]
             promise, self._promise = self._promise, None
         IN_FLIGHT.forget(self)
         if promise is not None:
-            # This call is outside of the lock, because it calls the program's callbacks.
+            # _keep_promise() is called outside of the lock, because it calls the program's
+            # callbacks.
             self._keep_promise(promise)
 
     def synchronize(self) -> None:
