@@ -69,7 +69,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most of the remaining bytes are also printable ASCII.
+    // Most of the bytes after AsciiPrefix() are also printable ASCII.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;

@@ -30,7 +30,7 @@
 
 namespace ronda {
 
-// This limit is far above the size of any struct of this API. A larger struct_size means that the caller has not
+// kMaxStructSize is far above the size of any struct of this API. A larger struct_size means that the caller has not
 // initialised the field.
 inline constexpr size_t kMaxStructSize = 4096;
 
@@ -59,8 +59,8 @@ constexpr auto KnownSizes() {
     return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
                       sizeof(T)};
   } else if constexpr (std::same_as<T, ronda_options>) {
-    // The two earlier versions ended with padding. If a new field lay in this padding, Ronda would read memory that an
-    // old program never wrote.
+    // The two earlier versions of ronda_options ended with padding. If a new field lay in this padding, Ronda would
+    // read memory that an old program never wrote.
     static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
     static_assert(offsetof(T, epoch) >= offsetof(T, local_size) + 2 * sizeof(int));
     return std::array{offsetof(T, master_address), offsetof(T, epoch), sizeof(T)};

@@ -126,8 +126,8 @@ void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) 
   }
 }
 
-// Returns the callback for Runtime::Options. In an elastic job the callback is null. There the process must survive a
-// failure, and no stream waits for an operation that may fail (see WaitsForDevice()).
+// Returns the callback for Runtime::Options. In an elastic job the callback is null, because a member must survive a
+// failure, and because no stream waits for an operation that may fail (see WaitsForDevice()).
 std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& config) {
   const std::optional<absl::Duration> grace = config.devices.failure_grace;
   if (!grace.has_value() || globals().member.is_known_member()) return nullptr;
@@ -187,8 +187,8 @@ absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
   return session;
 }
 
-// Joins the job of the environment. A member of an elastic job gets its rank from its launcher, unless its program has
-// set the rank.
+// Joins the job that the environment describes. A member of an elastic job gets its rank from its launcher, unless its
+// program has set the rank.
 absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
   if (is_member) {

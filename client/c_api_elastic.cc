@@ -31,13 +31,13 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submis
   return session->runtime().Submit(submission);
 }
 
-// Returns the common answer of all ranks to the question that they ask in every step. `request` is what this rank
-// knows.
+// Returns the common answer of all ranks to the question that they ask in every step. `request` is this rank's own
+// answer.
 absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // Call() waits. Without this reset() it would hold the session meanwhile, and the session could not end.
+  // Without this reset(), Call() would hold the session while it waits, and the session could not end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }

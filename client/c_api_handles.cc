@@ -61,7 +61,7 @@ ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberO
       [&](const Operation& operation) { *number = static_cast<int>(operation.handle().result().number); });
 }
 
-// Makes a function that calls `callback`, and passes it to `post`, which runs it later on any thread. The callback gets
+// Passes to `post` a function that calls `callback`. `post` runs this function later, on any thread. The callback gets
 // the status that `outcome` returns, and acts for the same rank as the calling thread.
 template <typename PostFn, typename OutcomeFn>
 Outcome PostCallback(const char* function, ronda_callback callback, void* context, const PostFn& post,
@@ -79,7 +79,7 @@ Outcome PostCallback(const char* function, ronda_callback callback, void* contex
 Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
   const absl::Status status = operation.OrderBefore(stream);
   if (status.ok()) globals().handles.MarkOrdered(handle);
-  // INVALID_ARGUMENT is about the stream, and not about the operation.
+  // INVALID_ARGUMENT is an error of the stream, and not of the operation.
   const bool is_about_stream = absl::IsInvalidArgument(status);
   return Failure(status, is_about_stream ? Answer::kSubmission : Answer::kCompletion);
 }

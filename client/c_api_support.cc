@@ -376,15 +376,15 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// How long the exiting process waits until the other ranks know of its exit. Ranks that do not know of the exit by then
-// report that this rank has died.
+// How long the exiting process waits until the other ranks know of its exit. A rank that does not know of the exit
+// after this time reports that the exiting rank has died.
 constexpr std::chrono::seconds kExitTimeout(1);
 
 // Runs after the program's atexit() functions and its destructors of static objects, because these may still call
-// Ronda, and may shut Ronda down. Other threads may still be in calls, and hold locks. So AnnounceExit() changes
-// nothing in this process. A separate thread does the work that may wait, and the exiting thread waits only a short
-// time for the separate thread. If all programs of a job end without ronda_shutdown(), the announcement keeps the last
-// ranks from reporting the first ranks as failed.
+// Ronda, and may shut Ronda down. AnnounceExit() changes nothing in this process, because other threads may still be in
+// calls, and hold locks. A separate thread does the work that may wait, and the exiting thread waits only a short time
+// for the separate thread. If all programs of a job end without ronda_shutdown(), the announcement keeps the last ranks
+// from reporting the first ranks as failed.
 [[gnu::destructor]] void AnnounceExit() {
   const Globals* const globals = current_globals.load(std::memory_order_acquire);
   if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The base of the C ABI's functions: outcomes with error texts, the session of the process, and the table that maps
-// handle numbers to operations. Exceptions are caught only here.
+// handle numbers to operations. Only this file catches exceptions.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -42,7 +42,8 @@
 
 namespace ronda {
 
-// The part of the runtime that returned a status. An absl code means something different to the caller in each part.
+// The part of the runtime that returned a status. An absl code means something different to the caller in each part of
+// the runtime.
 enum class Answer {
   kStartup,     // reading the configuration, finding the other ranks
   kSubmission,  // Runtime::Submit
@@ -109,7 +110,7 @@ class DefaultRuntime {
   absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again, or OK
 };
 
-// Returns whether a process that this process descends from by fork() had a job at the time of the fork.
+// Returns whether a process with a job has made this process, or one of its ancestors, by fork().
 bool IsForkOfRank();
 
 // Returns the error of calls before ronda_init(), after ronda_shutdown(), and in the forked child of a rank.
@@ -148,8 +149,8 @@ bool MayOrderBy(const Handle& handle, absl::Duration deadline);
 absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
 absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
 
-// An operation of a C caller: the handle of a submission, and the conversion of the submission's result. Copies refer
-// to the same operation. Creating an Operation allocates nothing.
+// An operation of a C caller: the handle of a submission, and the conversion of the submission's result. Copies of an
+// Operation refer to the same operation. Creating an Operation allocates nothing.
 //
 // Thread-safe, except for assignment.
 class Operation {

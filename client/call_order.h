@@ -12,8 +12,8 @@ namespace ronda {
 // number as the n-th call of every other rank.
 //
 // The name of a call depends only on the signatures of the earlier calls, not on time or on its own signature. Ranks
-// that have made the same calls therefore give their next call the same name. If the next calls differ, their requests
-// have this same name, so Ronda compares them and finds the difference.
+// that have made the same calls therefore give their next call the same name. If the next calls of two ranks differ,
+// the two requests still have one name, so Ronda compares the requests and finds the difference.
 //
 // A program that repeats its steps gets the same names in each step. CallOrder finds a step of p calls if each of the
 // last n calls equals the call p positions earlier, where n is the larger of p and kEvidence. Calls then get the same p

@@ -34,8 +34,8 @@ class StepMarks {
   // Ends an update. The state has seen one more step, or, after BringTo(), the number of steps that BringTo() has set.
   void EndUpdate();
 
-  // Called before this rank receives the state of `step` from another rank. After BringTo(), the next EndUpdate() sets
-  // the number of steps to `step`. If `step` is nullopt, the rank receives no state.
+  // Call this function before this rank receives the state of `step` from another rank. After BringTo(), the next
+  // EndUpdate() sets the number of steps to `step`. If `step` is nullopt, the rank receives no state.
   void BringTo(std::optional<int64_t> step) { target_.store(step.value_or(-1), std::memory_order_relaxed); }
 
   // Records that the process has a state, which has seen 0 steps.

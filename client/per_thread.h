@@ -13,10 +13,11 @@ namespace ronda {
 // Gives each thread its own T, which PerThread creates when the thread first asks for its T.
 //
 // A thread_local object with a destructor is destroyed while its thread may still run the program's code. The program's
-// code may run in destructors of other thread_local objects and of POSIX's thread keys. In the main thread it may also
-// run in functions of atexit() and in destructors of static objects. PerThread works in all of these destructors and
-// functions. The main thread's T is never destroyed. PerThread's own thread key destroys the T of another thread when
-// the thread ends. If the thread asks for its T after that, PerThread creates a new one.
+// code may run in destructors of other thread_local objects and of POSIX's thread keys. In the main thread the
+// program's code may also run in functions of atexit() and in destructors of static objects. PerThread works in all of
+// these destructors and functions. The main thread's T is never destroyed. PerThread's own thread key destroys the T of
+// another thread when the thread ends. If a thread asks for its T after the T has been destroyed, PerThread creates a
+// new T.
 template <typename T>
 class PerThread {
  public:

@@ -351,7 +351,7 @@ Outcome PreparedGroup::EndStep(WaitFn wait) {
     note(batch.status, Answer::kSubmission);
     if (batch.handles.empty()) continue;  // the submission failed
     const absl::Status status = wait(member, batch.handles[places_[member].position - batch.begin]);
-    // INVALID_ARGUMENT is about the waiting stream, and not about the operation.
+    // INVALID_ARGUMENT is an error of the waiting stream, and not of the operation.
     note(status, absl::IsInvalidArgument(status) ? Answer::kSubmission : Answer::kCompletion);
   }
   for (Batch& batch : batches_) batch.status = absl::OkStatus();

@@ -32,12 +32,12 @@ namespace ronda {
 //
 // Announce() is thread-safe. REQUIRES for all other functions: no other function is running. Memory ordering: the
 // counter of a batch is decremented with acquire and release, so the thread that brings the counter to zero sees
-// everything that other threads have written to the inputs of their members. The submission makes these writes visible
-// to the runtime.
+// everything that other threads have written to the inputs of their members. The submission of the batch makes the
+// writes visible to the runtime.
 class PreparedGroup {
  public:
   // `members` belong to `session`, which the group does not keep alive. `name` is the group's name in error messages. A
-  // member without buffers gets them from AnnounceAt().
+  // member without buffers gets its buffers from AnnounceAt().
   // Errors: the errors of Runtime::Check, except that a member may have no buffers; INVALID_ARGUMENT if two members
   // have the same name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,

@@ -18,13 +18,13 @@
  * Thread-safety: any thread may call any function. Buffers belong to the caller, who must keep them valid and unchanged
  * until the handle is complete.
  *
- * A child that a rank makes with fork() is not a rank: Ronda is uninitialised there, and the child cannot call
+ * A child that a rank makes with fork() is not a rank: Ronda is uninitialised in the child, and the child cannot call
  * ronda_init(). The end of the child, even a crash, has no effect on the job.
  *
  * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream. Submit a tensor as soon as the stream
- * has been given the work that fills it: only the device waits for that work. ronda_synchronize_on_stream() makes a
- * stream wait for the result without blocking the host. Outputs that Ronda allocates for such tensors are in the GPU's
- * memory. Argument structs, shapes and splits are always in host memory. */
+ * has been given the work that fills the tensor: only the device waits for that work. ronda_synchronize_on_stream()
+ * makes a stream wait for the result without blocking the host. Outputs that Ronda allocates for tensors in a GPU's
+ * memory are also in the GPU's memory. Argument structs, shapes and splits are always in host memory. */
 #ifndef RONDA_H_
 #define RONDA_H_
 
@@ -170,9 +170,9 @@ int ronda_status_is_recoverable(ronda_status status);
 ronda_status ronda_init(const ronda_options* options);
 
 /* Completes the operations in flight, waits until every rank has called ronda_shutdown(), and ends the job for this
- * process. An error means that the job had failed. In this case too, ronda_shutdown() has ended the job for this
- * process, and the operations in flight have the job's error. Handles become complete, and stay valid until they are
- * released. ronda_init() may be called again afterwards. A process that ends without ronda_shutdown() fails the job,
+ * process. An error means that the job had failed. ronda_shutdown() has nevertheless ended the job for this process,
+ * and the operations in flight have the job's error. Handles become complete, and stay valid until they are released.
+ * After ronda_shutdown(), ronda_init() may be called again. A process that ends without ronda_shutdown() fails the job,
  * even if its main() has returned 0. */
 ronda_status ronda_shutdown(void);
 
@@ -266,10 +266,11 @@ typedef struct ronda_elastic_reform_options {
   { sizeof(ronda_elastic_reform_options), NULL, 0, NULL }
 
 /* Leaves the present epoch of an elastic job, if the process is in one, asks the launcher for a rank in the next epoch,
- * and joins the next epoch. Ranks and sizes are then new. Ronda forgets the process sets of the old epoch, and
- * everything that it has learned about the old epoch. With a reason the present epoch fails at once, for all of its
- * ranks. If `reason` is NULL or "", the call waits until all ranks leave the epoch, as ronda_shutdown() does. `options`
- * may be NULL. After an error the process is in no job; after a recoverable error it may call the function again.
+ * and joins the next epoch. In the next epoch, ranks and sizes are new. Ronda forgets the process sets of the old
+ * epoch, and everything that it has learned about the old epoch. With a reason the present epoch fails at once, for all
+ * of its ranks. If `reason` is NULL or "", the call waits until all ranks leave the epoch, as ronda_shutdown() does.
+ * `options` may be NULL. After an error the process is in no job; after a recoverable error it may call the function
+ * again.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has removed this process from the job, has ended, or gives no rank in
  * time); RONDA_ERROR_INVALID_ARGUMENT (this process is not in an elastic job); RONDA_ERROR_INTERNAL (this process's GPU
  * is stuck, or has failed: end the process, and the launcher replaces it); the errors of ronda_init(). */
@@ -328,7 +329,7 @@ ronda_status ronda_elastic_poll(ronda_elastic_change* change);
  * `body` does not call ronda_init(). `options`, which may be NULL, override the environment's settings. */
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context);
 
-/* The rank for which a thread acts: 0 means the rank that ronda_init() made, any other value a rank of
+/* The rank for which a thread acts: 0 means the rank that ronda_init() made; any other value means a rank of
  * ronda_run_threads(). If `body` starts a thread that also acts for the rank, `body` calls ronda_current(), and the new
  * thread passes the result to ronda_make_current(). */
 typedef int64_t ronda_context;

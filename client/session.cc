@@ -198,7 +198,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the join's arguments. Other errors come
+  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the join's arguments. Other errors occur
   // before all ranks have joined, and not on all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;

@@ -39,10 +39,10 @@ class NumberSequence {
   uint64_t Next();
 
   // Returns the greatest number of an operation on which ranks have disagreed since the function's previous call.
-  // Returns nothing if there is no such operation.
+  // If ranks have disagreed on no operation, returns nothing.
   std::optional<uint64_t> TakeDisagreement() { return std::exchange(disagreement_, std::nullopt); }
 
-  // Returns the smallest number of an operation in flight. If none is in flight, returns the next number.
+  // Returns the smallest number of an operation in flight. If no operation is in flight, returns the next number.
   uint64_t oldest() const { return in_flight_.empty() ? next_ : in_flight_.front().number; }
 
   // Stores `operation`, which is in flight under the number that Next() has returned. Until Record() is called, Next()
@@ -118,8 +118,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
   // Refuses the operation that `refusal` (RefusalSubmission) describes, so that it fails on the other ranks. The
-  // operation is the rank's next one without a name in the process set, or its next message of a kind. Refuse() does
-  // not wait for other ranks. Errors: as Submit.
+  // operation is the rank's next operation without a name in the process set, or its next message of a kind. Refuse()
+  // does not wait for other ranks. Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
 
   // Forgets the numbers of process sets that have been removed.
@@ -131,7 +131,7 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
   // Returns how many times all ranks have joined. Each time all ranks have joined, the ranks restart their counts of
-  // operations without names. Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
+  // operations without names. Errors: INVALID_ARGUMENT if this rank has joined and other ranks have not joined yet.
   absl::StatusOr<uint64_t> CountJoins();
 
   // The agreement lives as long as a caller keeps the pointer, even after the session has ended.
@@ -146,8 +146,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether this receive takes messages in the order of their arrival. A receive from any rank does so. Every
-  // other receive does so while a receive that has the same tag and does so is in flight. `name` is ReceiveName().
+  // Returns whether this receive takes messages in the order of their arrival. A receive from any rank does so. While a
+  // receive that does so is in flight, all later receives with its tag also do so. `name` is ReceiveName().
   bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Restarts the numbers of a process set if its join has ended meanwhile.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -181,8 +181,8 @@ class RankContexts {
     std::weak_ptr<Session> session;
   };
 
-  // While a Scope lives, the thread that made it acts for a new session, and other threads may also act for it. The
-  // destructor waits until no other thread holds the session. A thread has at most one Scope.
+  // While a Scope lives, the thread that made it acts for a new session, and other threads may also act for this
+  // session. The destructor waits until no other thread holds the session. A thread has at most one Scope.
   class Scope {
    public:
     Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
@@ -239,8 +239,8 @@ absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeo
 // `absent` may hold a value without an enumerator, and is not read as an enum.
 absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
-// Make the submission that creates a process set. Either all ranks of the job submit it, or only the members of the
-// set. If the members create the set, the submission's name consists of the ranks and `tag`, which may be null.
+// Make the submission that creates a process set. Either all ranks of the job make this submission, or only the members
+// of the set. If the members create the set, the submission's name consists of the ranks and `tag`, which may be null.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
 Submission AddProcessSetSubmission(std::vector<RankId> ranks);
 absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);

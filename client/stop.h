@@ -29,9 +29,9 @@ class StopSignal {
   StopSignal() = delete;
 
   // Installs a handler that records a SIGTERM, and passes it on to the handler that the program had installed before,
-  // if any. A handler that is installed later replaces this one. Later calls of Arm() do nothing. In a child of fork(),
-  // SIGTERM has the effect that it had before Arm(), because the signal is meant to end the child. The child may call
-  // Arm() itself.
+  // if any. A handler that is installed later replaces Ronda's handler. Later calls of Arm() do nothing. In a child of
+  // fork(), SIGTERM has the effect that it had before Arm(), because the signal is meant to end the child. The child
+  // may call Arm() itself.
   static void Arm();
 
   // Returns whether a SIGTERM has arrived.
@@ -47,11 +47,11 @@ class StopSignal {
 // so all calls use the same name. A rank that knows of a request repeats it in every later call, even if another rank
 // got the signal.
 //
-// Ranks that have joined make no calls, while the other ranks do. When all ranks have joined, every rank ignores the
-// flag of its last call before the join, and answers its next call like a first call.
+// Ranks that have joined make no calls, but the other ranks continue to call. When all ranks have joined, every rank
+// ignores the flag of its last call before the join, and answers its next call like a first call.
 //
 // Several threads may call, but only one at a time. The operation in flight writes into this object, which must live
-// until it is complete.
+// until the operation is complete.
 class StopAgreement {
  public:
   enum class Request : uint8_t { kNone = 0, kStop = 1 };  // with the values that the ranks send

@@ -144,7 +144,8 @@ struct RunOptions {
   std::function<void(const Membership&)> on_reset;
 
   // Each rank copies its state in its own memory every `snapshot_every` steps. The ranks return to this copy if the
-  // state of every rank is incomplete. 0 means that they make no copies. Tensors in a GPU's memory cannot be copied.
+  // state of every rank is incomplete. 0 means that the ranks make no copies. Tensors in a GPU's memory cannot be
+  // copied.
   std::int64_t snapshot_every = 0;
 
   // The longest time for which a process waits until the launcher gives it a rank in the next epoch. If this limit is

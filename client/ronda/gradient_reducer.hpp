@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gradients that are reduced over the ranks in every step, while backward computes them.
+// Gradients that are reduced over the ranks in every step, while backward computes other gradients.
 #ifndef RONDA_CLIENT_RONDA_GRADIENT_REDUCER_HPP_
 #define RONDA_CLIENT_RONDA_GRADIENT_REDUCER_HPP_
 

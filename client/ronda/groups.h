@@ -55,13 +55,13 @@ ronda_status ronda_group_learn_order(ronda_group group);
  * steps. */
 ronda_status ronda_group_combine(ronda_group group, const size_t* members, size_t count, const char* name);
 
-/* Sets *current to 1 if the group was prepared for the current job of the calling thread's rank, else to 0. In the
- * latter case prepare the group again. */
+/* Sets *current to 1 if the group was prepared for the current job of the calling thread's rank, else to 0. If *current
+ * is 0, prepare the group again. */
 ronda_status ronda_group_is_current(ronda_group group, int* current);
 
-/* Announces that the input of member `index` is complete. The input then belongs to Ronda until ronda_group_wait().
- * Returns RONDA_ERROR_INVALID_ARGUMENT if the member has already been announced in this step. If the submission fails,
- * the error may also concern the member's neighbours, and ronda_group_wait() returns the error again. */
+/* Announces that the input of member `index` is complete. From this call until ronda_group_wait(), the input belongs to
+ * Ronda. Returns RONDA_ERROR_INVALID_ARGUMENT if the member has already been announced in this step. If the submission
+ * fails, the error may also concern the member's neighbours, and ronda_group_wait() returns the error again. */
 ronda_status ronda_group_ready(ronda_group group, size_t index);
 
 /* As ronda_group_ready(), for a member whose buffer has moved. The member is reduced in place at `data`, in this step
@@ -75,10 +75,10 @@ ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data);
  * host memory. */
 ronda_status ronda_group_ready_on_stream(ronda_group group, size_t index, void* data, void* stream);
 
-/* Blocks until all members are reduced, and begins the next step. Call it after the step's calls of ronda_group_ready()
- * have returned. Returns the first error, in the order of the array, after all members have ended. If a member has not
- * been announced, the call changes nothing and returns RONDA_ERROR_INVALID_ARGUMENT, with the member's name in the
- * text. In this case announce the member and wait again. */
+/* Blocks until all members are reduced, and begins the next step. Call ronda_group_wait() after the step's calls of
+ * ronda_group_ready() have returned. Returns the first error, in the order of the array, after all members have ended.
+ * If a member has not been announced, the call changes nothing and returns RONDA_ERROR_INVALID_ARGUMENT, with the
+ * member's name in the text. In this case announce the member and wait again. */
 ronda_status ronda_group_wait(ronda_group group);
 
 /* As ronda_group_wait(), for at most `timeout_s` seconds (negative: without end). If the step has ended, *done becomes
@@ -88,7 +88,7 @@ ronda_status ronda_group_wait_for(ronda_group group, double timeout_s, int* done
 
 /* As ronda_group_wait(), for members in GPU memory: `stream` (a cudaStream_t) waits instead of the host, as by
  * ronda_synchronize_on_stream() for each member. The members may be announced again once their streams have been given
- * the work that computes them again. */
+ * the work that computes the members again. */
 ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
 
 /* As ronda_group_wait_on_stream(), but the calling thread waits for at most `timeout_s` seconds, as in
@@ -97,7 +97,7 @@ ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, dou
 
 /* As ronda_group_wait_on_stream(), but each member's own stream waits for the member. The host waits for members in
  * host memory. If the device fails after this call, ronda_group_finish() returns the device's error. The next call of
- * ronda_group_wait_on_own_streams() also returns it, before the errors of its own step. */
+ * ronda_group_wait_on_own_streams() also returns the device's error, before the errors of its own step. */
 ronda_status ronda_group_wait_on_own_streams(ronda_group group);
 
 /* Blocks until the device has reduced the members of the last step that ronda_group_wait_on_own_streams() has ended.

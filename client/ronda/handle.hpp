@@ -174,22 +174,24 @@ class OutputHandle {
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // The following functions first wait for the operation, unless a stream waits for it. The functions throw the
-  // operation's error if it failed, and otherwise return:
-  // the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT);
+  // The functions from result() to rows_per_rank() first wait for the operation, unless a stream waits for it. If the
+  // operation failed, these functions throw its error.
+  //
+  // result() returns the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT).
   std::vector<T> result() {
     check_memory().throw_if_error();
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the address of the elements, whose number is count(). The address is valid as long as this handle exists, or as
-  // long as the memory that the caller has passed for the result. Work on the stream of wait_on() may use elements in a
-  // GPU's memory, and must be done before this handle is destroyed;
+  // data() returns the address of the elements, whose number is count(). The address is valid as long as this handle
+  // exists, or as long as the memory that the caller has passed for the result. Work on the stream of wait_on() may use
+  // elements in a GPU's memory, and must be done before this handle is destroyed.
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
-  // the number of rows, that is, the first dimension;
+  // rows() returns the number of rows, that is, the first dimension.
   std::int64_t rows() { return fetch(), rows_; }
-  // for a gather or alltoall, how many of the rows came from each rank of the process set, in the order of ranks.
+  // For a gather or alltoall, rows_per_rank() returns how many rows came from each rank of the process set, in the
+  // order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return fetch(), rows_per_rank_; }
 
   // Returns an error if result() cannot return the elements.

@@ -105,7 +105,8 @@ inline OptionsView to_c(const Options& options) {
   return view;
 }
 
-// Returns `number`, the result of a C function. Throws if it is negative, because the process is then in no job.
+// Returns `number`, the result of a C function. Throws if `number` is negative, which means that the process is in no
+// job.
 inline int require_initialized(int number) {
   if (number < 0) throw Error(RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda::init() first");
   return number;
@@ -124,13 +125,13 @@ inline Status try_init(const Options& options = {}) {
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
 // Completes the operations in flight, waits until every rank has called shutdown(), and ends the job for this process,
-// also if the call fails. A process that ends without this call is treated as failed.
+// also if the call fails. A process that ends without shutdown() is treated as failed.
 // Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
-// Fails the job at once, for all of its ranks, and does not wait for them; ronda.h has the details. A function abort()
-// would hide C's abort() in namespaces within `ronda`, so the name is abort_job().
+// Fails the job at once, for all of its ranks, without waiting for the other ranks; ronda.h has the details. A function
+// abort() would hide C's abort() in namespaces within `ronda`, so the name is abort_job().
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
 inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
 inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }

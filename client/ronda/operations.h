@@ -21,8 +21,8 @@ extern "C" {
  * Ranks may submit tensors without a name (NULL). Operations on tensors without a name are matched by their order, as
  * in MPI: in a process set, the n-th operation without a name on one rank belongs to the n-th operation without a name
  * on each other rank. A step that repeats needs no more time than with names, if it has at most 1,024 operations
- * without names. If ranks differ in the n-th operation, it fails with RONDA_ERROR_MISMATCH, and the text gives n and
- * the calls of two of the ranks.
+ * without names. If ranks differ in the n-th operation, the operation fails with RONDA_ERROR_MISMATCH, and the text
+ * gives n and the calls of two of the ranks.
  *
  * An operation without a name is counted when it is submitted. A call whose arguments are refused is not counted,
  * unless the program counts it with ronda_refuse(). If a call failed with RONDA_ERROR_DEADLINE because a rank was late,
@@ -69,8 +69,8 @@ typedef int64_t ronda_handle; /* > 0 */
  * its rows. `output` must not overlap the input. Each rank decides for itself whether it gives an `output`.
  *
  * If the result has more than `output_bytes` bytes, the operation runs, and then fails on this rank with
- * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. Ronda then writes nothing to this rank's `output`, but
- * the other ranks get their results. */
+ * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. In this case Ronda writes nothing to this rank's
+ * `output`, but the other ranks get their results. */
 
 /* Allreduce: combines the tensors of all ranks, and gives every rank the result. */
 typedef struct ronda_allreduce_args {
@@ -114,8 +114,8 @@ typedef struct ronda_reduce_args {
   }
 
 /* Reducescatter: as an allreduce, but each member of the process set gets only some rows of the result. With n rows and
- * m members each member gets n / m rows, and the first n % m members get one more. ndim >= 1. Ronda allocates the
- * output: see ronda_output(). */
+ * m members each member gets n / m rows, and the first n % m members get one row more. ndim >= 1. Without an `output`,
+ * Ronda allocates the result: see ronda_output(). */
 typedef struct ronda_reducescatter_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -234,7 +234,7 @@ typedef struct ronda_recv_args {
   { sizeof(ronda_recv_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
 /* Broadcasts or gathers bytes in host memory, whose number may differ between ranks. Ronda allocates the output;
- * ronda_output() returns it, and counts bytes as rows. */
+ * ronda_output() returns the output, and counts bytes as rows. */
 typedef struct ronda_object_args {
   size_t struct_size;
   const char* name; /* as in ronda_tensor; NULL: matched by order, as tensors without a name */
@@ -362,16 +362,17 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 ronda_status ronda_synchronize(ronda_handle handle);
 
 /* As ronda_synchronize(), for at most `timeout_s` seconds (negative: without end). If the operation has completed,
- * *done becomes 1. If not, *done becomes 0, and the call returns RONDA_OK. A program that has to check for signals
- * while it waits can call this function in a loop; each call costs about one wake-up of the thread. */
+ * *done becomes 1. If the operation has not completed, *done becomes 0, and the call returns RONDA_OK. A program that
+ * has to check for signals while it waits can call this function in a loop; each call costs about one wake-up of the
+ * thread. */
 ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* done);
 
 /* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory. Work that the stream is given from now on comes
  * after the operation, and may use the buffers again. The calling thread waits until all ranks have submitted the
  * tensor, and until Ronda has given the operation's work to this rank's device. The thread does not wait until the
  * device has done this work. In a locked schedule the thread does not wait for the other ranks. (If the tensor was
- * submitted behind a result that the device does not have yet, the device gets the tensor's work after that result, and
- * the thread waits until then.)
+ * submitted behind a result that the device does not have yet, the device gets the tensor's work after that result. The
+ * thread then waits until the device has got the work.)
  *
  * The call returns the errors that have occurred so far. Errors that occur after the call fail the job;
  * ronda_synchronize() and the next submission return these errors. After a later error the stream does not go on,
@@ -430,10 +431,10 @@ ronda_status ronda_averaged_over(ronda_handle handle, int* ranks);
 /* Writes the last rank that joined. The handle must belong to a completed ronda_join_async(). */
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 
-/* Calls `callback` once when the operation has completed, or at once if it has already. The callback gets the
- * operation's status and, after an error, its text. The callback runs on a thread of Ronda that only runs callbacks,
- * and acts for the same rank as the calling thread. The callback may submit operations. If the callback waits, later
- * callbacks are delayed. */
+/* Calls `callback` once when the operation has completed, or at once if the operation has already completed. The
+ * callback gets the operation's status and, after an error, its text. The callback runs on a thread of Ronda that only
+ * runs callbacks, and acts for the same rank as the calling thread. The callback may submit operations. If the callback
+ * waits, later callbacks are delayed. */
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 
 /* Gives the handle back to Ronda. If the operation is in flight and no stream waits for it, the call first waits for

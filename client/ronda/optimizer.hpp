@@ -55,7 +55,7 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 }
 
 // Wraps a trainer's optimizer, which has a member step() that applies the gradients. The wrapper reduces each gradient
-// as soon as backward has produced it, while backward computes the other gradients.
+// as soon as backward has produced the gradient, while backward computes the other gradients.
 //
 //   ronda::DistributedOptimizer optimizer(sgd, {ronda::tensor("w.grad", w_grad), ronda::tensor("b.grad", b_grad)});
 //   for (...) {

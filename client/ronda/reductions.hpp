@@ -190,8 +190,8 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
 }
 
 // Reduces `input` over all ranks and distributes the rows of the result. With n rows and m ranks each rank gets n / m
-// rows, and the first n % m ranks get one more. T is the type of the tensor's elements. With `into`, Ronda writes the
-// rows to the caller's memory.
+// rows, and the first n % m ranks get one row more. T is the type of the tensor's elements. With `into`, Ronda writes
+// the rows to the caller's memory.
 template <class T>
 Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
                                                 const CallOptions& call = {}, const Into& into = {}) {

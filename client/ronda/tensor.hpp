@@ -17,7 +17,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Types with the bits of 16-bit floating-point numbers, for programs that have no such types of their own.
+// Types with the bits of 16-bit floating-point numbers, for programs that have no 16-bit floating-point types.
 struct float16 {
   std::uint16_t bits = 0;  // IEEE 754 binary16
 };
@@ -107,8 +107,8 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
 // submission.
 struct Tensor {
   // The name is unique among the tensors in flight, and the same on every rank. If the name is empty, the tensor is
-  // matched with the other ranks' tensors by the order of such operations in the process set (see ronda_tensor in
-  // operations.h).
+  // matched with the other ranks' tensors by the order of operations without names in the process set (see ronda_tensor
+  // in operations.h).
   std::string name;
   void* data = nullptr;
   ronda_dtype dtype = RONDA_FLOAT32;

@@ -32,7 +32,7 @@ _LEGACY = 1
 
 
 class Buffer(NamedTuple):
-    """Row-major memory. `keep` keeps its owner alive.
+    """Row-major memory. `keep` keeps the owner of the memory alive.
 
     `stream` is None for host memory. On a CUDA device `stream` is a cudaStream_t as a number, and
     the memory may be used after the present work of this stream. If `stream` is -1, the memory may

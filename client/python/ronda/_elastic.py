@@ -3,10 +3,10 @@
 """The part of Horovod's elastic API that all frameworks share: states of Python objects, and run().
 
 With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks
-return to the newest commit that any of them has. New ranks receive this commit, and then the
-training function runs again. Without an elastic launcher a job has a fixed number of ranks. The
-state of such a job is synchronized at the start, and can be committed and restored. After an error
-that the job survives, all ranks return to the last commit and try again.
+return to the newest commit that any rank has. New ranks receive this commit, and then the training
+function runs again. Without an elastic launcher a job has a fixed number of ranks. The state of
+such a job is synchronized at the start, and can be committed and restored. After an error that the
+job survives, all ranks return to the last commit and try again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_elastic() -> bool:
 
 class HostsUpdatedInterrupt(RuntimeError):
     """Raised to start the training function again with its present state, because the members of an
-    elastic job change, or because the program requests it.
+    elastic job change, or because the program requests a restart.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:

@@ -11,10 +11,11 @@ of these variables. export() follows these rules:
 - The variables of ranks and sizes are set, even if they had other values, because a process that
   reads two different ranks would compute wrong results. The values differ only if a rank of another
   job started this process.
-- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use them: they
-  are the address of the store of torch.distributed, where rank 0 listens. rondarun sets both. Under
-  Open MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. With
-  MPICH, and under mpirun on several hosts, the user must set them, as without Ronda.
+- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use these two
+  variables: they are the address of the store of torch.distributed, where rank 0 listens. rondarun
+  sets both. Under Open MPI's mpirun on one host, and under Slurm, Ronda derives both variables from
+  the name of the job. With MPICH, and under mpirun on several hosts, the user must set both
+  variables, as without Ronda.
 - The variables are set while the job exists. The end of the job restores the previous values.
   Variables that the program itself has changed stay as they are.
 
@@ -74,7 +75,8 @@ class _Change(NamedTuple):
     before: str | None  # None: it was not set
 
 
-# The changes that export() has made. A variable that the program has changed since is not restored.
+# The changes that export() has made. A variable that the program has changed since then is not
+# restored.
 _ours: dict[str, _Change] = {}
 _announced = False
 

@@ -76,7 +76,7 @@ def init(
     comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call is allowed.
+    second call of init() is allowed.
 
     Args:
         comm: None, or the ranks of the job in order. For a subset of the ranks, use process sets:
@@ -101,22 +101,22 @@ def _init_job(sets: list[ProcessSet]) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job, and blocks until every rank has left it."""
+    """Leaves the job, and blocks until every rank has left the job."""
     for forget in _shutdown_hooks:
         forget()
     job.shutdown(_USER)
 
 
 def reform(reason: str | None) -> None:
-    """Leaves this epoch of an elastic job, and joins the next one; see job.reform()."""
+    """Leaves this epoch of an elastic job, and joins the next epoch; see job.reform()."""
     for forget in _shutdown_hooks:
         forget()
     job.reform(reason)
 
 
 def at_shutdown(forget: Callable[[], None]) -> None:
-    """Registers the function `forget`. Ronda calls it whenever the job, or an epoch of the job,
-    ends.
+    """Registers the function `forget`. Ronda calls `forget` whenever the job, or an epoch of the
+    job, ends.
     """
     _shutdown_hooks.append(forget)
 
@@ -247,17 +247,17 @@ def cuda_built() -> bool:
 
 
 def ddl_built() -> bool:
-    """False: IBM's DDL is not one of Ronda's backends."""
+    """Returns False, because IBM's DDL is not one of Ronda's backends."""
     return False
 
 
 def ccl_built() -> bool:
-    """False: oneCCL is not one of Ronda's backends."""
+    """Returns False, because oneCCL is not one of Ronda's backends."""
     return False
 
 
 def rocm_built() -> bool:
-    """False: Ronda does not support AMD's GPUs."""
+    """Returns False, because Ronda does not support AMD's GPUs."""
     return False
 
 

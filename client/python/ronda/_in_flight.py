@@ -137,8 +137,8 @@ class InFlight:
         """Removes operations that have ended from the collection.
 
         Args:
-            most: how many to check, beginning with those whose last check is longest ago. None
-                means all.
+            most: how many operations to check, beginning with the operations whose last check is
+                longest ago. None means all operations.
         """
         with self._lock:
             self._enter_newest()

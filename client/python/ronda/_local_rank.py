@@ -5,7 +5,7 @@ rank.
 
 Programs for old versions of PyTorch have `parser.add_argument("--local_rank", default=0)`, and
 later programs have "--local-rank". If no launcher passes the argument, the program uses its default
-on every rank. All ranks then use one GPU, and each rank treats itself as the first.
+on every rank. All ranks of such a job use one GPU, and each rank treats itself as the first.
 """
 
 from __future__ import annotations

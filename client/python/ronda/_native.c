@@ -49,7 +49,7 @@ static void EndCall(JobCall* call) {
   free(call);
 }
 
-/* Creates a call, and reads the arguments of a function into it. If this fails, returns NULL with an exception. */
+/* Creates a call, and reads the arguments of a function into it. After a failure returns NULL with an exception. */
 static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = BeginCall();
   if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;

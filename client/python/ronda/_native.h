@@ -161,12 +161,12 @@ PyObject* KeepTake(KeepTable* table, int64_t key);
 /* -- The interpreter, for Ronda's threads -- */
 
 /* If the interpreter still runs, takes the GIL and returns 1; the thread must then call LeaveInterpreter(). Returns
- * 0 if the interpreter has ended. A thread may call this with or without the GIL. */
+ * 0 if the interpreter has ended. A thread may call EnterInterpreter() with or without the GIL. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 
-/* Makes EnterInterpreter() return 0 to Ronda's threads from now on. Waits until none of them is in the interpreter.
- * Called at exit. */
+/* Makes EnterInterpreter() return 0 to Ronda's threads from now on. Waits until no thread of Ronda is in the
+ * interpreter. Called at exit. */
 PyObject* CloseInterpreter(PyObject* module, PyObject* none);
 int PrepareInterpreter(void);
 

@@ -9,14 +9,14 @@ The exception is should_stop(), which rarely waits. A failed call raises one of 
 `set_error_types`.
 
 Common arguments of operations:
-    name: the tensor's, or None for an operation matched by order.
+    name: the tensor's name, or None for an operation that is matched by order.
     dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
     shape: dimensions, outermost first; () is a scalar.
     input, output: addresses of row-major memory; 0 means none. If the function has `output_bytes`
         and `output` is 0, Ronda allocates the output; see output().
     source: a rank, or -1 for any rank (see ronda_recv_args).
-    keep: any object that owns the memory behind the addresses. The binding holds a reference to it
-        until the handle has been released and its operation has ended.
+    keep: any object that owns the memory behind the addresses. The binding holds a reference to
+        `keep` until the handle has been released and its operation has ended.
     process_set: id; 0 is the set of all ranks.
     deadline_s: 0 means the job's deadline, and a negative number means no deadline.
     stream: None for host memory; for GPU memory, the cudaStream_t as a number (0 is the default
@@ -306,11 +306,11 @@ def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
 def refuse(process_set: int, name: str | None, message: str, /) -> None:
     """Tells the other ranks that this rank cannot take part in the operation on the tensor `name`.
-    If `name` is None, the rank refuses its next operation without a name in the set. The refused
-    operation counts as called by this rank.
+    If `name` is None, the rank refuses its next operation without a name in the set. This rank
+    counts the refused operation as a call.
 
     The operation fails on the other ranks, with an error that has this rank's number and `message`.
-    This rank does not wait.
+    refuse() does not wait for the other ranks.
     """
 
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
@@ -388,7 +388,8 @@ def release(handle: int, /) -> None:
     """Releases the handle without waiting. The memory of an operation in flight is kept until it
     has ended.
 
-    A child of fork() may also release its parent's handles. The child then drops their objects.
+    A child of fork() may also release its parent's handles. The child drops the objects of these
+    handles.
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
@@ -401,7 +402,7 @@ def release_on_stream(handle: int, stream: int, /) -> None:
 def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     """Each entry has the arguments of an allreduce_async.
 
-    The binding holds its `keep` until the group is released.
+    The binding holds the `keep` of each entry until the group is released.
     """
 
 def group_ready(group: int, index: int, /) -> None: ...

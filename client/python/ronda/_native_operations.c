@@ -310,7 +310,7 @@ static PyObject* Grouped(const Operation* operation, const char* function, Submi
 
 RONDA_GROUPED_OPERATIONS(GROUPED_OPERATION)
 
-/* -- Refusals, and memory of a device -- */
+/* -- Refusing operations, and clearing the memory of a device -- */
 
 typedef struct RefusalArguments {
   ronda_process_set process_set;

@@ -25,7 +25,7 @@ static TfApi api;
 
 /* -- An operation of a graph -- */
 
-/* The attributes, by ReadAttributes(). */
+/* The attributes, which ReadAttributes() sets. */
 typedef struct Kernel {
   int64_t op;
   int64_t wire;
@@ -171,8 +171,9 @@ static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   return call->error.status == RONDA_OK;
 }
 
-/* Finds the memory of an argument and of its result. TensorFlow uses one memory for both if nothing else holds the
- * argument, so this call must not hold it while TensorFlow decides. Returns 1, or 0 after recording an error. */
+/* Finds the memory of an argument and of its result. TensorFlow uses the argument's memory for the result if nothing
+ * else holds the argument, so this call must not hold the argument while TensorFlow decides. Returns 1, or 0 after
+ * recording an error. */
 static int FindBuffers(Call* call, size_t index, TfStatus* status) {
   Member* const member = &call->members[index];
   ronda_allreduce_args* const args = &call->args[index];
@@ -254,7 +255,7 @@ static void InferShapes(TfShapes* shapes, TfStatus* status) {
   api.DeleteShapeHandle(shape);
 }
 
-/* Looks up all functions in the library that TensorFlow has loaded. Returns whether the library has all of them. */
+/* Looks up all functions in the library that TensorFlow has loaded. Returns whether the library has all functions. */
 static int FindFunctions(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == NULL) return 0;

@@ -74,7 +74,7 @@ static const struct {
 };
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Reads attribute `index` of the frame if it is the field `field`. Returns whether it has been read. */
+/* Reads attribute `index` of the frame if it is the field `field`. Returns whether the attribute has been read. */
 static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t field, Call* call) {
   const XlaText* const name = attributes->names[index];
   if (name->size != kFields[field].length || memcmp(name->data, kFields[field].name, name->size) != 0) return 0;
@@ -367,8 +367,8 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* A barrier has no tensors of its own. The call may have tensors, and XLA starts the work that uses the call's
- * results when the barrier has ended. */
+/* A barrier has no tensors of its own. The call of a barrier may have tensors, and XLA starts the work that uses the
+ * call's results when the barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }
@@ -447,7 +447,7 @@ static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double t
 }
 
 /* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Returns whether
- * all have ended. */
+ * all leaves have ended. */
 static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   const double end = MonotonicSeconds() + timeout_s;
   for (; *next < flight->count; ++*next) {

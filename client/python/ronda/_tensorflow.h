@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of TensorFlow's C API with which a library adds an operation and its kernel. TensorFlow documents it in
- * tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. This file declares the functions under Ronda's names, so
- * that no file is compiled against TensorFlow. All structs are opaque, and the functions are looked up at run time. */
+/* The part of TensorFlow's C API with which a library adds an operation and its kernel. TensorFlow documents these
+ * functions in tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. This file declares the functions under
+ * Ronda's names, so that no file is compiled against TensorFlow. All structs are opaque, and the functions are looked
+ * up at run time. */
 #ifndef RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 #define RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 

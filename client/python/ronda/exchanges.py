@@ -242,8 +242,8 @@ def send_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends an array to a rank. The n-th send to that rank with a tag is matched with its n-th
-    receive from this rank with that tag.
+    """Sends an array to a rank. The n-th send from this rank to rank `to` with a tag is matched
+    with the n-th receive of rank `to` from this rank with that tag.
     """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, native.rank(), to, tag):
@@ -276,7 +276,7 @@ def recv_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Receives an array from rank `source`, and writes it to `out`, which has its shape and
+    """Receives an array from rank `source`, and writes it to `out`, which has the array's shape and
     type.
     """
     id = process_sets.id_of(process_set)
@@ -298,7 +298,7 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Refuses memory that an operation uses. If a message waited for this operation, two ranks
+    """Refuses memory that an operation uses. If a message waited for such an operation, two ranks
     could wait for each other.
     """
     if IN_FLIGHT.has_users_of(span):

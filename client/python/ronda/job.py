@@ -93,8 +93,7 @@ def abort(reason: str) -> None:
 
 
 def rejoin(user: str, reason: str, **options: object) -> None:
-    """Joins another job for all users. If this process is in a job, it leaves that job without
-    waiting.
+    """Joins another job for all users. A process that is in a job leaves this job without waiting.
 
     Args:
         user: the part of the program that needs the job.
@@ -145,8 +144,8 @@ def number() -> int:
 
 
 def leave_at_exit() -> None:
-    """Called by a rank that has failed. At exit this rank then does not wait for the other ranks,
-    which notice its end at once.
+    """A rank that has failed calls this function. At exit, the rank then does not wait for the
+    other ranks, which notice its end at once.
     """
     global _has_failed
     _has_failed = True

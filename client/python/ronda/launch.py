@@ -52,7 +52,7 @@ _WITH_VALUE = (
 _OTHER_NAMES = {"--log-dir": ["--logdir"], "--redirects": ["-r"], "--tee": ["-t"]}
 # Values for options that the user does not give. rondarun has no default for the number of ranks.
 _DEFAULTS = {"--nproc-per-node": "1"}
-# Stands in the command line where each rank puts its own `--local_rank=N`.
+# A placeholder in the command line, which each rank replaces by its own `--local_rank=N`.
 _PLACEHOLDER = "--local_rank=?"
 # A Python program that runs on each rank, inserts the rank's number, and then becomes the user's
 # program. rondarun cannot insert the number, because it has one command line for all ranks.

@@ -155,7 +155,8 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
     Raises:
         InvalidArgumentError: a set of these ranks exists already, or a rank is not in the job.
-        RondaError: the ranks of the job do not add the same set, or a rank does not add it in time.
+        RondaError: the ranks of the job do not add the same set, or a rank does not add the set in
+            time.
     """
     added = _as_process_set(process_set)
     _check_different(

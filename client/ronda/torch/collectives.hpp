@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Operations on libtorch's tensors, in host memory. If a tensor is not contiguous, Ronda works on a contiguous copy of
-// it.
+// the tensor.
 //
 //   at::Tensor mean = ronda::torch::allreduce("mean", tensor);
 //   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, with libtorch's naming

@@ -36,14 +36,14 @@ struct DistributedDataParallelOptions {
   int root = 0;                   // the rank whose parameters and buffers all ranks start with
   bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
-  // With this option, a parameter that no rank has used keeps its previous gradient. Often such a parameter has no
-  // gradient, so the optimizer does not change the parameter. The option costs a small allreduce per step. Without the
-  // option, a parameter that no rank has used gets a gradient of zeros.
+  // With find_unused_parameters, a parameter that no rank has used keeps its previous gradient. Often such a parameter
+  // has no gradient, so the optimizer does not change the parameter. The option costs a small allreduce per step.
+  // Without the option, a parameter that no rank has used gets a gradient of zeros.
   bool find_unused_parameters = false;
 
-  // With this option, ranks may have different numbers of batches, and call join() after their last batch. Before each
-  // broadcast of buffers, a small allreduce finds the highest rank that has not joined, and this rank's buffers are
-  // broadcast.
+  // With uneven_inputs, ranks may have different numbers of batches, and call join() after their last batch. Before
+  // each broadcast of buffers, a small allreduce finds the highest rank that has not joined, and the buffers of that
+  // rank are broadcast.
   bool uneven_inputs = false;
 
   // How gradients are reduced. `backward_passes_per_step` must be 1; use no_sync() for several passes. With

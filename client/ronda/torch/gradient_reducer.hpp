@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gradients that are reduced as soon as libtorch's backward has accumulated them.
+// Reduces gradients as soon as libtorch's backward has accumulated them.
 #ifndef RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
 
@@ -30,8 +30,8 @@ namespace torch {
 namespace detail {
 
 // Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
-// that has accumulated it. If the parameters are in host memory, this is the thread that called backward(). The
-// destructor removes the hooks. `target` must outlive this object.
+// that has accumulated the gradient. If the parameters are in host memory, this is the thread that called backward().
+// The destructor removes the hooks. `target` must outlive this object.
 template <class Target>
 class GradientHooks {
  public:

@@ -74,7 +74,8 @@ inline std::string save_optimizer(::torch::optim::Optimizer& optimizer) {
   ::torch::serialize::OutputArchive state(archive.compilation_unit());
   optimizer.save(state);
   archive.write("optimizer", state);
-  // libtorch 1.13's load() ignores the options of a group that save() has written, so they are also saved here.
+  // libtorch 1.13's load() ignores the options of a group that save() has written, so this function also saves the
+  // options.
   for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
     ::torch::serialize::OutputArchive options(archive.compilation_unit());
     optimizer.param_groups()[i].options().serialize(options);

@@ -70,8 +70,8 @@ class Checkpoints {
   // rank when the file is safe on rank 0's disk. Removes the oldest files if there are more than `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
   // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of
-  // broadcast_object(). If the file could not be written, nothing is left of it, or only an unfinished file that the
-  // next save replaces. If only the folder could not be forced to the disk, the new file exists and is complete.
+  // broadcast_object(). If the file could not be written, nothing is left of the file, or only an unfinished file that
+  // the next save replaces. If only the folder could not be forced to the disk, the new file exists and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     return on_rank_zero([&] { return write(step, tensors, extra); });
   }
@@ -135,7 +135,7 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // Returns the steps for which checkpoint files exist, newest first. Returns none if the folder does not exist.
+  // Returns the steps for which checkpoint files exist, newest first. Returns no steps if the folder does not exist.
   Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;

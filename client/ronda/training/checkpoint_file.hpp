@@ -165,7 +165,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// Forces the folder to the disk too, because a rename changes the folder.
+// Also forces the folder to the disk, because a rename changes the folder.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -176,8 +176,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`. If this fails, an old file with that name stays. While the file is being written,
-// its name is `unfinished`, in the same folder.
+// Writes the checkpoint to `path`. If writing fails, an old file at `path` stays. While the file is being written, its
+// name is `unfinished`, in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);

@@ -64,8 +64,8 @@ inline void scale_gradients(const std::vector<Tensor>& gradients, double factor)
 }
 
 // Returns the Euclidean norm of all elements of all gradients together. If `shards` is given, its ranks hold different
-// gradients. The norm then covers the gradients of all of these ranks, and each of them must call the function. Errors:
-// the errors of try_scale_gradients() and of an allreduce.
+// gradients. The norm then covers the gradients of all of these ranks, and each of these ranks must call the function.
+// Errors: the errors of try_scale_gradients() and of an allreduce.
 inline Result<double> try_global_norm(const std::vector<Tensor>& gradients,
                                       const std::optional<ProcessSet>& shards = std::nullopt) {
   double squares = 0;

@@ -49,7 +49,7 @@ class LocalSgd {
     }
   }
 
-  // The program calls this after each step of the optimizer. Averages the parameters after each of the first
+  // The program calls step() after each step of the optimizer. Averages the parameters after each of the first
   // `start_step` steps, and then after every `interval` steps. Returns whether the call has averaged the parameters.
   // Errors: the error of the first tensor whose allreduce failed.
   Result<bool> try_step() {

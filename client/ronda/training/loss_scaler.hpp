@@ -60,8 +60,8 @@ class LossScaler {
 
   double scale() const noexcept { return state_.scale; }
 
-  // The program calls this after each step. `overflowed` says whether a gradient overflowed on some rank, so that the
-  // step was skipped. `gradient` is the name of such a gradient, for the error message.
+  // The program calls update() after each step. `overflowed` says whether a gradient overflowed on some rank, so that
+  // the step was skipped. `gradient` is the name of such a gradient, for the error message.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed although the scale is already the smallest.
   Status try_update(bool overflowed, std::string_view gradient = {}) {
     if (!overflowed) {

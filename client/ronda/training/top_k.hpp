@@ -59,7 +59,8 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) v_[i] += u_[i];
   }
 
-  // Chooses the `k` elements of v with the largest magnitudes. Among equal elements it chooses the first.
+  // Chooses the `k` elements of v with the largest magnitudes. Among elements of equal magnitude, the function chooses
+  // the first ones.
   void choose(std::size_t k) {
     magnitudes_.resize(count_);
     for (std::size_t i = 0; i < count_; ++i) magnitudes_[i] = magnitude(v_[i]);

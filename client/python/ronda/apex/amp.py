@@ -52,7 +52,8 @@ def initialize(
     min_loss_scale: float | None = None,
     max_loss_scale: float = 2.0**24,
 ) -> Any:
-    """Prepares models and optimizers for mixed precision. Call it before they are distributed.
+    """Prepares models and optimizers for mixed precision. Call initialize() before the models and
+    optimizers are distributed.
 
     Args:
         models: a module or a list; changed in place.
@@ -231,7 +232,7 @@ def state_dict() -> dict[str, dict[str, float]]:
 
 
 def load_state_dict(state: dict[str, dict[str, float]]) -> None:
-    """Sets the scales to those of a state_dict().
+    """Restores the scales that state_dict() has returned.
 
     Raises:
         ValueError: the state has another number of losses.

@@ -132,7 +132,7 @@ def model_grads_to_master_grads(
     master_params: Sequence[torch.Tensor],
     flat_master: bool = False,
 ) -> None:
-    """Copies gradients. If a parameter has no gradient, its copy gets none.
+    """Copies gradients. If a parameter has no gradient, its copy gets no gradient.
 
     Args:
         model_params, master_params, flat_master: as in prep_param_lists().
@@ -234,7 +234,7 @@ class DynamicLossScaler(LossScaler):
 
     Args:
         init_scale: the first scale.
-        scale_factor: the scale is divided or multiplied by it.
+        scale_factor: the number by which the scale is divided or multiplied.
         scale_window: a number of steps.
     """
 
@@ -259,7 +259,8 @@ class FP16_Optimizer:  # noqa: N801
 
     Attributes:
         optimizer: the constructor's optimizer, which now updates the copies.
-        overflow: the last gradients were not finite, and step() does not change the parameters.
+        overflow: whether the last gradients were not finite; if so, step() does not change the
+            parameters.
         loss_scaler: the LossScaler or DynamicLossScaler.
         fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
             16 bits, their copies, and the other parameters.
@@ -342,9 +343,9 @@ class FP16_Optimizer:  # noqa: N801
 
         Args:
             loss: is scaled in float32.
-            update_master_grads: False: the program calls update_master_grads() after the last of
+            update_master_grads: if false, the program calls update_master_grads() after the last of
                 several losses.
-            retain_graph: another backward pass uses the graph.
+            retain_graph: whether another backward pass uses the graph.
         """
         if self._is_unscaled:
             multiply(_gradients(self._others()), self.loss_scale)
@@ -391,8 +392,8 @@ class FP16_Optimizer:  # noqa: N801
             The result of the optimizer's step().
 
         Raises:
-            TypeError: a closure was passed with a dynamic scale, but a step cannot be skipped
-                halfway.
+            TypeError: a closure was passed, and the scale is dynamic. A step with a closure cannot
+                be skipped halfway.
         """
         if closure is not None and self.dynamic_loss_scale:
             raise TypeError("step() takes a closure with a static loss scale only")

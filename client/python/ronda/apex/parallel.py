@@ -26,8 +26,8 @@ class _Sums:
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """
         Args:
-            prefix: the names of the operations begin with it.
-            factor: divides the tensors before the sum, and multiplies an average after it.
+            prefix: the beginning of the operations' names.
+            factor: divides the tensors before the sum, and multiplies an average after the sum.
             averages: whether a sum is divided by the number of ranks. An elastic job may change the
                 number of ranks.
         """
@@ -111,7 +111,7 @@ def _refuse(name: str) -> TypeError:
 
 
 class DistributedDataParallel(nn.Module):
-    """Averages the gradients of a module over the ranks while backward computes them.
+    """Averages the gradients of a module over the ranks while backward computes the gradients.
 
     When the constructor returns, the module has rank 0's parameters and buffers. When backward
     returns, the gradients are averages. Ronda itself fuses small gradients.
@@ -149,8 +149,8 @@ class DistributedDataParallel(nn.Module):
             allreduce_always_fp32: ignored, because sums are always computed in fp32.
             allreduce_communicators: must be None.
             gradient_average: divide by the number of ranks.
-            gradient_predivide_factor: gradients are divided by it before the sum, and by the rest
-                of the divisor afterwards.
+            gradient_predivide_factor: gradients are divided by this factor before the sum, and by
+                the rest of the divisor afterwards.
             gradient_average_split_factor: Apex's older name of gradient_predivide_factor.
             others: must be empty. The error text gives an alternative to torch's argument.
 
@@ -310,7 +310,7 @@ def convert_syncbn_model(
     """Replaces every BatchNorm in `module` by a SyncBatchNorm with its parameters and statistics.
 
     Args:
-        module: is changed, and returned unless it is a BatchNorm itself.
+        module: the function changes the module, and returns it unless it is a BatchNorm itself.
         process_group: must be None, because statistics are those of all ranks.
         channel_last: ignored, because every memory format works.
 

@@ -5,8 +5,8 @@ derivatives and vmap.
 
 Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
 of jit the collective runs at once. For arrays on a CPU the collective needs no compiled program
-(_eager.py). For arrays on a GPU the collective runs in a compiled program of its own, because only
-XLA knows the stream that computes the arrays.
+(_eager.py). For arrays on a GPU the collective runs in its own compiled program, because only XLA
+knows the stream that computes the arrays.
 
 The other ranks wait for each call, so JAX and XLA must not remove or repeat a call. For JAX the
 primitive has an effect, and for XLA the custom call has a side effect.
@@ -51,8 +51,8 @@ _TARGET = "ronda_collective"
 
 
 class _Collective(effects.Effect):
-    """The effect of a collective call, which JAX must not remove, because other ranks wait for
-    it.
+    """The effect of a collective call, which JAX must not remove, because other ranks wait for the
+    call.
     """
 
     def __str__(self) -> str:
@@ -149,13 +149,13 @@ def _names_in(module: Any, call: Call) -> list[str]:
     return [name + label for label in call.labels]
 
 
-# For each program (an MLIR module), how many of its calls have each name.
+# For each program (an MLIR module), the number of its calls that have each name.
 _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def _name_in(module: Any, call: Call) -> str:
-    """Returns the name of a call in a program. All ranks have the same program, so they get equal
-    names.
+    """Returns the name of a call in a program. All ranks have the same program, so all ranks give a
+    call the same name.
     """
     name = call.name
     used = _names.setdefault(module, collections.Counter())
@@ -220,7 +220,7 @@ def _ticket_of_last_call() -> Any:
     ticket as an argument, so XLA runs the next call after the last call.
 
     XLA may run independent calls in a different order on each rank, one at a time. Without the
-    ticket two ranks could then wait for each other.
+    ticket, two ranks could therefore wait for each other.
     """
     last = None
     for each in ir.InsertionPoint.current.block.operations:

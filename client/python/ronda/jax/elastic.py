@@ -278,7 +278,7 @@ def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
 
 
 def _weak(data: np.ndarray[Any, Any]) -> jax.Array:
-    """Returns an array of a weak type. In an operation with another array JAX takes the other
-    array's type, as for a Python number.
+    """Returns an array of a weak type. In an operation on such an array and another array, JAX uses
+    the other array's type, as for a Python number.
     """
     return jnp.full(data.shape, data.dtype.type(0).item()).at[...].set(data)

@@ -17,11 +17,10 @@ Common arguments:
     prescale, postscale: a factor of each rank's arrays, and a factor of the results.
     process_set: the ranks that take part.
 
-Errors of all functions:
-    NotInitializedError, InvalidArgumentError (nothing was submitted).
-    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError, InternalError.
-    A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
-    error_of() returns Ronda's error.
+Errors of all functions: NotInitializedError, InvalidArgumentError (nothing was submitted),
+    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError and
+    InternalError. A program under jit raises these errors as jax.errors.JaxRuntimeError with the
+    same text; error_of() returns Ronda's error.
 """
 
 from __future__ import annotations
@@ -155,11 +154,13 @@ def alltoall(
         splits: how many rows go to each rank, as integers that are constants under jit. None means
             equally many.
         received_splits: with `splits`, how many rows come from each rank. Either all ranks pass it,
-            or no rank does. Under jit, vmap and grad all ranks must pass it, because JAX needs the
-            shapes of the results. In other calls the ranks can send each other the numbers.
+            or no rank does. Under jit, vmap and grad all ranks must pass `received_splits`, because
+            JAX needs the shapes of the results. In calls without jit, vmap and grad the ranks can
+            send each other the numbers.
 
     Returns:
-        The received rows. With `splits`, the rows and a tuple of the number of rows from each rank.
+        The received rows. With `splits`, returns the rows and a tuple with the number of rows from
+        each rank.
     """
     if splits is None:
         if received_splits is not None:
@@ -231,9 +232,10 @@ def _ask_for_splits(
 
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
-    """Sends arrays to rank `to`. The n-th send to that rank with a tag is matched with its n-th
-    recv() from this rank with that tag. Under jit, messages that do not depend on each other have
-    no defined order. Give each message its own tag, or let the next message depend on the result.
+    """Sends arrays to rank `to`. The n-th send from this rank to rank `to` with a tag is matched
+    with the n-th recv() of rank `to` from this rank with that tag. Under jit, messages that do not
+    depend on each other have no defined order. Give each message its own tag, or let the next
+    message depend on the result.
 
     Returns:
         The tree. Computations that use this result run after the message.

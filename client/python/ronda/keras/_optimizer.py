@@ -35,8 +35,8 @@ class _Distributed:
         return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        # If gradients are accumulated, Keras calls this method with their sum over the passes of a
-        # step.
+        # If gradients are accumulated, Keras calls this method with the sum of the gradients over
+        # the passes of a step.
         if self.gradient_accumulation_steps:
             grads = self._reduce_accumulated(grads)
         clipped: list[Any] = super()._clip_gradients(grads)
@@ -107,9 +107,9 @@ def DistributedOptimizer(
     make it. A LossScaleOptimizer looks for infinities after the gradients have been reduced.
 
     Args:
-        optimizer: an optimizer of Keras, which is also the result. Its class is replaced by a
-            derived class of the same name, so that saved models can be loaded with and without
-            Ronda.
+        optimizer: an optimizer of Keras, which is also the result. The optimizer's class is
+            replaced by a derived class of the same name, so that saved models can be loaded with
+            and without Ronda.
         name: the name of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
@@ -117,7 +117,7 @@ def DistributedOptimizer(
             adds in 32 bits.
         sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.
         backward_passes_per_step: the number of batches after which gradients are reduced and
-            applied. It sets Keras's gradient_accumulation_steps.
+            applied. This number becomes Keras's gradient_accumulation_steps.
         op: Average, Sum, Min, Max, Product or Adasum.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.

@@ -58,7 +58,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._is_done = False
 
     def set_model(self, model: Any) -> None:
-        """Called by fit() before it makes the training function."""
+        """fit() calls this method before it makes the training function."""
         super().set_model(model)
         if backend_name() == "tensorflow":
             model.jit_compile = False
@@ -142,7 +142,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             start_epoch: the first epoch in which the callback acts.
             end_epoch: the first epoch in which the callback no longer acts.
             staircase: if true, the multiplier changes with each epoch; if false, with each batch.
-            momentum_correction: while the rate changes, the momentum is scaled with it. The
+            momentum_correction: while the rate changes, the momentum is scaled with the rate. The
                 correction works only on torch, because in other backends the momentum is a constant
                 of the compiled step.
             steps_per_epoch: None means the number that fit() counts.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on values outside the model, which return NumPy arrays, and load_model()."""
+"""Collectives that return NumPy arrays, for values outside the model, and the function
+load_model().
+"""
 
 from __future__ import annotations
 

@@ -116,11 +116,11 @@ def environments(
 
     Args:
         places: the description of each rank's host, by rank. The ranks of a host are consecutive.
-        ports: two ports of rank 0's host at which no process listens. Ronda uses the first, and
-            another library's store may use the second.
+        ports: two ports of rank 0's host at which no process listens. Ronda uses the first port,
+            and another library's store may use the second port.
         nics: the network interfaces for the connections between hosts. If the list is empty, Ronda
             chooses the interfaces.
-        timeout_s: how long a rank waits for the others at the start.
+        timeout_s: how long a rank waits for the other ranks at the start.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
     members = {host: [r for r, at in enumerate(places) if at.host_id == host] for host in hosts}
@@ -162,8 +162,9 @@ def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
 
 
 def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
-    """Returns the variable that makes the GPUs of all ranks of a host visible to each of them, so
-    that NCCL can connect the GPUs directly. A rank's own GPU has its local rank as its number.
+    """Returns the variable that makes the GPUs of all ranks of a host visible to each of these
+    ranks, so that NCCL can connect the GPUs directly. A rank's own GPU has its local rank as its
+    number.
     """
     most = max(map(len, gpus))
     in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]

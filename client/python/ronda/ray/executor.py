@@ -47,7 +47,7 @@ class RondaExecutor:
         num_workers_per_host: the number of ranks on each host; only with num_hosts.
         cpus_per_worker: the number of CPUs that Ray reserves for each rank.
         use_gpu: whether Ray reserves GPUs for the ranks.
-        gpus_per_worker: the number of GPUs for each rank; 1 if not given.
+        gpus_per_worker: the number of GPUs for each rank; the default is 1.
         use_current_placement_group: inside a placement group of Ray, use its bundles instead of a
             new placement group.
 
@@ -67,7 +67,7 @@ class RondaExecutor:
         """Returns the settings for an executor.
 
         Args:
-            timeout_s: how long a rank waits in init() for the others.
+            timeout_s: how long a rank waits in init() for the other ranks.
             ssh_identity_file: not used, because Ray itself starts the ranks. `ssh_str` is not used
                 either.
             placement_group_timeout_s: how long start() waits for Ray to start all ranks.

@@ -258,7 +258,7 @@ def alltoall(
         splits: the number of rows for each member. None means that all members get the same number.
 
     Returns:
-        The received rows. With `splits` also the number of rows from each member.
+        The received rows. With `splits`, also returns the number of rows from each member.
     """
     del ignore_name_scope
     own = tf.convert_to_tensor(tensor)

@@ -32,8 +32,7 @@ def check_numbers(
 
     Args:
         named_tensors: pairs of names and tensors, as from model.named_parameters(). Every rank
-            passes the same names in the same order. If a rank does not have a tensor, it passes
-            None.
+            passes the same names in the same order. A rank that does not have a tensor passes None.
         step: a number for the error text. Every rank passes the same number.
         process_set: the ranks that compare.
 

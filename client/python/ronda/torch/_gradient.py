@@ -21,7 +21,7 @@ NO_PLACE = -1
 _EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
 _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 
-# The kind of a gradient on a rank. For a sparse gradient it is DENSE plus the number of sparse
+# The kind of a gradient on a rank. The kind of a sparse gradient is DENSE plus the number of sparse
 # dimensions.
 NOTHING = 0
 DENSE = 1
@@ -75,9 +75,10 @@ class Gradient:
         """Records the parameter's shape, dtype and order of dimensions in memory. The gradient is
         sent in this form.
 
-        A rank with another order must not read the elements by their position in memory. A gradient
-        that is not row-major is therefore sent with the shape that it has in memory, and an
-        additional first dimension of 1. No row-major gradient has such a shape.
+        A rank whose gradient has another order of dimensions must not read the elements by their
+        position in memory. A gradient that is not row-major is therefore sent with the shape that
+        it has in memory, and an additional first dimension of 1. No row-major gradient has such a
+        shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()

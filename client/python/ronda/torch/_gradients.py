@@ -3,15 +3,15 @@
 """Reduces the gradients of a model while backward computes the gradients.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
-recorded. In later steps the dense gradients are a prepared group in that order. A hook then only
+recorded. In later steps the dense gradients are a prepared group in that order. Then a hook only
 passes the gradient's address, which changes from step to step because zero_grad() frees gradients.
 The other ranks need not use a prepared group, because tensors are matched by name.
 
 When backward() returns, its gradients are reduced. At the end of backward a callback of autograd
-waits for the gradients that all ranks have submitted (_report.py says how a rank knows these).
-Gradients that some rank lacks are left to synchronize(), because no rank computes gradients any
-more then. In synchronize(), a rank that lacks a gradient submits zeros, and a gradient that no rank
-has stays None.
+waits for the gradients that all ranks have submitted (_report.py says how a rank knows these
+gradients). Gradients that some rank lacks are left to synchronize(), because there no rank computes
+gradients any more. In synchronize(), a rank that lacks a gradient submits zeros, and a gradient
+that no rank has stays None.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class GradientReducer:
     """Reduces gradients in every step: hooks announce gradients, and synchronize() ends the step.
 
     Hooks may run on any thread, one after the other; the program's thread calls all other methods.
-    If the process set has one member, or this rank is not in it, nothing is reduced. In an elastic
-    job the reducer checks this again in each epoch.
+    If the process set has one member, or lacks this rank, no gradient is reduced. In an elastic job
+    the reducer checks the set again in each epoch.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class Handle(SoleOwner):
     __call__ = wait
 
     def settle(self) -> None:
-        """Waits until the operations have ended. Does not raise their error, which wait()
+        """Waits until the operations have ended. Does not raise the operations' error, which wait()
         raises.
         """
         ids = self._ids

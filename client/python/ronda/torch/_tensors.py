@@ -36,7 +36,8 @@ def describe(tensor: torch.Tensor) -> str:
 
 
 def dtype_number(tensor: torch.Tensor) -> int:
-    """Returns the DType of `tensor`. Checks everything except the order of its elements in memory.
+    """Returns the DType of `tensor`. Checks everything except the order of the tensor's elements in
+    memory.
 
     Raises:
         ValueError: `tensor` is not a tensor, or Ronda cannot reduce its layout, device or dtype.

@@ -159,7 +159,7 @@ def broadcast_optimizer_state(
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.
         root_rank: the rank in the job.
-        model: not used. Horovod searches it for sparse parameters.
+        model: not used. Horovod searches the model for sparse parameters.
 
     Raises:
         ValueError: this rank's optimizer does not have the same parameters as the root's optimizer.

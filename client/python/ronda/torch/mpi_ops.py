@@ -414,7 +414,7 @@ def alltoall(
         process_set: the ranks that take part.
 
     Returns:
-        The received rows. With `splits` also the number of rows from each member.
+        The received rows. With `splits`, also returns the number of rows from each member.
     """
     if _needs_gradient([tensor]):
         output, received = _Alltoall.apply(tensor, splits, name, process_set)

@@ -121,7 +121,7 @@ class _Distributed(_Base):
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
         """Averages a closure's loss over all ranks, so that every rank calls the closure equally
-        often. If the loss is neither a tensor nor a number, returns it unchanged.
+        often. If the loss is neither a tensor nor a number, returns the loss unchanged.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):
@@ -160,7 +160,7 @@ class _DistributedOptimizer(_Distributed):
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Sets the number of backward passes before step(). Call it between steps."""
+        """Sets the number of backward passes before step(). Call this method between steps."""
         self._passes = self._options["backward_passes_per_step"] = passes
         self._reducer.set_passes(passes)
 
@@ -184,7 +184,7 @@ class _DistributedOptimizer(_Distributed):
         before step().
 
         If backward has not computed a gradient, its present value is reduced. If this rank has no
-        gradient but another rank has one, this rank adds zeros.
+        gradient but another rank has a gradient, this rank adds zeros.
 
         Raises:
             HorovodInternalError: a reduction failed. The gradients are then undefined, and a new
@@ -210,10 +210,10 @@ class _DistributedOptimizer(_Distributed):
         """Synchronizes and applies the gradients.
 
         Args:
-            args: arguments for the step() of the program's optimizer, as are `kwargs`. The first
-                argument or `closure` may be a closure that computes the loss and the gradients. The
-                loss and the gradients are reduced after each call, so that all ranks get the same
-                values.
+            args: positional arguments for the step() of the program's optimizer; `kwargs` are its
+                named arguments. The first argument or `closure` may be a closure that computes the
+                loss and the gradients. The loss and the gradients are reduced after each call, so
+                that all ranks get the same values.
         """
         first = args[0] if args else kwargs.get("closure")
         closure = first if callable(first) else None
@@ -373,8 +373,8 @@ def DistributedOptimizer(
             optimizer.step()
 
     Args:
-        optimizer: an optimizer of torch.optim's kind. The result has a class derived from its
-            class, and shares its state.
+        optimizer: an optimizer of torch.optim's kind. The result has a class that is derived from
+            the optimizer's class, and shares the optimizer's state.
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
         compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and
@@ -382,8 +382,8 @@ def DistributedOptimizer(
             Compressor is called for each gradient.
         backward_passes_per_step: how often backward adds to the gradients before step(). The sum
             over the passes is reduced once.
-        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Also Min,
-            Max and Product.
+        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Min, Max
+            and Product are also possible.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
         num_groups: deprecated; use groups.

@@ -56,7 +56,7 @@ def init(
     log_level: int | str = "INFO",
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call is allowed.
+    second call of init() is allowed.
 
     After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
     handlers are off.

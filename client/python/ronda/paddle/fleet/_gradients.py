@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of Paddle's parameters while backward computes them."""
+"""Reduces the gradients of Paddle's parameters while backward computes the gradients."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class GradientReducer:
             parameter._register_backward_hook(_weakly(self, GradientReducer._computed, gradient))
 
     def _computed(self, gradient: Gradient) -> None:
-        """Called when backward has added to the gradient. Raises no exception, because Paddle would
-        replace the exception; reduce() raises it instead.
+        """Paddle calls this hook when backward has added to the gradient. Raises no exception,
+        because Paddle would replace the exception; reduce() raises it instead.
         """
         if _reduced.get(id(gradient.parameter)) is not gradient:
             return  # an optimizer that was made later reduces the gradient
@@ -98,8 +98,9 @@ class GradientReducer:
             self._failure = error
 
     def _end_backward(self) -> None:
-        """Called at the end of backward(). If all gradients of the step are computed, waits for
-        their reductions, so that the program may read and change them after backward().
+        """Paddle calls this function at the end of backward(). If all gradients of the step are
+        computed, waits for their reductions, so that the program may read and change the gradients
+        after backward().
         """
         self._is_queued = False
         trained = (each for each in self._gradients.values() if not each.parameter.stop_gradient)

@@ -12,8 +12,8 @@ from ronda.types import Wire
 
 
 class DistributedOptimizer:
-    """The result of fleet.distributed_optimizer(). Its step() applies the reduced gradients.
-    Attributes that this class lacks are taken from the optimizer.
+    """The result of fleet.distributed_optimizer(). The step() of this wrapper applies the reduced
+    gradients. Attributes that this class lacks are taken from the optimizer.
 
     Gradients are reduced in place. In the first step, step() reduces the gradients. In later steps,
     the gradients are reduced while backward runs, and are complete when backward() returns. A
@@ -54,7 +54,9 @@ class DistributedOptimizer:
         self._optimizer.step()
 
     def minimize(self, loss: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], list[Any]]:
-        """Does the same as step(), like Paddle's minimize(). Call it after loss.backward()."""
+        """Does the same as step(), like Paddle's minimize(). Call minimize() after
+        loss.backward().
+        """
         del loss, args, kwargs
         self.step()
         return [], []

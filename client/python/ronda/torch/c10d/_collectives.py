@@ -43,7 +43,7 @@ class _Call(NamedTuple):
 
     submit: Callable[..., int]
     arguments: tuple[Any, ...]
-    # The number of rows that each member must have sent. If None, Ronda's core compares the shapes.
+    # The number of rows that each member must have sent. None: Ronda's core compares the shapes.
     expected_rows: Sequence[int] | None = None
 
 
@@ -128,7 +128,7 @@ def _remember(work: Work, uses: list[Span]) -> None:
 
 
 def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
-    """Returns the tensors of the first argument, because each of them has its own operation."""
+    """Returns the tensors of the first argument, because each tensor has its own operation."""
     return tensors
 
 

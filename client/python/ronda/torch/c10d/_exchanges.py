@@ -517,7 +517,7 @@ _ANY = -1
 
 def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
     """Returns the number of rows for each rank of the group. Without splits all ranks get equally
-    many.
+    many rows.
 
     Raises:
         ValueError: the splits do not add up to the tensor's rows.

@@ -20,7 +20,7 @@ from ronda.torch.c10d._exchanges import Exchanges
 
 
 def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
-    """Creates a group of some ranks of the job. Called on these ranks.
+    """Creates a group of some ranks of the job. torch calls this function on the group's ranks.
 
     Args:
         rank: the rank of this process in the group.
@@ -71,8 +71,8 @@ def group_of(process_group: Any) -> Group:
 class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     """A group of torch whose ranks are a process set of Ronda.
 
-    In new versions of PyTorch this class is a Backend. In older versions it is a whole ProcessGroup
-    (see _versions).
+    In new versions of PyTorch this class is a Backend. In older versions this class is a whole
+    ProcessGroup (see _versions).
     """
 
     # Keeps Groups alive, because C++ code that holds a Backend does not always keep the Python
@@ -166,11 +166,12 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
-        """Creates a group of some ranks of this group. Called on these ranks.
+        """Creates a group of some ranks of this group. torch calls this method on the new group's
+        ranks.
 
         Args:
             ranks: ranks in this group, in the order that they have in the new group.
-            options: have the new group's name and timeout.
+            options: torch's options, with the new group's name and timeout.
 
         Raises:
             ValueError: this rank is not among `ranks`. split() cannot return None in this case,

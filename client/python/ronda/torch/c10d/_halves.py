@@ -18,7 +18,7 @@ _LOOKED_AT = 8  # works that each call checks: more than a call adds
 
 class Halves:
     """Keeps the newest works unchanged. Keeps 16384 earlier works without their tensors, so that
-    C++ code may wait for them again.
+    C++ code may wait for these works again.
 
     Thread-safe.
     """

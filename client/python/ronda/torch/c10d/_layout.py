@@ -21,8 +21,8 @@ def dense(tensor: Tensor) -> Tensor:
     """Returns the elements in row-major order. If the memory of `tensor` has this order, returns
     `tensor`.
 
-    For a lazily conjugated or negated view, computes the values, because its memory has other
-    values.
+    For a lazily conjugated or negated view, computes the values, because the view's memory has
+    other values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
@@ -186,7 +186,7 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
 
 
 def apart(source: Tensor, destination: Tensor) -> Tensor:
-    """Returns `source`, or a copy of it if it shares memory with `destination`."""
+    """Returns `source`, or a copy if `source` shares memory with `destination`."""
     begin, other = source.data_ptr(), destination.data_ptr()
     is_shared = (
         begin < other + destination.numel() * destination.element_size()
@@ -201,9 +201,7 @@ def memory(room: Tensor | None) -> tuple[int, int]:
 
 
 def all_of(finishes: Sequence[Finish]) -> Finish:
-    """Returns a function that calls each function in `finishes`, or None if all of them are
-    None.
-    """
+    """Returns a function that calls each function in `finishes`, or None if all are None."""
     calls = [finish for finish in finishes if finish is not None]
     if not calls:
         return None

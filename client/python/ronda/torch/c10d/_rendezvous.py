@@ -6,7 +6,7 @@ torch's ranks.
 With rondarun and mpirun Ronda knows the job, and gives torch the rank and the size. For env://
 Ronda makes a store, and sends the store's address to all ranks. With torchrun, or with the
 program's own store, torch knows the job, and rank 0 writes to the store the address where Ronda's
-ranks connect. Ronda uses the store and this address only for this purpose.
+ranks connect. Ronda uses the store and this address only to connect its ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEY = "ronda/job"
 # ranks.
 _meetings = itertools.count()
 # With these launchers the ranks find each other by the launcher's environment variables. With other
-# launchers they find each other through torch's store, which also gives them a secret.
+# launchers they find each other through torch's store, which also gives the ranks a secret.
 _LAUNCHERS = (
     _env.Launcher.RONDARUN,
     _env.Launcher.OPEN_MPI,
@@ -162,7 +162,7 @@ def serve_env() -> None:
     group. A program's first call to Ronda is serve_env(). If rondarun has started the program and
     the program has the argument --local_rank, serve_env() therefore adds this argument.
     """
-    # Import the module by its name, because torch.distributed has a function of the same name.
+    # The module is imported by its name, because torch.distributed has a function of the same name.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]
 

@@ -3,7 +3,8 @@
 """Futures whose value C++ code accepts as a list of tensors.
 
 A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++
-code and requires a list of tensors in C++. A TorchScript function can return such a list.
+code and requires a list of tensors in C++. A TorchScript function can return a list of tensors in
+C++.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ _OTHER_NAMES = {
 
 
 def with_other_names(group: type) -> type:
-    """Decorates a class. Adds the names by which other versions of PyTorch call its methods."""
+    """Decorates a class. Adds the names by which other versions of PyTorch call the methods of the
+    class.
+    """
     for name, others in _OTHER_NAMES.items():
         method = getattr(group, name, None)
         for other in others if method is not None else ():
@@ -199,8 +201,8 @@ def check_devices(is_reconfigurable: bool) -> None:
     """Refuses a choice such as "cpu:gloo,cuda:ronda" if one backend must serve all devices of a
     group.
 
-    torch does not pass the user's choice to the backend, so this function reads it from a variable
-    of the torch function that calls the backend.
+    torch does not pass the user's choice to the backend, so this function reads the choice from a
+    variable of the torch function that calls the backend.
     """
     if HAS_BACKENDS and not is_reconfigurable:
         return

@@ -33,8 +33,8 @@ _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
-    """Returns the value of a future. If the value is an exception, raises it, so that C++ code gets
-    an error.
+    """Returns the value of a future. If the value is an exception, raises the exception, so that
+    C++ code gets an error.
     """
     value = future.value()
     if isinstance(value, Exception):
@@ -71,9 +71,9 @@ class Work(_Base):  # type: ignore[misc]
         """
         Args:
             what: the name of the collective, for error texts.
-            handles: the handles of the operations. The Work releases them.
-            tensors: the result, which result() and the future return. The collective runs on their
-                device.
+            handles: the handles of the operations. The Work releases the handles.
+            tensors: the result, which result() and the future return. The collective runs on the
+                device of these tensors.
             finish: called once, after the operations have ended. Copies results to the caller's
                 tensors.
             number: the number of the collective in its group.
@@ -136,7 +136,9 @@ class Work(_Base):  # type: ignore[misc]
         return True
 
     def settle(self) -> None:
-        """Waits until the collective has ended. Does not raise its error, which wait() raises."""
+        """Waits until the collective has ended. Does not raise the collective's error, which wait()
+        raises.
+        """
         if not self._is_over:
             self._synchronize(0.0)
             self._conclude()
@@ -313,9 +315,9 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _on_side_stream(self) -> Any:
-        """Returns a context for Ronda's threads that makes the side stream current. On exit it does
-        not switch back to the thread's first device, because that would allocate memory on this
-        device.
+        """Returns a context for Ronda's threads that makes the side stream current. On exit the
+        context does not switch back to the thread's first device, because the switch would allocate
+        memory on that device.
         """
         if self._side_stream is not None:
             torch.cuda.set_device(self._side_stream.device)
