@@ -256,7 +256,7 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Sets the memory for the result. Operations call this function only on a rank that gets a result.
+// Sets the memory for the result. Fill() calls this function only on a rank that gets a result.
 template <typename Args>
 void SetOutput(const Args& args, Submission* submission) {
   submission->output = args.output;

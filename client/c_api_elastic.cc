@@ -37,7 +37,7 @@ absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // Without this reset(), Call() would hold the session while it waits, and the session could not end.
+  // Without this reset(), Ask() would hold the session while Call() waits, and the session could not end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The base of the C ABI's functions: outcomes with error texts, the session of the process, and the table that maps
-// handle numbers to operations. Only this file catches exceptions.
+// handle numbers to operations. Call() turns exceptions into error codes.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -139,12 +139,12 @@ class Interpretation {
 };
 
 // Returns whether a call that makes a stream wait for an operation also waits itself, until the device has done the
-// operation. In an elastic job the function returns true. A stream that waits for an operation of a failed job goes on
-// with undefined data, and its next work may change the state that outlives the epoch.
+// operation. The function returns true only in an elastic job. A stream that waits for an operation of a failed job
+// goes on with undefined data, and its next work may change the state that outlives the epoch.
 bool WaitsForDevice();
 
-// Call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, the three functions
-// also wait for the device.
+// Call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, MayOrderBy(),
+// OrderStream() and OnceOrderable() also wait for the device.
 bool MayOrderBy(const Handle& handle, absl::Duration deadline);
 absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
 absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
@@ -381,8 +381,8 @@ Outcome WriteSized(const T& known, T* to, absl::string_view type) {
 absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 
-// Runs the body of a C function, which returns an Outcome. Only Call() catches exceptions, and no exception leaves
-// Call().
+// Runs the body of a C function, which returns an Outcome. An exception that leaves the body becomes an error code, so
+// no exception leaves Call().
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
   // The first access of a thread to its last error allocates memory. A thread that must report that memory is exhausted

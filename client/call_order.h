@@ -46,7 +46,7 @@ class CallOrder {
   // signatures.
   void Add(uint64_t signature);
 
-  // Forgets `call` and all earlier calls, because up to `call` the ranks have made different calls, and may have found
+  // Forgets `call` and all earlier calls, because the ranks have made different calls up to `call`, and may have found
   // different steps. The names of the following calls are then equal on all ranks that call RestartAfter(), however
   // late they call it. If RestartAfter() is called several times, the greatest `call` counts.
   void RestartAfter(uint64_t call);

@@ -83,8 +83,8 @@ class PreparedGroup {
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
   // Like OrderBefore(), but the stream that waits for a member is the member's own stream. Keeps the handles of members
-  // whose buffers are in GPU memory. If the device fails later, the next call of OrderBeforeOwnStreams() returns the
-  // device's error, before the errors of its own step. Finish() waits for the device.
+  // whose buffers are in GPU memory. The next call of OrderBeforeOwnStreams() returns the device errors that are known
+  // by then, before the errors of its own step. Finish() waits for the device.
   Outcome OrderBeforeOwnStreams();
   Outcome Finish() const;
 

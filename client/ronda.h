@@ -193,8 +193,8 @@ int ronda_is_initialized(void); /* 1 or 0 */
 /* The launcher whose environment variables give a process its rank in the job. */
 typedef enum ronda_launcher {
   RONDA_LAUNCHER_NONE = 0,
-  RONDA_LAUNCHER_RONDARUN = 1, /* RONDA_RANK and RONDA_SIZE, which any program may set */
-  RONDA_LAUNCHER_TORCHRUN = 2, /* RANK and WORLD_SIZE, which any program may set */
+  RONDA_LAUNCHER_RONDARUN = 1, /* RONDA_RANK and RONDA_SIZE are set, by any program */
+  RONDA_LAUNCHER_TORCHRUN = 2, /* RANK and WORLD_SIZE are set, by any program */
   RONDA_LAUNCHER_PADDLE = 3,
   RONDA_LAUNCHER_OPEN_MPI = 4,
   RONDA_LAUNCHER_MPICH = 5,
@@ -375,8 +375,8 @@ ronda_status ronda_get_statistics(ronda_statistics* statistics);
  * The file is `path` with the rank before the extension: "trace.json" becomes "trace.rank3.json". An existing file is
  * replaced. Each rank that calls the function writes its own file; the ranks need not call it at the same time.
  * RONDA_TIMELINE makes Ronda write a timeline of the whole job; this function makes Ronda write a timeline of a part of
- * the job. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written).
- * */
+ * the job.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written). */
 ronda_status ronda_start_timeline(const char* path);
 
 /* Ends the timeline's file, as ronda_shutdown() does. Does nothing if no timeline is being written. */

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Makes the Debian packages ronda (programs), libronda0, libronda-dev and python3-ronda in FOLDER. Usage: bazel run
-# //client/packaging:deb -- FOLDER [BUILT]. The packages contain the files that install.sh installs. BUILT has the same
-# meaning as for install.sh.
+# Makes the Debian packages ronda (programs), libronda0, libronda-dev and python3-ronda in FOLDER.
+# Usage: bazel run //client/packaging:deb -- FOLDER [BUILT]
+# The packages contain the files that install.sh installs. BUILT has the same meaning as for install.sh.
 set -euo pipefail
 
 fail() {
@@ -68,8 +68,8 @@ for file in $(elf_files ronda) $(elf_files libronda0) $(elf_files python3-ronda)
   if [[ $file == *.so* ]]; then chmod 644 "$file"; fi
 done
 
-# Prints the packages outside Ronda that the files of PACKAGE need. Leaves out what the plugins for MPI and for NVIDIA's
-# GPUs need, because only some users have MPI or such a GPU.
+# Prints the packages that the files of PACKAGE need. Leaves out what the plugins for MPI and for NVIDIA's GPUs and the
+# peers of ronda-bench need, because only some users have these packages.
 needed_by() {  # needed_by PACKAGE
   local files
   files=$(elf_files "$1" | grep -vE '/libronda_(mpi|cuda|bench)|_first_allreduce' || true)

@@ -4,9 +4,9 @@
 """Makes a container image of a Debian system and Ronda's wheel: image.py BASE.tar WHEEL FOLDER.
 
 BASE.tar is the file system of a Debian system with python3, as mmdebstrap makes it. The script
-needs no container engine. The script writes the image to FOLDER/ronda-VERSION.image.tar, an archive
-with OCI's image layout and Docker's manifest. `podman load`, `docker load` and `skopeo copy
-oci-archive:` can read the archive.
+needs no container engine. It writes the image to FOLDER/ronda-VERSION.image.tar, an archive with
+OCI's image layout and Docker's manifest. `podman load`, `docker load` and
+`skopeo copy oci-archive:` can read the archive.
 """
 
 import configparser

@@ -6,7 +6,7 @@
 #
 # Each package has a line with four fields: HEADER | REMEDY | USE | FILES. The package is installed if the file HEADER
 # exists; if not, the user should follow REMEDY. USE says what the package is for. FILES are the outputs of Bazel that
-# are built with it.
+# are built with the package.
 readonly mpi_homes=/usr/lib/$(uname -m)-linux-gnu
 readonly optional_parts="\
 $mpi_homes/openmpi/include/mpi.h|install Debian's libopenmpi-dev|Open MPI|runtime/mpi/libronda_mpi.so bench/peers/libronda_bench_openmpi.so bench/peers/openmpi_first_allreduce

@@ -81,7 +81,7 @@ class Sampler {
  public:
   struct Cursor {
     std::int64_t epoch = 0;
-    std::int64_t taken = 0;  // samples of the epoch that all ranks have taken
+    std::int64_t taken = 0;  // samples of the epoch that the ranks have taken together; fewer than all samples
   };
 
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) unless both numbers are positive.

@@ -96,8 +96,8 @@ ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
 ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done);
 
 /* As ronda_group_wait_on_stream(), but each member's own stream waits for the member. The host waits for members in
- * host memory. If the device fails after this call, ronda_group_finish() returns the device's error. The next call of
- * ronda_group_wait_on_own_streams() also returns the device's error, before the errors of its own step. */
+ * host memory. If the device fails after this call, ronda_group_finish() returns the device's error, or the next call
+ * of ronda_group_wait_on_own_streams() returns this error before the errors of its own step. */
 ronda_status ronda_group_wait_on_own_streams(ronda_group group);
 
 /* Blocks until the device has reduced the members of the last step that ronda_group_wait_on_own_streams() has ended.

@@ -184,8 +184,8 @@ class OutputHandle {
     return std::vector<T>(elements, elements + count());
   }
   // data() returns the address of the elements, whose number is count(). The address is valid as long as this handle
-  // exists, or as long as the memory that the caller has passed for the result. Work on the stream of wait_on() may use
-  // elements in a GPU's memory, and must be done before this handle is destroyed.
+  // exists, or as long as the memory exists that the caller has passed for the result. Work on the stream of wait_on()
+  // may use elements in a GPU's memory, and must be done before this handle is destroyed.
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // rows() returns the number of rows, that is, the first dimension.

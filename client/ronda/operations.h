@@ -424,8 +424,8 @@ ronda_status ronda_source(ronda_handle handle, int* rank);
 
 /* Writes the divisor for an average of the gathered rows. The divisor is the number of ranks that took part, plus the
  * ranks that have joined and are counted as zeros. The handle must belong to an allgather, or to the indices or the
- * values of a sparse allreduce. The operation must have completed, or a stream must wait for the operation if it is on
- * GPU memory. */
+ * values of a sparse allreduce. The operation must have completed; if it is on GPU memory, it is enough that a stream
+ * waits for the operation. */
 ronda_status ronda_averaged_over(ronda_handle handle, int* ranks);
 
 /* Writes the last rank that joined. The handle must belong to a completed ronda_join_async(). */

@@ -82,9 +82,8 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 // Compute the gradients again, or stop.
 //
 // The gradients are a prepared group (groups.h), which learns their order. In the first step, each gradient is
-// submitted by itself. In later steps, gradients that become ready one after the other are submitted together. In host
-// memory, up to 32 gradients with up to 1 MiB in all are submitted together, on a GPU up to 256 gradients with up to 25
-// MiB.
+// submitted by itself. In later steps, gradients that become ready one after the other are submitted together: in host
+// memory up to 32 gradients with up to 1 MiB in all, on a GPU up to 256 gradients with up to 25 MiB.
 //
 // Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. The destructor
 // waits for operations in flight.

@@ -209,9 +209,8 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 // the function returns the error of the job's first failure, with the rank. If an Error leaves `body`, the result has
 // that Error's code and text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the
 // exception's text. RONDA_ERROR_PEER_FAILED means that a rank's process was ended by a signal, or has ended with an
-// exit code other than
-// 0. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL
-// (the system cannot start a process).
+// exit code other than 0. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED,
+// RONDA_ERROR_INTERNAL (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {

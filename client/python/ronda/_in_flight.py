@@ -59,8 +59,8 @@ class InFlight:
         # The operations in the order of their last check.
         self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
-        # The newest operation. The newest operation enters the other collections only when the next
-        # operation comes, because most operations have ended by then.
+        # The newest operation, which enters the other collections only when the next operation
+        # comes, because most operations have ended by then.
         self._newest: tuple[Started, Sequence[Span]] | None = None
 
     def __bool__(self) -> bool:

@@ -46,7 +46,7 @@ def _is_file(descriptor: str) -> bool:
 
 def describe(error: BaseException) -> str:
     """Returns the exception's type and the first line of its message. For an exception group, also
-    returns the type and the first line of the group's first member.
+    returns the description of the group's first member.
     """
     printed = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     lines = [line.rstrip() for line in printed if line.strip()]

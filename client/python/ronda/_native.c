@@ -24,8 +24,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call, and the objects to which its arguments refer. A Call is on the heap, because it may go on after a signal has
- * ended the wait in Python. */
+/* A call, and the objects to which its arguments refer. A JobCall is on the heap, because the call may go on after a
+ * signal has ended the wait in Python. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;

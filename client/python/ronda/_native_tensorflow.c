@@ -279,7 +279,8 @@ static void DefineOperation(TfStatus* status) {
     snprintf(description, sizeof(description), "%s: int", kFields[i].name);
     api.OpDefinitionBuilderAddAttr(operation, description);
   }
-  api.OpDefinitionBuilderSetIsStateful(operation, true); /* other ranks wait for it, so TensorFlow must keep it */
+  /* The other ranks wait for the operation, so TensorFlow must neither remove it nor merge it with another. */
+  api.OpDefinitionBuilderSetIsStateful(operation, true);
   api.OpDefinitionBuilderSetShapeInferenceFunction(operation, InferShapes);
   api.RegisterOpDefinition(operation, status);
 }

@@ -123,7 +123,7 @@ static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char
 
 typedef struct Leaf {
   const char* name;     /* NULL: matched by order */
-  const XlaBuffer* in;  /* in the frame, which ends with the handler's call; NULL: none, as for a receive */
+  const XlaBuffer* in;  /* in the frame, which is gone when the handler has returned; NULL: none, as for a receive */
   const XlaBuffer* out; /* likewise */
   int64_t rows;         /* of the output */
   ronda_handle handle;  /* 0: none */

@@ -130,7 +130,7 @@ def _file_of(program: str, is_module: bool) -> str:
     try:
         found = importlib.util.find_spec(program)
     except ImportError:
-        return ""  # the ranks report that the file is missing
+        return ""  # the ranks report that the module is missing
     return (found.origin or "") if found else ""
 
 

@@ -104,7 +104,7 @@ class ParameterReducer {
     return false;
   }
 
-  // The hooks call this function after backward has added to the gradient of parameter `index`.
+  // Call this function after backward has added to the gradient of parameter `index`.
   void gradient_accumulated(std::size_t index) {
     // libtorch's engine may call a hook in its own thread. If ranks are threads, that thread does not know its rank.
     if (ronda::current() != rank_) ronda::make_current(rank_);

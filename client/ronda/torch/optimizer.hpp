@@ -99,8 +99,8 @@ class DistributedOptimizer {
     });
   }
 
-  // The following functions do the same as in ronda::DistributedOptimizer. The gradients have their addresses in the
-  // last step.
+  // The following functions do the same as in ronda::DistributedOptimizer. The result of gradients() has the addresses
+  // of the last step.
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
   std::int64_t skipped_steps() const noexcept { return gradients_.reducer().skipped_steps(); }

@@ -165,7 +165,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// Also forces the folder to the disk, because a rename changes the folder.
+// Forces the folder of `path` to the disk, because a rename changes the folder.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);

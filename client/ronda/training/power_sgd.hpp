@@ -247,9 +247,9 @@ class PowerSgd {
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
   // Returns all values on which the next step depends. The compression errors differ between the ranks. If every rank
-  // calls average_state(), each rank's errors become their mean. Averaging the errors does not change the sum of the
-  // values that later steps send. After average_state() the state is the same on all ranks, so Checkpoints can save
-  // rank 0's state, and a job of any number of ranks can resume with this state.
+  // calls average_state(), each rank's errors become their mean. Averaging the errors does not change the sum, over the
+  // ranks, of the values that later steps send. After average_state() the state is the same on all ranks, so
+  // Checkpoints can save rank 0's state, and a job of any number of ranks can resume with this state.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {

@@ -39,7 +39,7 @@ struct DistributedSamplerState {
 
 // Distributes the samples 0 to size - 1 of a dataset to the ranks, one epoch after the other. The order of an epoch
 // depends only on the seed and the epoch's number. Among n ranks, rank r takes every n-th sample of the epoch's order,
-// beginning with sample number r (from 0).
+// beginning at position r (from 0).
 //
 //   ronda::training::DistributedSampler sampler(60000);
 //   for (int epoch = 0; epoch < 10; ++epoch) {

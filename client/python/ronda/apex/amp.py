@@ -2,9 +2,10 @@
 
 """Replaces apex.amp by mixed precision with torch.autocast, and by loss scaling with Apex's rules.
 
-The levels of optimization, which use torch.autocast: O0: float32. O1, O2: autocast over float32
-    weights, which are their own master weights; the loss is scaled. O3: a 16-bit model, including
-    batch normalization unless keep_batchnorm_fp32 is set.
+The levels of optimization with torch.autocast:
+    O0: float32.
+    O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
+    O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
 The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type sets another.
 This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
 before torch 2.3, bounds of the scale, or a scale per loss.
@@ -191,7 +192,7 @@ def scale_loss(
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
     # backward() adds to the gradients of earlier calls, and the end of this call divides the whole
-    # sum by the scale. To keep the earlier gradients, this line first multiplies them by the scale.
+    # sum by the scale. The earlier gradients are therefore multiplied by the scale first.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:

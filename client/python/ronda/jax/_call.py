@@ -54,7 +54,8 @@ class Call:
     peer: the root, or the other rank of a message.
     rows: for operations on rows, the number of rows of the results.
     splits: for ALLTOALL, the number of rows for each member. Empty means that all members get
-    equally many rows. received_splits: with `splits`, the number of rows from each member.
+        equally many rows.
+    received_splits: with `splits`, the number of rows from each member.
     received: shapes and types of the results of RECV.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ends the job after compiled programs have ended, which JAX runs asynchronously."""
+"""Ends the job, but first waits for compiled programs, because JAX runs them asynchronously."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def wait_for_programs() -> None:
 
 
 def _end_at_exit() -> None:
-    """Ends the job at exit. Runs before the exit functions that JAX and ronda.job have registered.
+    """Waits for this rank's programs at exit. Runs before the exit functions that JAX and ronda.job
+    have registered; the exit function of ronda.job ends the job.
 
     JAX waits at exit for programs that still run. If an exception ends this rank, its programs may
     wait for other ranks, which wait for this rank. After an exception this function therefore fails
-    the job at once.
+    the job at once, and does not wait.
     """
     if not ronda.is_initialized():
         return

@@ -97,8 +97,8 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
-    """Returns the call with the names that _eager.run() gives it. The position in the compiled
-    program cannot be the name, because the program has only this call.
+    """Returns the call with the names that _eager.run() gives it. The call's position in its
+    compiled program cannot be its name, because the program has only this call.
     """
     if call.name is not None:
         return call

@@ -17,10 +17,12 @@ Common arguments:
     prescale, postscale: a factor of each rank's arrays, and a factor of the results.
     process_set: the ranks that take part.
 
-Errors of all functions: NotInitializedError, InvalidArgumentError (nothing was submitted),
-    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError and
-    InternalError. A program under jit raises these errors as jax.errors.JaxRuntimeError with the
-    same text; error_of() returns Ronda's error.
+Errors of all functions:
+    NotInitializedError, InvalidArgumentError: nothing was submitted.
+    MismatchError: the ranks disagree; the job goes on.
+    DeadlineError, PeerFailedError, InternalError.
+    A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
+    error_of() returns Ronda's error.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ def _numpy_function(
 
 
 def _name_in(graph: tf.Graph, kind: str) -> str:
-    # tf.function makes a separate graph for each branch and each loop. This loop finds the
-    # outermost graph.
+    # tf.function makes a separate graph for each branch and each loop. `trace` becomes the graph
+    # of the whole function.
     trace = graph
     while getattr(trace, "outer_graph", None) is not None and trace.outer_graph.building_function:
         trace = trace.outer_graph

@@ -18,7 +18,8 @@ __all__ = [*_horovod.__all__, "device_index", "nccl_built"]
 
 
 def device_index() -> int:
-    """Returns the GPU for torch.cuda.set_device(). The GPU of a process never changes.
+    """Returns the number of the GPU for torch.cuda.set_device(). The number never changes during
+    the process's life.
 
     The result is the process's number on its host, modulo the number of GPUs that the process sees.
     If the process sees no GPU, the result is its number on its host. In an elastic job local_rank()

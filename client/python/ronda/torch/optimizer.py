@@ -363,8 +363,8 @@ def DistributedOptimizer(
     """Wraps an optimizer so that gradients are reduced over the ranks while backward computes other
     gradients.
 
-    step() waits for the reduced gradients, and applies the reduced gradients. To inspect or clip
-    the reduced gradients:
+    step() waits for the reduced gradients, and applies them. To inspect or clip the reduced
+    gradients:
 
         loss.backward()
         optimizer.synchronize()

@@ -7,8 +7,8 @@
 
 The import registers the backend. Versions of PyTorch that read the entry points
 torch.distributed.backends find the backend without the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi
-makes Ronda serve programs that name another backend. `python -m ronda.torch.c10d train.py` runs
-programs that name another backend without changes.
+makes Ronda serve programs that name another backend. With this variable,
+`python -m ronda.torch.c10d train.py` runs a program for another backend unchanged.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class Collectives:
     """The collectives of a group of torch.distributed, independent of torch's class of the group.
 
     Operations have no names. The n-th collective of each rank belongs to the n-th collective of the
-    other ranks, as torch.distributed requires. Without names, a locked schedule can run steps that
+    other ranks, as torch.distributed requires. A locked schedule can therefore run steps that
     repeat. If the process set has a lane, collectives on a GPU's tensors use the lane: the caller's
     thread gives the collectives to the GPU, in the order of the calls (client/ronda/lanes.h).
 

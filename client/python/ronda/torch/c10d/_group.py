@@ -20,7 +20,7 @@ from ronda.torch.c10d._exchanges import Exchanges
 
 
 def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
-    """Creates a group of some ranks of the job. torch calls this function on the group's ranks.
+    """Creates a group of some ranks of the job. Every rank of the group must call this function.
 
     Args:
         rank: the rank of this process in the group.
