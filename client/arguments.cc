@@ -23,7 +23,7 @@
 namespace ronda {
 namespace {
 
-// The UTF-8 bytes that may follow a lead byte. The character has `length` bytes, including the lead byte. Its second
+// The UTF-8 bytes that may follow a lead byte. The character has `length` bytes, including the lead byte. The second
 // byte is within [low, high].
 struct Sequence {
   size_t length;
@@ -46,7 +46,7 @@ Sequence SequenceOf(uint8_t lead) {
 }
 
 // Counts printable ASCII at the beginning of `text`, in multiples of eight bytes. Most names consist of printable
-// ASCII. More of it may follow after the counted bytes.
+// ASCII. Printable ASCII may also follow the counted bytes.
 size_t AsciiPrefix(absl::string_view text) {
   constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight positions
   constexpr uint64_t kHigh = 0x80 * kEach;
@@ -54,8 +54,9 @@ size_t AsciiPrefix(absl::string_view text) {
   for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
     uint64_t bytes;
     std::memcpy(&bytes, text.data() + i, sizeof(bytes));
-    // If no byte has its high bit set, no sum carries into the next byte. A byte of `too_high` has its high bit set if
-    // the character is 0x7f or more; a byte of `high_enough` has it clear if the character is below 0x20.
+    // If no byte has its high bit set, no sum carries into the next byte. The high bit of a byte in `too_high` is set
+    // if the character is 0x7f or more. The high bit of a byte in `high_enough` is clear if the character is below
+    // 0x20.
     const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
     const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
     if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
@@ -68,7 +69,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most of the remaining bytes are also printable ASCII.
+    // Most of the bytes after AsciiPrefix() are also printable ASCII.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;
@@ -114,7 +115,7 @@ void Reset(Submission* submission) {
   *submission = *defaults;
 }
 
-// Sets *limit to `seconds`, with the C ABI's meaning: 0 keeps *limit, and a negative number sets no limit.
+// Sets *limit to `seconds`. As in the C ABI, 0 keeps *limit, and a negative number means that there is no limit.
 absl::Status SetLimit(const Submission& submission, absl::string_view argument, double seconds, absl::Duration* limit) {
   if (std::isnan(seconds)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": call.", argument, " is not a number"));
@@ -211,7 +212,7 @@ absl::Status SetReductionOp(int op, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Returns `scale`, or 1 if the caller has set no scale, which is 0.
+// Returns `scale`, or 1 if `scale` is 0, which means that the caller has set no scale.
 double ScaleOr1(double scale) { return scale == 0 ? 1.0 : scale; }
 
 absl::Status SetWire(int compression, Submission* submission) {
@@ -255,7 +256,7 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Sets the memory for the result, on a rank that gets a result.
+// Sets the memory for the result. Fill() calls this function only on a rank that gets a result.
 template <typename Args>
 void SetOutput(const Args& args, Submission* submission) {
   submission->output = args.output;
@@ -275,8 +276,8 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments. Without this check, the
-// error would name the inputs of the allgathers.
+// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments, and not the inputs of the
+// allgathers that Ronda makes of them.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
   // A scalar has no rows, and the runtime refuses scalars later.
@@ -474,7 +475,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
 
 namespace {
 
-// Converts `count` structs. The first struct gives the size of all structs.
+// Converts `count` structs, which must all have the struct_size of the first struct.
 template <typename Args>
 absl::Status ToArray(const Args* args, size_t count, const char* group, const Caller& caller,
                      std::vector<Submission>* submissions) {

@@ -24,8 +24,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call, and the objects to which its arguments refer. It is on the heap, because the call may go on after a signal
- * has ended the wait in Python. */
+/* A call, and the objects to which its arguments refer. A JobCall is on the heap, because the call may go on after a
+ * signal has ended the wait in Python. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -49,7 +49,7 @@ static void EndCall(JobCall* call) {
   free(call);
 }
 
-/* Creates a call, and reads the arguments of a function into it. If this fails, returns NULL with an exception. */
+/* Creates a call, and reads the arguments of a function into it. After a failure returns NULL with an exception. */
 static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = BeginCall();
   if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;
@@ -479,7 +479,7 @@ static PyModuleDef module_definition = {
     .m_size = -1, /* the process has one job */
 };
 
-/* Makes Python call _close() at exit. Functions that are registered later run before it. */
+/* Makes Python call _close() at exit. Functions that are registered later run before _close(). */
 static int RegisterAtExit(PyObject* module) {
   PyObject* const at_exit = PyImport_ImportModule("atexit");
   PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");

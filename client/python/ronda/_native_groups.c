@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Prepared groups, and the objects that are kept for them. */
+/* Prepared groups, and the objects that the module keeps for prepared groups. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* Returns the list that is kept for a group. Its first element is the sequence of the members' arguments, which holds
- * the owners of the first buffers. Then follows one element per member, which is None, or the owner that
+/* Returns the list that is kept for a group. The first element of the list is the sequence of the members' arguments,
+ * which holds the owners of the first buffers. One element per member follows, which is None, or the owner that
  * group_ready_on_stream() got for the member's buffer in this step. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
@@ -91,8 +91,8 @@ static PyObject* GroupReadyOnStream(PyObject* module, PyObject* const* values, P
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   const ronda_status status =
       ronda_group_ready_on_stream(arguments.group, arguments.index, arguments.data, arguments.stream);
-  /* The caller has held the owner until here. After an error the previous owner is kept, because the member's buffer
-   * may still be in flight. */
+  /* The caller of this function has held the owner until here. After an error the previous owner is kept, because the
+   * member's buffer may still be in flight. */
   if (status == RONDA_OK && arguments.owner != NULL) {
     PyList_SetItem(KeptFor(arguments.group), (Py_ssize_t)arguments.index + 1, Py_NewRef(arguments.owner));
   }

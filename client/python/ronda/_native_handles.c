@@ -80,7 +80,7 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
   return object;
 }
 
-/* -- Giving back -- */
+/* -- Releasing handles and objects when an operation has ended -- */
 
 /* What remains to do for a handle when its operation has ended. */
 typedef struct Ending {
@@ -127,8 +127,8 @@ PyObject* Release(ronda_handle handle) {
   } else if (status == RONDA_OK && EndLater(handle, handle, KeepFind(&kept_by_handle, handle)) != 0) {
     return NULL;
   }
-  /* A child of fork() has the objects of its parent's handles, but not the handles. So the error is ignored there,
-   * and the object is dropped. */
+  /* A child of fork() has the objects of its parent's handles, but not the handles. In such a child the error is
+   * ignored, and the object is dropped. */
   if (status == RONDA_ERROR_NOT_INITIALIZED && IsForked()) status = RONDA_OK;
   PyObject* const result = NoneOrRaise(status);
   Py_XDECREF(KeepTake(&kept_by_handle, handle));
@@ -295,8 +295,8 @@ static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_s
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   int launched = 0;
   ronda_status status = ronda_synchronize_on_stream_for(arguments.handle, arguments.stream, 0, &launched);
-  /* If the operation was not launched, no work on the stream uses its result, and the call below would wait for the
-   * launch. */
+  /* If the operation was not launched, no work on the stream uses its result, and ronda_release_on_stream() would wait
+   * for the launch. */
   if (status == RONDA_OK && !launched) return Release(arguments.handle);
   PyObject* const object = KeepFind(&kept_by_handle, arguments.handle);
   if (object != NULL && EndLater(arguments.handle, 0, object) != 0) return NULL;

@@ -5,7 +5,8 @@
 
 #include "client/python/ronda/_native.h"
 
-/* These arguments are on the heap, because the call may go on after a signal has ended the wait in Python. */
+/* The arguments of a lane's function are on the heap, because the call may go on after a signal has ended the wait in
+ * Python. */
 typedef struct LaneArguments {
   ronda_process_set process_set;
   void* buffer;

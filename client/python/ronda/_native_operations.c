@@ -9,7 +9,7 @@
 #include "client/python/ronda/_native.h"
 #include "client/python/ronda/_native_fields.h"
 
-/* Describes how the arguments of an operation are read, and which function submits it. */
+/* Describes how the arguments of an operation are read, and which function submits the operation. */
 typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
@@ -80,8 +80,8 @@ static void Begin(const Operation* operation, void* into, Reader* reader) {
 }
 
 /* Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
- * operation. Then makes room in the table for the handle's object again, because another thread may have used the
- * room. */
+ * operation. After the submission, makes room in the table for the handle's object again, because another thread may
+ * have used the room. */
 static ronda_status SubmitOnGpu(const Operation* operation, const void* arguments, ronda_handle* handle) {
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -310,7 +310,7 @@ static PyObject* Grouped(const Operation* operation, const char* function, Submi
 
 RONDA_GROUPED_OPERATIONS(GROUPED_OPERATION)
 
-/* -- Refusals, and memory of a device -- */
+/* -- Refusing operations, and clearing the memory of a device -- */
 
 typedef struct RefusalArguments {
   ronda_process_set process_set;

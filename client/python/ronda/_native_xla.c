@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The handlers with which programs that XLA has compiled call the C ABI. They are for ronda.jax. One handler is for
- * programs on CPUs, and one for programs on NVIDIA's GPUs.
+/* The handlers with which programs that XLA has compiled call the C ABI. ronda.jax uses the handlers: one for programs
+ * on CPUs, and one for programs on NVIDIA's GPUs.
  *
  * XLA calls the handlers on its own threads, without the GIL. Only XlaHandlers() uses Python.
  *
@@ -12,12 +12,12 @@
  * The program requests the sharing from XLA, and XLA first copies an argument that the program still needs. kFields
  * below lists the call's attributes, which ronda/jax/_primitive.py writes.
  *
- * On CPUs the ranks may run two programs in different orders. So a call must not hold a thread of XLA for long while
- * it waits for other ranks. If it takes longer than most calls, it returns a future.
+ * On CPUs the ranks may run two programs in different orders. For this reason a call must not hold a thread of XLA for
+ * long while it waits for other ranks. A call that takes longer than most calls returns a future.
  *
  * On GPUs XLA passes a stream. The operation runs after the stream's present work, and the stream's next work runs
- * after the operation. The call waits until the other ranks have called and the operation has been launched, but it
- * does not wait for the device. The call returns no future, because XLA must not give the stream its next work
+ * after the operation. The handler waits until the other ranks have called and the operation has been launched, but it
+ * does not wait for the device. On GPUs a call returns no future, because XLA must not give the stream its next work
  * before the stream waits for the result. */
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ typedef struct Call {
   XlaArray received;          /* alltoall with splits: rows from each member, which the program has assumed */
   XlaText names;              /* of the tensors, a line each */
   XlaText where;              /* for error texts: the program's line */
-  ronda_call_options options; /* no attribute: follows from the platform, the stream and process_set */
+  ronda_call_options options; /* not an attribute: follows from the platform, the stream and process_set */
 } Call;
 
 #define CALL_FIELD(name, kind, dtype) \
@@ -74,7 +74,7 @@ static const struct {
 };
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Reads attribute `index` of the frame if it is the field `field`. Returns whether it has been read. */
+/* Reads attribute `index` of the frame if it is the field `field`. Returns whether the attribute has been read. */
 static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t field, Call* call) {
   const XlaText* const name = attributes->names[index];
   if (name->size != kFields[field].length || memcmp(name->data, kFields[field].name, name->size) != 0) return 0;
@@ -123,7 +123,7 @@ static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char
 
 typedef struct Leaf {
   const char* name;     /* NULL: matched by order */
-  const XlaBuffer* in;  /* the frame's, which is gone when the handler has returned; NULL: none, as for a receive */
+  const XlaBuffer* in;  /* in the frame, which is gone when the handler has returned; NULL: none, as for a receive */
   const XlaBuffer* out; /* likewise */
   int64_t rows;         /* of the output */
   ronda_handle handle;  /* 0: none */
@@ -294,8 +294,8 @@ static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tens
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
-  /* For a single tensor the calling thread carries out the operation itself, which is faster, if the other ranks have
-   * already called. */
+  /* If the other ranks have already called, the calling thread carries out the operation on a single tensor itself,
+   * which is faster. */
   if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
     return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
   }
@@ -321,7 +321,7 @@ static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ro
   return 0;
 }
 
-/* If this rank cannot submit a tensor, it refuses the tensor, because the other ranks would wait for it. */
+/* If this rank cannot submit a tensor, it refuses the tensor, because the other ranks would wait for the tensor. */
 static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
   if (call->kind == kSend || call->kind == kReceive) return;
   ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
@@ -367,8 +367,8 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* A barrier has no tensors of its own. The call may have tensors, and XLA starts the work that uses the call's
- * results when the barrier has ended. */
+/* A barrier has no tensors of its own. The call of a barrier may have tensors, and XLA starts the work that uses the
+ * call's results when the barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }
@@ -385,7 +385,7 @@ static void Submit(const Call* call, Flight* flight) {
 
 /* -- The end of a call -- */
 
-/* For error texts. */
+/* Returns the name of a leaf for error texts. */
 static const char* NameOf(const Leaf* leaf) { return leaf->name == NULL ? "an array without a name" : leaf->name; }
 
 /* Writes "[2, 0, 5]". */
@@ -447,7 +447,7 @@ static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double t
 }
 
 /* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Returns whether
- * all have ended. */
+ * all leaves have ended. */
 static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   const double end = MonotonicSeconds() + timeout_s;
   for (; *next < flight->count; ++*next) {

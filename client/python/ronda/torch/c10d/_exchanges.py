@@ -481,7 +481,7 @@ class Exchanges(Collectives):
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Blocks until every rank has called monitored_barrier(). The error names every rank that
-        has not called it.
+        has not called monitored_barrier().
 
         Args:
             timeout: the longest time to wait, or options that contain this time. None means the
@@ -498,7 +498,7 @@ class Exchanges(Collectives):
 
     def _barrier_words(self, seconds: float, error: str) -> str:
         """Returns the text with which gloo's errors of a barrier begin, because programs look for
-        it.
+        this text.
         """
         missing = re.search(r"missing: rank (\d+)", error)
         if self._group_rank != 0 or missing is None:
@@ -517,7 +517,7 @@ _ANY = -1
 
 def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
     """Returns the number of rows for each rank of the group. Without splits all ranks get equally
-    many.
+    many rows.
 
     Raises:
         ValueError: the splits do not add up to the tensor's rows.

@@ -21,8 +21,8 @@ def dense(tensor: Tensor) -> Tensor:
     """Returns the elements in row-major order. If the memory of `tensor` has this order, returns
     `tensor`.
 
-    For a lazily conjugated or negated view, computes the values, because its memory has other
-    values.
+    For a lazily conjugated or negated view, computes the values, because the view's memory has
+    other values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
@@ -79,7 +79,7 @@ def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Seq
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copies values to a tensor. Autograd does not notice the change.
 
-    A tensor that was made in inference mode can only be changed in this mode. Inference mode
+    A tensor that was made in inference mode can only be changed in inference mode. Inference mode
     belongs to a thread, and the program's thread may have left it since the operation began.
     """
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
@@ -160,8 +160,8 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def together(tensors: Sequence[Tensor]) -> Tensor:
-    """Returns a flat tensor with the elements of all tensors. If they are adjacent in memory, it is
-    a view.
+    """Returns a flat tensor with the elements of all tensors, which is a view if they are adjacent
+    in memory.
     """
     whole = _adjacent(tensors)
     return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole
@@ -186,7 +186,7 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
 
 
 def apart(source: Tensor, destination: Tensor) -> Tensor:
-    """Returns `source`, or a copy of it if it shares memory with `destination`."""
+    """Returns `source`, or a copy if `source` shares memory with `destination`."""
     begin, other = source.data_ptr(), destination.data_ptr()
     is_shared = (
         begin < other + destination.numel() * destination.element_size()
@@ -201,9 +201,7 @@ def memory(room: Tensor | None) -> tuple[int, int]:
 
 
 def all_of(finishes: Sequence[Finish]) -> Finish:
-    """Returns a function that calls each function in `finishes`, or None if all of them are
-    None.
-    """
+    """Returns a function that calls each function in `finishes`, or None if all are None."""
     calls = [finish for finish in finishes if finish is not None]
     if not calls:
         return None
