@@ -35,7 +35,7 @@ class ReleaseError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """What is released."""
+    """A version that is released, with its notes."""
 
     version: str
     notes: str  # the version's section of the changelog, without its heading
