@@ -40,7 +40,7 @@ class AllreduceCurve {
 
 // A wire format, with its costs on one link.
 struct WireOnLink {
-  std::string name;  // of a Compression
+  std::string name;  // the name of a Compression
   AllreduceCurve curve;
   double cpu_share = 0;  // cores that a rank's communication takes while it is under way, 0 to 1
 };
@@ -48,7 +48,7 @@ struct WireOnLink {
 // The ranks for which a step is predicted.
 struct Plan {
   int ranks = 2;
-  int members = 2;  // of the ring: AllreduceCurve
+  int members = 2;  // the members of the ring; see AllreduceCurve
   int on_host = 2;  // the most ranks that share a host's cores
 };
 
@@ -65,7 +65,7 @@ struct Prediction {
   double tuned = 0;       // s, with `min_bucket`
   double compute = 0;     // s of `step` in which the slowest rank computes
   double sync = 0;        // s of all allreduces together, overlapped or not: T_sync
-  double efficiency = 0;  // the step of the program alone, divided by this one
+  double efficiency = 0;  // the step of the program alone, divided by `step`
   double min_bucket = 0;  // bytes: the best of those tried; the default if it is at most 3 % slower
 };
 

@@ -28,7 +28,7 @@ struct Summary {
 // Returns the distribution of `values`; all its fields are 0 if there are no values.
 Summary Summarize(std::vector<double> values);
 
-// REQUIRES: not empty.
+// REQUIRES: `values` is not empty.
 double Median(std::vector<double> values);
 
 // Returns the median of numerator[i] / denominator[i]: compares, round by round, two implementations that ran in turns.

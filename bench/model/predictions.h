@@ -38,8 +38,8 @@ std::vector<PublishedPoint> PublishedPoints();
 // size that become ready at equal intervals.
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
-// Returns the training step of Horovod at the time of the experiment. It used rings over all GPUs, negotiated tensors
-// by name in cycles of 5 ms, and fused up to 64 MiB.
+// Returns the training step of Horovod at the time of the experiment. Horovod then used rings over all GPUs, negotiated
+// tensors by name in cycles of 5 ms, and fused up to 64 MiB.
 TrainingStepOptions PublishedStep(const PublishedPoint& point);
 
 // The runtime with which the cluster and the model of a published experiment are simulated.
@@ -87,8 +87,8 @@ struct Variant {
   Wire wire = Wire::kNone;
 };
 
-// Returns the configurations to compare. They form three groups, which vary the algorithm, the coordination or the wire
-// format, and keep everything else equal.
+// Returns the configurations to compare. The configurations form three groups, which vary the algorithm, the
+// coordination or the wire format, and keep everything else equal.
 std::vector<Variant> Variants();
 
 // One line of a table, for one number of ranks. The line has a result for each of Variants().

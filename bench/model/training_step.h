@@ -74,8 +74,8 @@ struct TrainingStepOptions {
   // A function that returns the measured seconds of an allreduce of `bytes` bytes of fp32. If the function is empty,
   // the simulation uses the formulas for `algorithm` and `cluster`.
   std::function<double(double bytes)> allreduce;
-  // The fraction of its speed that the computation loses while a bucket is communicated. It is 1 if the ranks of a host
-  // use all of its cores and the communication takes a core of each rank.
+  // The fraction of its speed that the computation loses while a bucket is communicated. The fraction is 1 if the ranks
+  // of a host use all of its cores and the communication takes a core of each rank.
   double lost_speed = 0;
 };
 

@@ -48,7 +48,7 @@ def join_cluster() -> None:
 
 
 def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, Callable[[], Any]]:
-    """The compared steps. Each function returns its tensors."""
+    """Returns the compared steps. Each step is a function that returns its tensors."""
     tensors = [tf.fill([size], ronda.rank() + 1.0) for size in sizes]
 
     def reduce() -> Any:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of a report."""
+"""Makes the tables of a report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPREADS = (("p10_us", "p90_us"), ("step_ms_p10", "step_ms_p90"), ("p10_s", "p90
 
 
 def _spread(row: Row) -> float:
-    """The p90 of the rounds divided by their p10; NaN if the row has no rounds."""
+    """Returns the p90 of the rounds divided by their p10, or NaN if the row has no rounds."""
     for low, high in _SPREADS:
         if row.number(low) > 0:
             return row.number(high) / row.number(low)
@@ -196,7 +196,7 @@ def _collectives_title(row: Row) -> str:
 
 
 def _collectives_tables(run: Run) -> list[Table]:
-    """A table per operation and dtype: a row for each size, a column for each implementation."""
+    """Returns a table per operation and dtype. Rows are sizes, columns are implementations."""
     tables = []
     for title, rows in grouped(run.rows, _collectives_title).items():
         names = list(dict.fromkeys(map(implementation_name, rows)))

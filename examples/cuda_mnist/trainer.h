@@ -32,7 +32,7 @@ class Trainer {
   Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
           lenet::Reporter* reporter);
 
-  // As lenet::Trainer.
+  // The same as lenet::Trainer::End.
   using End = lenet::Trainer::End;
   End Train();
 

@@ -18,7 +18,7 @@ namespace lenet {
 //
 //   convolution 5x5, 6 maps, padding 2 | pool 2x2 | convolution 5x5, 16 maps | pool 2x2 | fully connected 120, 84, 10
 //
-// It has 61,706 parameters in 10 tensors.
+// The network has 61,706 parameters in 10 tensors.
 //
 // Thread-compatible.
 class LeNet {

@@ -16,7 +16,7 @@ constexpr std::size_t kImageSide = 28;
 constexpr std::size_t kImagePixels = kImageSide * kImageSide;
 constexpr std::size_t kDigits = 10;
 
-// Digits and their labels: `pixels` has kImagePixels bytes per image, row by row, 0 for background.
+// Digits and their labels. `pixels` has kImagePixels bytes per image, row by row; 0 is background.
 struct MnistImages {
   std::vector<std::uint8_t> pixels;
   std::vector<std::uint8_t> labels;
