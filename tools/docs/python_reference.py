@@ -90,7 +90,7 @@ class Package:
         return next(self._modules[place] for place in places if place in self._modules)
 
     def find(self, module: Module, name: str, seen: frozenset[str] = frozenset()) -> ast.AST | None:
-        """Returns the definition of `name`, which `module` may import. Returns None for a module."""
+        """Returns the definition of `name`, which `module` may import; None for a module."""
         if module.name in seen:
             return None  # modules that import each other
         for node in module.tree.body:
