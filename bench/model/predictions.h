@@ -13,10 +13,11 @@
 namespace ronda::bench::model {
 
 // A scaling efficiency that Horovod's authors have published. They measured it with TensorFlow's convolutional
-// benchmarks: synthetic images, 64 per GPU; 4 P100 GPUs per host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's
-// README of August 2017, which also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the
-// README and docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy
-// distributed deep learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
+// benchmarks, with 64 synthetic images per GPU, 4 P100 GPUs per host, 25 Gbit/s RoCE, and NCCL. The efficiencies of 16
+// GPUs are in a table in the project's README of August 2017, which also has the speed of a single GPU. The
+// efficiencies of 128 GPUs are in the README of October 2017, and those of 512 GPUs in the README and in
+// docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep
+// learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
 struct PublishedPoint {
   enum class Use {
     kCalibrates,  // a constant of the model was chosen to match it

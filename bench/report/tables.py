@@ -57,8 +57,9 @@ def _spread(row: Row) -> float:
 def noise_in(run: Run) -> str:
     """Returns why the figures of a run cannot be trusted, or "" if they can be trusted.
 
-    A run cannot be trusted if other programs used cores that the ranks needed, if the distance of
-    the cores changed by half, or if the rounds (or steps) of most rows differ by a factor of two.
+    A run cannot be trusted in three cases: other programs used cores that the ranks needed; the
+    distance of the cores changed by half; or the rounds (or steps) of most rows differ by a factor
+    of two.
     """
     most_ranks = max((row.number("ranks") for row in run.rows if "ranks" in row), default=0)
     busy = max(run.busy_cores)
