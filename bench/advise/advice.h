@@ -27,7 +27,7 @@ class AllreduceCurve {
   // Returns the seconds that an allreduce of `bytes` among `members` takes. The curve consists of lines between the
   // points, and is proportional to the bytes after the last point. If `members` is not the number of measured members,
   // the times are scaled. The time of the smallest point, which is latency, is proportional to members - 1. The rest of
-  // the time is proportional to (members - 1) / members. This scaling follows from the formula of the ring
+  // the time is proportional to (members - 1) / members. Both factors follow from the formula of the ring
   // (bench/model/costs.h). REQUIRES: members >= 2.
   double At(double bytes, int members) const;
 

@@ -35,7 +35,7 @@ double Median(std::vector<double> values);
 // REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
-// Counts values in bins. There are four bins per doubling of the value, so bins for larger values are wider.
+// Counts values in bins. The histogram has four bins per doubling of the value, so bins for larger values are wider.
 // Thread-compatible.
 class Histogram {
  public:

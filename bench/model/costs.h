@@ -14,8 +14,8 @@ struct LogGP {
   double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
 };
 
-// Returns the time from the sending call to the end of the receiving call for a message without bytes. This time is L +
-// 2o, also called alpha.
+// Returns the time from the sending call to the end of the receiving call for a message without bytes. The returned
+// time is L + 2o, also called alpha.
 inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
 
 // Hosts with `local_size` ranks each; the last host may have fewer ranks. The ranks of a host share one port to the
@@ -88,12 +88,12 @@ double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks,
 double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
 
 // Returns the measured cost of messages between ranks of one host, over shared memory, if the messages do not fit into
-// the caches. This cost is the least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt
+// the caches. The returned cost is the least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt
 // (docs/scaling_model.md).
 LogGP MeasuredHost();
 
-// The assumed fraction of a link's nominal bandwidth that large messages reach. It is calibrated with a published
-// figure (predictions.h).
+// The assumed fraction of a link's nominal bandwidth that large messages reach. The fraction is calibrated with a
+// published figure (predictions.h).
 inline constexpr double kLinkEfficiency = 0.83;
 
 // Returns the assumed cost of messages over a network of `gbit` Gbit/s whose hardware moves bytes without the CPU, such

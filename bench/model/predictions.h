@@ -12,7 +12,7 @@
 
 namespace ronda::bench::model {
 
-// A scaling efficiency that Horovod's authors have published. They measured it with TensorFlow's convolutional
+// A scaling efficiency that Horovod's authors have published. The authors measured it with TensorFlow's convolutional
 // benchmarks, with 64 synthetic images per GPU, 4 P100 GPUs per host, 25 Gbit/s RoCE, and NCCL. The efficiencies of 16
 // GPUs are in a table in the project's README of August 2017, which also has the speed of a single GPU. The
 // efficiencies of 128 GPUs are in the README of October 2017, and those of 512 GPUs in the README and in

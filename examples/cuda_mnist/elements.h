@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
-// These functions also compile for the host, where tests run them.
+// The functions in this header also compile for the host, where tests run them.
 #ifdef __CUDACC__
 #define CUDA_MNIST_HOST_DEVICE __host__ __device__
 #else

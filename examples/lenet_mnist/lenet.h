@@ -12,9 +12,9 @@
 
 namespace lenet {
 
-// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today. It has ReLU instead
-// of tanh, max pooling instead of trainable subsampling, and logits instead of RBF units. All maps of one layer are
-// connected to all maps of the next layer:
+// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today. This variant has
+// ReLU instead of tanh, max pooling instead of trainable subsampling, and logits instead of RBF units. All maps of one
+// layer are connected to all maps of the next layer:
 //
 //   convolution 5x5, 6 maps, padding 2 | pool 2x2 | convolution 5x5, 16 maps | pool 2x2 | fully connected 120, 84, 10
 //

@@ -2,7 +2,7 @@
 
 """Reads the enums, structs and functions that the headers of the C ABI declare.
 
-This module cannot parse all of C. It parses only the forms in client/ronda.h and
+This module cannot parse all of C, but only the forms in client/ronda.h and
 client/ronda/operations.h: enums whose values are numbers, structs with one field per declaration,
 and functions.
 """

@@ -115,7 +115,7 @@ def check_file_length(sources: Sources) -> Iterator[Finding]:
 
 
 def check_white_space(sources: Sources) -> Iterator[Finding]:
-    """A file has no tab, and no space at the end of a line. It ends with a line end."""
+    """A file has no tab, has no space at the end of a line, and ends with a line end."""
     for path in sources.chosen(*SOURCES, ".md"):
         text = sources.text(path)
         for number, line in enumerate(text.split("\n"), 1):
