@@ -13,7 +13,7 @@ The rows of the output:
     fsdp       torch's fully_shard of each layer and of the whole model, if this torch has it
     optimizer  ronda.torch.DistributedOptimizer
 
-All models run in the same processes, in turns of a few steps. The images are random noise.
+All ways run in the same processes, in turns of a few steps. The images are random noise.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # shellcheck shell=bash
-# Finds out what the machine has on which run.sh runs. $root is the bundle's folder, and $rondarun the bundle's
+# Finds out what is on the machine that run.sh runs on. $root is the bundle's folder, and $rondarun the bundle's
 # launcher.
 
 # Prints the folders with libraries that NVIDIA's wheels have installed for the machine's Python, such as NCCL and
