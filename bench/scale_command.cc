@@ -71,7 +71,7 @@ constexpr char kDescription[] =
 constexpr char kAsRank[] = "--as-rank";
 constexpr char kAsThreads[] = "--as-threads";
 
-// A rank's measurements. Times are on the machine's clock. A time is zero if the rank has ended before it.
+// A rank's measurements. Times are on the machine's clock. A time is zero if the rank has ended before that time.
 struct Record {
   double joined_s = 0;
   double negotiated_s = 0;  // duration
