@@ -45,8 +45,8 @@ struct Counter {
   void step() { total[0] += gradient[0]; }
 };
 
-// Counts steps until the finish file exists. After the first step of each epoch, prints its rank and the number of
-// ranks. In each step all ranks together add 1, for any number of ranks.
+// The program of a member. It counts steps until the finish file exists. After the first step of each epoch, it prints
+// the member's rank and the number of ranks. In each step all ranks together add 1, for any number of ranks.
 void CountSteps() {
   Counter counter;
   std::int64_t finish = 0;

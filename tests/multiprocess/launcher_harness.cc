@@ -69,7 +69,7 @@ std::vector<std::string> ExportedFunctions() {
 // Returns a descriptor from which `text` can be read, up to its end.
 UniqueFd InputWith(const std::string& text) {
   Ends pipe = MakePipe();
-  // One write is enough, because the texts of all tests fit into a pipe.
+  // One call of write() is enough, because the texts of all tests fit into a pipe.
   if (write(pipe.theirs.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) abort();
   return std::move(pipe.ours);
 }

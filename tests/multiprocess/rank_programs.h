@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Has the programs of ranks in this folder's tests. The tests run them in further processes of their own binary.
+// Has the programs of ranks in this folder's tests. The tests run the programs in further processes of the test's own
+// binary.
 #ifndef RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
 #define RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
 
