@@ -13,8 +13,8 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 
-# In newer versions of torch a group has a backend for each device. Before 2.15, the group itself
-# was Ronda's backend.
+# In newer versions of torch a group has a backend for each device. Before torch 2.15, the group
+# itself was Ronda's backend.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
 GROUPS: dict[str, tuple[list[int], object]] = {}
@@ -403,7 +403,8 @@ class WorkTest(TensorsAreEqual):
             dist.send(torch.ones(1), 0)
 
     def test_late_rank_is_named_after_the_groups_timeout(self):
-        # The time is not shorter, because torch 1.13 must also create the group within this time.
+        # The timeout is not shorter, because torch 1.13 must also create the group within this
+        # time.
         group = dist.new_group(timeout=datetime.timedelta(seconds=3))
         store = dist.distributed_c10d._get_default_store()
         if RANK == 0:
