@@ -49,7 +49,7 @@ TEST_F(WaitWatchTest, WarnsOnceAndThenWaitsForTheDeadline) {
   EXPECT_GT(watch.UntilNextCheck(), absl::Hours(1));
 }
 
-// From this event, ranks that wait for this rank learn that this rank also waits.
+// The recorded event shows to ranks that wait for this rank that this rank also waits.
 TEST_F(WaitWatchTest, RecordsThatThisRankWaits) {
   ::testing::internal::CaptureStderr();
   const RunningCollective running = WithLimits({.warning = absl::ZeroDuration()});

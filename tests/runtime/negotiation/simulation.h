@@ -47,7 +47,7 @@ inline void PrintTo(const World& world, std::ostream* out) {
 // ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it should have.
 //
 // In worlds with schedules, ranks also run a training loop for some time, with other operations in between. Ranks enter
-// the buckets of a schedule at random times. Votes and requests to unlock reach them at random later times. Ranks
+// the buckets of a schedule at random times. Votes and requests to unlock reach the ranks at random later times. Ranks
 // unlock for every possible reason. While a schedule is locked, rank 0 gets no report and sends no list, except for
 // messages that were already under way. A bucket is carried out only if its vote is won. In the end all ranks must have
 // carried out the same buckets, under the same ids.
@@ -114,12 +114,12 @@ class Simulation {
     int entered = 0;
     int vetoes = 0;
   };
-  // A change of the process sets. All ranks that it concerns submit the same plans in the same order.
+  // A planned change of the process sets. All ranks that take part in a change submit the same plans in the same order.
   struct Plan {
     TensorRequest request;
     int adds = -1;  // the plan that added the set that this one removes
   };
-  // An error, and the tensors in flight that this error answered on the ranks that got it.
+  // An error, and the requests in flight that the error has answered.
   struct Answer {
     TensorError error;
     std::vector<TensorRequest> requests;
