@@ -71,7 +71,7 @@ RONDA_REPLACES_LIBC int posix_memalign(void** memory, size_t alignment, size_t s
 namespace ronda::testing {
 
 Allocations CountAllocations(const std::function<void()>& body) {
-  // Calls backtrace() now, because its first call loads a library, and so allocates memory.
+  // The first call of backtrace() loads a library, which allocates memory, so it must come before the count begins.
   void* unused[1];
   backtrace(unused, 1);
   count.store(0);
