@@ -3,8 +3,8 @@
 // Tests that each sample is part of one step in each pass over the data. During the training, ranks of the elastic job
 // are killed, stopped and asked to leave at random, and the job grows and shrinks.
 //
-// CHAOS_SECONDS is the duration in seconds (default: 10). If CHAOS_SEED is set to a seed that an earlier run has
-// printed, ranks get the same injuries as in that run while the two jobs are in the same state.
+// CHAOS_SECONDS is the duration in seconds (default: 10). CHAOS_SEED may be a seed that an earlier run has printed.
+// Ranks then get the same injuries as in that run while the two jobs are in the same state.
 #include <unistd.h>
 
 #include <algorithm>

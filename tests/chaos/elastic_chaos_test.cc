@@ -8,7 +8,7 @@
 // must accept `--epochs N`.
 //
 // The first job makes CHAOS_PASSES passes over the data (default: 8). If CHAOS_SECONDS is set, further jobs with longer
-// pauses follow until the time is over. If CHAOS_SEED is set to a seed that an earlier run has printed, ranks get the
+// pauses follow until the time is over. CHAOS_SEED may be a seed that an earlier run has printed. Ranks then get the
 // same injuries as in that run while the two jobs are in the same state.
 #include <algorithm>
 #include <cstdint>

@@ -89,7 +89,7 @@ void AccumulatesOverPasses() {
     optimizer.gradient_ready("w");
   }
   optimizer.step();
-  // The result is the average over the three passes of each rank and over the ranks, times 3.
+  // Each rank adds 3 * (rank + pass) in each pass. The result is the average over the passes and the ranks.
   EXPECT_THAT(gradients, Each(::testing::FloatEq(3 * ((ronda::size() - 1) / 2.0f + 1))));
   ronda::shutdown();
 }

@@ -100,7 +100,7 @@ def _code(root: pathlib.Path) -> dict[str, str]:
 
 
 def _naming(pattern: str, root: pathlib.Path, folder: str = "") -> list[str]:
-    """Returns the files below a folder whose code has the pattern."""
+    """Returns the files below a folder whose code matches the pattern."""
     return [
         path
         for path, text in _code(root).items()

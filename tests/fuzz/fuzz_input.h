@@ -17,7 +17,7 @@
 
 namespace ronda::fuzz {
 
-// Ends the process unless `holds`. A fuzz target fails by ending the process.
+// Ends the process unless `holds` is true. A fuzz target fails by ending the process.
 inline void Require(bool holds, const char* requirement) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", requirement);

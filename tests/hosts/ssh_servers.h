@@ -14,8 +14,7 @@
 namespace ronda::testing {
 
 // An sshd on every host, with keys made for this test. The processes of a host's sshd see the host's name, and share
-// one /dev/shm.
-// The servers end with the hosts.
+// one /dev/shm. The servers end when the hosts are removed.
 class SshServers {
  public:
   // Returns OK if this machine can run the servers, otherwise the reason why not.

@@ -240,7 +240,7 @@ using ::ronda::testing::WriteElement;
 
 constexpr DType kNarrowDTypes[] = {DType::kFloat16, DType::kBfloat16};
 
-// Follows the specification, element by element.
+// Does the same as ConvertWithFeedback, element by element, as the specification says.
 void ReferenceConvertWithFeedback(const ConvertWithFeedbackArgs& args) {
   const double factor = args.scale.multiplier / static_cast<double>(args.scale.divisor);
   for (size_t i = 0; i < args.count; ++i) {

@@ -157,8 +157,8 @@ int LauncherRun::Finish() {
 
 void LauncherRun::StopReadingOut() {
   reading_out_ = false;
-  // Opens the pipe's write end once more to see whether the pipe is full. The number of bytes in the pipe is not
-  // enough, because a pipe can be full with few bytes.
+  // Opens the pipe's write end once more to see whether the pipe is full. The number of bytes in the pipe does not show
+  // whether it is full, because a pipe can be full with few bytes.
   const UniqueFd writer(
       open(absl::StrCat("/proc/self/fd/", out_.descriptor.get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   const auto is_full = [&] {

@@ -54,7 +54,7 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return {"-np", absl::StrCat(rank_count), "--mpi", "--grace-period", "1", "sh", "-c", WithRank(script)};
   }
 
-  // Returns arguments for a job that, for mpirun, has two ranks on host a and one rank on host b.
+  // Returns arguments that make mpirun start two ranks on host a and one rank on host b.
   std::vector<std::string> OnTwoHosts(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {
         "-np", "3", "-H", "a:2,b:1", "--launcher", "mpirun", "--launch-agent", directory_ + "/agent"};

@@ -54,7 +54,7 @@ struct Counts {
   std::array<uint64_t, Fault::kKinds> faults = {};  // that hit a member
 };
 
-// All counts except those of faults, in the order in which they are printed.
+// All counts except the counts of faults, in the order in which they are printed.
 struct CountName {
   uint64_t Counts::*count;
   const char* name;

@@ -19,7 +19,7 @@ constexpr const char* kNames[Fault::kKinds] = {
 constexpr int kMostFaults = 5;
 constexpr int kMostFaultsOfHosts = 3;
 constexpr int kMostHosts = 3;
-// The number of kinds without kNoDescriptor and the faults of hosts, which are chosen separately.
+// The number of kinds of faults, without kNoDescriptor and the faults of hosts, which the scenario chooses separately.
 constexpr int kOtherKinds = static_cast<int>(Fault::Kind::kNoDescriptor);
 constexpr int kKindsOfHosts = Fault::kKinds - static_cast<int>(Fault::kFirstOfHosts);
 // The factor by which a long fault of a host lasts longer. In a long fault, both the launcher and the agent give up.

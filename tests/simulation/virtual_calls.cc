@@ -74,7 +74,7 @@ int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock
 }
 
 // Returns the name of a socket without a file (an abstract name), or nullopt for any other address. A world has its own
-// table of such names.
+// table of abstract names.
 std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (!VirtualWorld::IsInside() || address->sa_family != AF_UNIX || size < kBegin) return std::nullopt;
@@ -84,7 +84,7 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
 
 bool IsVirtualSocket(int fd) { return VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd); }
 
-// The message of one vector.
+// Returns a message that consists of one vector.
 msghdr MessageOf(iovec* vector) {
   msghdr message = {};
   message.msg_iov = vector;

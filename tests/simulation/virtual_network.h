@@ -49,7 +49,7 @@ class VirtualNetwork {
 
   // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
-  // Nothing arrives between the two processes before `until`. At `until`, everything that was sent arrives.
+  // No message arrives between the two processes before `until`. At `until`, everything that was sent arrives.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
   // Ends the process' connections, which are reset or stay silent for ever.
   enum class End { kReset, kSilence };

@@ -13,7 +13,7 @@
 // The address at which the program was loaded. The linker defines this symbol.
 extern "C" const char __executable_start;
 
-// The C library's allocation functions, under names that it provides for programs that replace malloc.
+// The C library's allocation functions, under the names that programs use if they replace malloc.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

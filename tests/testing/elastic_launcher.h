@@ -29,7 +29,7 @@ struct MemberResult {
 // Members are numbered in the order of their starts, and get ranks in the same order.
 //
 // The next epoch begins as soon as all members have joined it, except the members that have ended or leave. The
-// launcher also waits for the processes that it has started to join.
+// launcher also waits until the processes that it has started have joined.
 //
 // Thread-compatible.
 class ElasticLauncher {

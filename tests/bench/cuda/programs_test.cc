@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs the programs that measure on GPUs with fake GPUs. The tests check that the programs end without an error and
+// Runs, on fake GPUs, the programs that measure on GPUs. The tests check that the programs end without an error and
 // print the lines that tools/gpu/run.sh reads. Figures from fake GPUs mean nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

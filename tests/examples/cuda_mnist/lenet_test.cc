@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares the network on a device with the network on the CPU. The numbers are equal except for rounding. Runs on the
-// fake GPU, and on a real GPU if the machine has one.
+// Compares the network on a device with the network on the CPU. The numbers must be equal except for rounding. Runs on
+// the fake GPU, and on a real GPU if the machine has one.
 #include "examples/cuda_mnist/lenet.h"
 
 #include <gmock/gmock.h>

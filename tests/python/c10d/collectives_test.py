@@ -307,8 +307,8 @@ class PointToPointTest(TensorsAreEqual):
         works = [
             dist.isend(data(RANK, 4), following, group, tag=7),
             dist.isend(data(RANK, 3).bool(), following, group, tag=8),
-            # The receives are in another order than the sends, because the tags identify the
-            # messages.
+            # The tags identify the messages, so the receives may be in another order than the
+            # sends.
             dist.irecv(received[1], previous, group, tag=8),
             dist.irecv(received[0], previous, group, tag=7),
         ]
@@ -338,7 +338,8 @@ class PointToPointTest(TensorsAreEqual):
 
     def test_any_source(self):
         """Each message is received once, with its sender. Later receives that name a sender still
-        match."""
+        get the sender's other messages.
+        """
         if RANK != 0:
             for number in range(2):
                 dist.send(torch.tensor([10.0 * RANK + number]), 0, tag=3)

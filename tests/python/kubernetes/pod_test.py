@@ -55,7 +55,7 @@ class PodTest(unittest.TestCase):
     def start(
         self, command: Sequence[str], outside: Sequence[str] = (), **variables: str
     ) -> subprocess.Popen[str]:
-        """Starts a command as process 1 of a pod. `outside` is the command's prefix."""
+        """Starts a command as process 1 of a pod. `outside` is a prefix that runs outside of it."""
         pod = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, "--mount-proc"]
         pod += ["sh", "-ec", _POD, "sh", str(PACKAGE.parent), "tests/python/slurm/train.py"]
         process = subprocess.Popen(

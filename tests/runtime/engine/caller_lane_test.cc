@@ -265,9 +265,9 @@ size_t DriverCalls(FakeCuda& cuda) {
   return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
 }
 
-// The operation makes five calls of the driver: two queries of the caller's stream, the record of the stream's point,
-// the wait of the lane's stream, and the record of the lane's event. The wait for the result makes three calls: two
-// queries of the waiting stream, and its wait.
+// The operation makes five calls of the driver. Two calls query the caller's stream, and one records the stream's
+// point. One call makes the lane's stream wait, and one records the lane's event. The wait for the result makes three
+// calls. Two calls query the waiting stream, and one makes it wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
 TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {

@@ -42,9 +42,10 @@ inline void PrintTo(const World& world, std::ostream* out) {
 // send and receive. Some ranks' submissions contradict each other, and some tensors miss their deadlines.
 //
 // The simulation checks some properties during the run. A rank gets answers only for its tensors in flight. An
-// operation fits the submission of every rank that takes part. A member that takes no part has joined. All ranks carry
-// out the same buckets in the same order. Other properties are checked at the end, by a model that knows only the
-// ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it should have.
+// operation fits the submission of every rank that takes part. A member that takes no part in an operation has joined.
+// All ranks carry out the same buckets in the same order. Other properties are checked at the end, by a model that
+// knows only the ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it
+// should have.
 //
 // In worlds with schedules, ranks also run a training loop for some time, with other operations in between. Ranks enter
 // the buckets of a schedule at random times. Votes and requests to unlock reach the ranks at random later times. Ranks

@@ -292,7 +292,7 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_EQ(byte, 'x');
 }
 
-// If the refused call did not fail the transfers, a collective would sleep and poll in turn for ever.
+// A refused call of ppoll() must fail the transfers. Otherwise a collective would sleep and poll in turn for ever.
 TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
   char byte = 0;
   Request received = *ranks_[1]->Receive(&byte, 1, 0);

@@ -32,7 +32,7 @@ constexpr TunedSettings kDefaults = {
 // role wants a change.
 class Job {
  public:
-  // The time of a round with the given settings.
+  // Returns the time of a round with the given settings.
   using RoundTime = std::function<absl::Duration(const TunedSettings&)>;
 
   explicit Job(TuningRole* role) : role_(role) {}

@@ -113,7 +113,8 @@ TEST(StragglerWatchTest, EventNeedsFiveStepsAlsoInAShortWindow) {
 }
 
 TEST(StragglerWatchTest, RanksWhoseTimesVaryHaveNone) {
-  // The ranks are late in rotation. With two ranks each is the last rank in half of the steps.
+  // The ranks take turns: each step has another late rank. With two ranks, each rank is the last one in half of the
+  // steps.
   for (const int ranks : {2, 4}) {
     Steps steps(static_cast<size_t>(ranks));
     steps.Run(3 * kWindow, [&](int step) { return Late{.rank = step % ranks, .waited = absl::Milliseconds(20)}; });

@@ -432,7 +432,7 @@ TEST(RondaMonitorFilesTest, AnotherUserIsRefused) {
   std::filesystem::permissions(TestFolder(), std::filesystem::perms::owner_all);
   const std::vector<std::string> as_nobody = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                                               "--inh-caps=-all"};
-  // The monitor's user is another user, who has access to neither the folder of the file nor the file.
+  // The monitor runs as another user, with access to neither the folder of the file nor the file.
   EXPECT_THAT(Say({"--token-file", WriteToken()}, 1, as_nobody), HasSubstr("cannot open the file with the token"));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests which work waits for which when tensors of a device travel through host memory. tests/conformance checks the
-// results.
+// Tests how streams and the host wait for each other when device tensors travel through host memory. tests/conformance
+// checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 
 #include <gtest/gtest.h>
