@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs rounds of random operations on four ranks. In each round some ranks are killed, stopped or late. The tests check
-// that in each round no rank hangs, no result is wrong, all survivors report the same first failure, and all resources
-// are released.
+// Runs rounds of random operations on four ranks. In a round, some ranks may be killed, stopped or late. The tests
+// check that in each round no rank hangs, no result is wrong, all survivors report the same first failure, and all
+// resources are released.
 //
 // CHAOS_ROUNDS is the number of rounds (default: 50). If CHAOS_SEED is set to a seed that an earlier run has printed,
 // the test repeats the round of this seed.

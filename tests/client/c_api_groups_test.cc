@@ -167,8 +167,8 @@ TEST(CGroupsTest, AGroupThatLearnsItsOrderSubmitsNeighboursOfTheFirstStepTogethe
     announce(1, 2);
     ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
     EXPECT_THAT(gradients.values(), Each(Each(kSum)));
-    // In later steps, the group submits the members with even numbers as one batch, because they are announced first.
-    // If batches followed the order of the list, no batch would be complete after these announcements.
+    // In later steps, the group submits the members with even numbers as one batch, because the first step announced
+    // them first. If batches followed the order of the list, announce(0, 2) would complete no batch.
     for (uint64_t reduced = kCount; reduced < 3 * kCount; reduced += kCount) {
       gradients.Set(static_cast<float>(ronda_rank()));
       announce(0, 2);

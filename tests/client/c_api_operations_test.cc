@@ -297,8 +297,7 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
   });
 }
 
-// A call with wrong arguments, and the words that the error text must contain. The arguments are for rank 0, and for
-// the tensor "t", which has 6 rows and no buffers.
+// A call of rank 0 with wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows.
 struct WrongCall {
   const char* what;
   std::function<ronda_status(ronda_handle*)> call;

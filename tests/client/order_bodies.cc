@@ -127,8 +127,8 @@ void EachProcessSetHasAnOrderOfItsOwn() {
   ronda::remove_process_set(set);
 }
 
-// Submits 200 equal operations before it waits for any of them. If two operations get the same name, the second one
-// runs after the first one.
+// Submits 200 equal operations before it waits for any of them. A repeated step has fewer names, so some operations get
+// the same name. Operations with the same name run one after the other.
 void ManyAlikeMayBeInFlight() {
   constexpr int kMany = 200;
   for (int round = 0; round < 3; ++round) {

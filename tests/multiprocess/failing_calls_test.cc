@@ -43,8 +43,8 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     std::vector<std::string> lines;
   };
 
-  // Runs the job. Runs a job in which call number `which` in `process` fails. The process is a rank, or the launcher
-  // ("-"). Returns false if the process makes fewer calls.
+  // Runs the job. Call number `which` in `process` fails. The process is a rank, or the launcher ("-"). Returns false
+  // if the process makes fewer calls.
   bool Run(const JobToRun& job, const std::string& process, int which) {
     const Failure& failure = GetParam();
     unlink(mark_.c_str());

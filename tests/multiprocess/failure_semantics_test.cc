@@ -81,8 +81,8 @@ bool IsStopped(const std::filesystem::path& thread) {
   return absl::StrContains(ReadFile(thread / "stat").value_or(""), ") T ");
 }
 
-// Waits until no thread of the process runs any more. kill() does not wait for the end of the threads. On a busy
-// machine the threads continue until the thread that handles the signal is scheduled.
+// Stops the process, and waits until none of its threads runs any more, because kill() does not wait. On a busy machine
+// the threads continue until the thread that handles the signal is scheduled.
 void StopAndAwait(pid_t pid) {
   kill(pid, SIGSTOP);
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";

@@ -107,7 +107,7 @@ TEST(LauncherOutputTest, ProgressCollapsesToItsLastStateInAPipe) {
 }
 
 TEST(LauncherOutputTest, ProgressIsRedrawnInPlaceOnATerminal) {
-  // After each output, the script waits until the test has seen this output.
+  // After "10%" and after "20%", the script waits until the test has seen this output.
   const std::string go = absl::StrCat(::testing::TempDir(), "/go.", getpid(), ".");
   LauncherRun run(Shell(1, absl::StrCat("wait_for() { while [ ! -e ", go, "$1 ]; do sleep 0.01; done; }; ",
                                         "printf '\\r10%%'; wait_for 1; echo note >&2; printf '\\r20%%'; wait_for 2; "

@@ -64,8 +64,8 @@ class ExitTest(unittest.TestCase):
         self.assert_ends("job.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_without_the_shutdown_at_exit(self):
-        """A rank that does not use ronda.job does not shut down at exit, and also ends without an
-        error.
+        """A single rank that does not use ronda.job does not shut down at exit, and also ends
+        without an error.
         """
         self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
 

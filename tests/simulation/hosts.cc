@@ -22,7 +22,7 @@ constexpr uint64_t kLongestPiece = 4096;
 // The longest time for which an agent may live if its launcher sends no message. The sum of the agent's timeout, the
 // time that its members need to end, and some slack.
 constexpr absl::Duration kTimeToBeForsaken = absl::Seconds(60 + 5 + 5);
-// The launcher may lose a host only for this time after a fault of the host.
+// The launcher may lose a host only within this time after a fault of the host.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(30);
 constexpr int kSshsExit = 255;
 

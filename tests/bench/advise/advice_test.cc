@@ -23,7 +23,7 @@ Program ProgramOf(const Profile& alone, const Profile& shared) {
   return {.alone = alone, .shared = shared, .busy_cores = 1, .cores = 8};
 }
 
-// Returns a link between two members. An allreduce of n MB takes 1 + n ms on the link.
+// Returns a link between two members. An allreduce of n MB takes 1 + factor * n ms on the link.
 WireOnLink Wire(const std::string& name = "none", double factor = 1) {
   const double base = 1e-3;
   return {.name = name, .curve = AllreduceCurve({{0, base}, {100e6, base + factor * 0.1}}, 2)};

@@ -217,8 +217,8 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
 }
 
 // Expects that the kernel body also loads and stores single bytes, as it must for elements that are not aligned.
-// Returns false if the body was not checked. The function checks only the four kinds of bodies in the code. It skips
-// bodies for elements of one byte, which always access single bytes.
+// Returns false if the body was not checked. The function checks only bodies of the four kinds below, and no bodies for
+// elements of one byte, which always access single bytes.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;

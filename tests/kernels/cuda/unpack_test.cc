@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares Unpack with kernels/cpu, bit for bit, and tests the votes that Unpack counts.
+// Compares Unpack with kernels/cpu, bit for bit.
 #include <algorithm>
 #include <cstring>
 #include <limits>

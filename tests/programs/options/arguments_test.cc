@@ -360,8 +360,7 @@ TEST(ArgumentsTest, OptionWithoutEffectIsNotedWithTheReason) {
   }
 }
 
-// Tests command lines with a configuration file. Parses `words` after a --config-file option whose file has this
-// content.
+// Parses `words` after a --config-file option whose file has this content.
 absl::StatusOr<LaunchOptions> Parse(const std::string& content, Words words) {
   words.insert(words.begin(), {"--config-file", "f.yaml"});
   return ParseArguments(words, Sources({.files = {{"f.yaml", content}}}));

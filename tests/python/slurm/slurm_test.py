@@ -89,7 +89,7 @@ class SlurmTest(unittest.TestCase):
         self.assertTrue(has_ended, self.cluster.run("scontrol show job").out)
 
     def check_saved(self, log: str) -> int:
-        """Expects that no rank was killed, and that one rank saved the state. Returns its step."""
+        """Expects that all ranks ended without a kill and one saved the state. Returns its step."""
         self.await_log(log, r"rank \d of 4 ends: average 1\.5$", 4)
         step, value = self.log("train.state").split()
         self.assertEqual(1.5 * int(step), float(value))

@@ -78,7 +78,7 @@ class _Child:
         self._process = context.Process(target=self._run)
         self._process.start()
         # The sentinel is one end of a pipe. All processes of the case hold the other end of the
-        # pipe, so this end is closed when the last process ends.
+        # pipe, so the other end is closed when the last process ends.
         self.sentinel = self._process.sentinel
 
     def _run(self) -> None:

@@ -57,7 +57,7 @@ def _is_of_gpus(test: Any) -> bool:
 
 
 def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
-    """Runs one test. Starts the ranks of one test, and checks how they end."""
+    """Runs one test: this process starts the test's ranks, and checks how they end."""
     from torch.testing._internal.distributed import distributed_test
 
     os.environ["BACKEND"] = backend

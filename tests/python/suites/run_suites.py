@@ -79,7 +79,7 @@ def _is_news(result: cases.Result, rows: Sequence[expectations.Expectation]) -> 
 
 
 def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dict[str, str]:
-    """Runs the tests that failed over Ronda again, over gloo, and returns their results."""
+    """Runs the tests that failed over Ronda once more, with gloo, and returns their results."""
     names = {result.case.test for result in news}
     suite = news[0].case.suite
     wanted = [case for case in _cases(suite, options, "gloo") if case.test in names]

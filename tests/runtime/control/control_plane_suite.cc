@@ -187,8 +187,8 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 
-// A sender that polls first waits a moment for the coordinator's poller to poll again. If the poller does not come
-// back, the sender wakes the coordinator.
+// A sender that polls gives the coordinator's poller a moment to poll again. If the poller does not come back, the
+// sender wakes the coordinator.
 TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
   ControlPlane& coordinator = control(0);
   ControlPlane& sender = control(size() - 1);

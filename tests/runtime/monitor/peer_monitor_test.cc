@@ -33,7 +33,7 @@ class Peer {
           pause();
           return std::string();
         }) {
-    // Returns the description that the child would send to its peers in a job.
+    // In a job, the child would send this description of itself to its peers.
     process_ = {.pid = child_.pid(), .start_time = StartTimeOf(child_.pid())};
   }
 

@@ -17,7 +17,7 @@ int Run(const char* plugin) {
   std::unique_ptr<PointToPoint> messages = *(*session)->Connect({0, 1}, 0);
   const RankId other = 1 - messages->rank();
   char byte = 0;
-  // No rank sends the message that this call receives.
+  // No rank sends the message for which this rank waits.
   PointToPoint::Request request = *messages->Receive(&byte, 1, other);
   (*session)->LeaveWithoutEnd();
   const bool is_refused = messages->Send(&byte, 1, other).status().code() == absl::StatusCode::kCancelled &&

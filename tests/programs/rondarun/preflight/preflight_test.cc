@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun --check. Tests checks of hosts before a start. Scripts replace rondarun and ssh, and all hosts are
-// this host.
+// Tests rondarun --check. Scripts replace rondarun and ssh, and all hosts are this host.
 #include "programs/rondarun/preflight/preflight.h"
 
 #include <sys/stat.h>

@@ -147,8 +147,8 @@ TEST(CoreYieldsTest, ALongYieldMakesTheNextWaitsSleep) {
   EXPECT_TRUE(yields.MayBegin());
 }
 
-// When a peer ends, a call that sends or receives its messages fails first. A little later, the job's failure names the
-// peer.
+// When a peer ends, a call that sends to the peer or receives from it fails first. A little later, the job's failure
+// names the peer.
 TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
   int times_asked = 0;
   const absl::Status failure = absl::AbortedError("rank 11 has been killed");

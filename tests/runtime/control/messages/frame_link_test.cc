@@ -72,7 +72,8 @@ struct BadHeader {
   uint32_t bytes;
 };
 
-// Sends `header` from one end of a link, and returns the result of receiving it at the other end.
+// Sends `header`, with its 248 bytes of content, from one end of a link. Returns the result of receiving the header at
+// the other end.
 absl::Status ReceiveHeader(const BadHeader& header) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink right(*ends[1], 0);
