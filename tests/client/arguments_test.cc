@@ -485,8 +485,8 @@ TEST(Utf8Test, RefusesControlCharacters) {
   EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
 }
 
-// Long names are checked eight bytes at a time. So the test puts every byte at every position in a name of printable
-// ASCII.
+// The test puts every byte at every position in a name of printable ASCII, because the library checks long names eight
+// bytes at a time.
 TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
   for (int byte = 0; byte < 256; ++byte) {
     for (size_t place = 0; place < 20; ++place) {

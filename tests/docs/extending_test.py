@@ -15,8 +15,8 @@ _SOURCES = ("bench", "client", "kernels", "proto", "runtime")
 _CODE = (".bazel", ".c", ".cc", ".cu", ".cuh", ".h", ".hpp", ".proto", ".py", ".pyi")
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
-# For each section, an existing extension of its kind: a pattern for its name in the code, and one
-# for the paths of listed files.
+# An existing extension for each section of the page: a pattern for its name in the code, and a
+# pattern for the paths of the files that the section lists.
 _NAMES = {
     "A backend": (r'"tcp"|//runtime/tcp\b', r"(?i)tcp"),
     "An operation": (r"(?i)reduce_?scatter", r"(?i)reduce_?scatter"),
@@ -100,7 +100,7 @@ def _code(root: pathlib.Path) -> dict[str, str]:
 
 
 def _naming(pattern: str, root: pathlib.Path, folder: str = "") -> list[str]:
-    """Returns the files below a folder whose code has the pattern."""
+    """Returns the files below a folder whose code matches the pattern."""
     return [
         path
         for path, text in _code(root).items()

@@ -65,7 +65,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return leader;
   }
 
-  // Waits until there have been `time` epochs with `size` ranks, and all ranks of the last of them have made a step.
+  // Waits until `time` epochs have had `size` ranks, and all ranks of these epochs have made a step.
   static void AwaitSize(LauncherRun* leader, int size, int time = 1) {
     leader->WaitForOut(absl::StrCat("size ", size, " local size "), size * time);
   }

@@ -128,7 +128,7 @@ class LauncherHostsTest : public HostsTest {
   std::string directory_;
 };
 
-// Like LauncherHostsTest, but the launcher reaches the hosts by OpenSSH.
+// A fixture like LauncherHostsTest, in which the launcher reaches the hosts by OpenSSH.
 class SshHostsTest : public LauncherHostsTest {
  protected:
   void SetUp() override {

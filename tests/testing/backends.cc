@@ -87,7 +87,8 @@ using Across = DeviceHierarchyOptions::Across;
 bool Alone(int size) { return size == 1; }
 bool Any(int) { return true; }
 bool Several(int size) { return size > 1; }
-// For layers below messages, or on top of another backend, more ranks would test nothing new.
+// Backends that are a layer below messages, or on top of another backend, need only two and three ranks: more ranks
+// would test nothing new.
 bool TwoOrThree(int size) { return size == 2 || size == 3; }
 bool UpToFour(int size) { return size <= 4; }
 // Three ranks make hosts of different sizes, and four ranks make hosts of equal sizes. Eight ranks make three hosts,
@@ -150,7 +151,7 @@ bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kStaged) return HasDevices();
   const bool is_nccl = backend == Backend::kNccl || backend == Backend::kNcclInRankOrder;
   if (is_nccl && std::getenv(kRealPlugin) != nullptr) return HasNcclDevices(size);
-  // ThreadSanitizer identifies memory by its address. So it would not see the synchronization between two mappings of
+  // ThreadSanitizer identifies memory by its address, so it would not see the synchronization between two mappings of
   // the same memory.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
 }

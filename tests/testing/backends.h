@@ -52,7 +52,8 @@ struct BackendOptions {
 // REQUIRES: IsTestable(backend, options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
 
-// The rest of this header is for tests of the guarantees that every backend gives, with several numbers of ranks.
+// The rest of this header is for tests of all backends, with several numbers of ranks. Such a test checks guarantees
+// that every backend gives.
 
 struct BackendRanks {
   Backend backend;

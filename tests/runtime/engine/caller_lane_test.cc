@@ -48,14 +48,14 @@ class Calls {
     return lane().Submit(&submission);
   }
 
-  // Makes the call, and makes the rank's stream wait for its result.
+  // Makes the call, and makes the rank's stream wait for the call's result.
   void MakeAndOrder(Submission submission) {
     const auto handle = Make(std::move(submission));
     ASSERT_EQ(handle.status(), absl::OkStatus());
     EXPECT_EQ((*handle)->OrderBefore(rank_.stream()), absl::OkStatus());
   }
 
-  // Makes the call, waits for its end, and returns its status.
+  // Makes the call, waits for the call's end, and returns its status.
   absl::Status StatusOf(Submission submission) {
     const auto handle = Make(std::move(submission));
     return handle.ok() ? (*handle)->Wait() : handle.status();
@@ -95,7 +95,7 @@ Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const Devi
   return submission;
 }
 
-// Makes all kinds of operations in each step. Each operation needs the result of the one before it.
+// Makes all kinds of operations in each step. Each operation needs the result of the previous operation.
 void RunSteps(DeviceRank& rank, Calls& calls, int steps) {
   DeviceTensor tensor(rank, kCount * sizeof(float)), all(rank, kRanks * kCount * sizeof(float));
   for (int step = 0; step < steps; ++step) {
@@ -265,8 +265,9 @@ size_t DriverCalls(FakeCuda& cuda) {
   return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
 }
 
-// Five calls query the stream (two calls), record its point, make the lane's stream wait, and record the event after
-// the call. Three calls query the waiting stream (two calls) and make it wait.
+// The operation makes five calls of the driver. Two calls query the caller's stream, and one records the stream's
+// point. One call makes the lane's stream wait, and one records the lane's event. The wait for the result makes three
+// calls. Two calls query the waiting stream, and one makes it wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
 TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {
