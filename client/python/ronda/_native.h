@@ -158,6 +158,15 @@ PyObject* KeepFind(const KeepTable* table, int64_t key);
 /* Like KeepFind(), but removes the entry, and gives the table's reference to the caller. */
 PyObject* KeepTake(KeepTable* table, int64_t key);
 
+/* -- Submissions -- */
+
+typedef ronda_status (*SubmitFunction)(const void* arguments, ronda_handle* handle);
+
+/* Submits an operation on a GPU, keeps `keep` for its handle, and returns the handle. Returns NULL with an exception.
+ * Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
+ * operation. */
+PyObject* SubmitWithoutGil(SubmitFunction submit, const void* arguments, PyObject* keep);
+
 /* -- The interpreter, for Ronda's threads -- */
 
 /* If the interpreter still runs, takes the GIL and returns 1; the thread must then call LeaveInterpreter(). Returns

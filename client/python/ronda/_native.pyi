@@ -331,6 +331,31 @@ def lane_reduces(process_set: int, dtype: int, op: int, factor: float, /) -> boo
     """
 
 def lane_refuse(process_set: int, message: str, /) -> None: ...
+def lane_exchange_async(
+    op: int,
+    dtype: int,
+    sends: Sequence[int],
+    receives: Sequence[int],
+    keep: object,
+    root: int,
+    process_set: int,
+    deadline_s: float,
+    stream: int | None,
+    /,
+) -> int:
+    """Submits a gather, a scatter or an alltoall; see ronda_lane_exchange_async().
+
+    Args:
+        op: a value of ronda_lane_exchange.
+        dtype: the DType of the elements.
+        sends: the address and the number of elements of each member's part, one after the other.
+        receives: as `sends`.
+        keep: an object that is kept until the operation has ended.
+        root: the root's rank in the job, for a gather or a scatter.
+        process_set: the id of the process set.
+        deadline_s: the deadline in seconds; 0 means the job's deadline.
+        stream: the stream of the tensors.
+    """
 
 # -- Handles --
 

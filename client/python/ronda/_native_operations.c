@@ -14,7 +14,7 @@ typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
   size_t size;          /* its bytes */
-  ronda_status (*submit)(const void* arguments, ronda_handle* handle);
+  SubmitFunction submit;
 } Operation;
 
 typedef struct BarrierArguments {
@@ -79,18 +79,20 @@ static void Begin(const Operation* operation, void* into, Reader* reader) {
   memcpy(into, operation->defaults, operation->size);
 }
 
-/* Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
- * operation. After the submission, makes room in the table for the handle's object again, because another thread may
- * have used the room. */
-static ronda_status SubmitOnGpu(const Operation* operation, const void* arguments, ronda_handle* handle) {
+PyObject* SubmitWithoutGil(SubmitFunction submit, const void* arguments, PyObject* keep) {
+  if (KeepReserve(&kept_by_handle, 1) != 0) return NULL;
+  ronda_handle handle = 0;
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
-  status = operation->submit(arguments, handle);
+  status = submit(arguments, &handle);
   Py_END_ALLOW_THREADS;
-  if (status != RONDA_OK || KeepReserve(&kept_by_handle, 1) == 0) return status;
-  PyErr_Clear();
-  ronda_release(*handle); /* waits */
-  return RONDA_ERROR_OUT_OF_MEMORY;
+  if (status != RONDA_OK) return NoneOrRaise(status);
+  if (KeepReserve(&kept_by_handle, 1) != 0) { /* another thread may have used the room */
+    ronda_release(handle);                    /* waits */
+    return NULL;
+  }
+  KeepPut(&kept_by_handle, handle, keep);
+  return PyLong_FromLongLong(handle);
 }
 
 static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_ssize_t count) {
@@ -98,10 +100,12 @@ static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_
   Reader reader;
   Begin(operation, &arguments, &reader);
   PyObject* result = NULL;
-  if (Read(&operation->signature, values, count, &arguments, &reader) == 0 && KeepReserve(&kept_by_handle, 1) == 0) {
+  const int is_read = Read(&operation->signature, values, count, &arguments, &reader) == 0;
+  if (is_read && reader.is_on_gpu) {
+    result = SubmitWithoutGil(operation->submit, &arguments, reader.keep);
+  } else if (is_read && KeepReserve(&kept_by_handle, 1) == 0) {
     ronda_handle handle = 0;
-    const ronda_status status =
-        reader.is_on_gpu ? SubmitOnGpu(operation, &arguments, &handle) : operation->submit(&arguments, &handle);
+    const ronda_status status = operation->submit(&arguments, &handle);
     if (status == RONDA_OK) KeepPut(&kept_by_handle, handle, reader.keep);
     result = status == RONDA_OK ? PyLong_FromLongLong(handle) : NoneOrRaise(status);
   }

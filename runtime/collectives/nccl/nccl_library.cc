@@ -96,6 +96,7 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   symbols.Need("ncclGroupStart", &nccl->GroupStart);
   symbols.Need("ncclGroupEnd", &nccl->GroupEnd);
   symbols.Need("ncclAllReduce", &nccl->AllReduce);
+  symbols.Need("ncclReduce", &nccl->Reduce);
   symbols.Need("ncclBroadcast", &nccl->Broadcast);
   symbols.Need("ncclAllGather", &nccl->AllGather);
   symbols.Need("ncclReduceScatter", &nccl->ReduceScatter);

@@ -35,6 +35,9 @@ enum class NcclResult : int {  // ncclResult_t
   kInProgress = 7,
 };
 
+// Returns whether more calls can follow in a group after a call with this result.
+inline bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result == NcclResult::kInProgress; }
+
 enum class NcclDataType : int {  // ncclDataType_t
   kInt8 = 0,
   kUint8 = 1,
@@ -98,6 +101,9 @@ struct NcclFunctions {
   NcclResult (*GroupEnd)();
   NcclResult (*AllReduce)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
                           NcclHandle comm, void* stream);
+  // Only the root uses `output`.
+  NcclResult (*Reduce)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op, int root,
+                       NcclHandle comm, void* stream);
   NcclResult (*Broadcast)(const void* input, void* output, size_t count, NcclDataType type, int root, NcclHandle comm,
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -80,6 +81,16 @@ TEST_F(FlightRecorderTest, OnlyTheLastEventsAreKept) {
   EXPECT_EQ(events.front().bytes, kRecorded - FlightRecorder::kEvents);
   EXPECT_EQ(events.back().bytes, kRecorded - 1);
   EXPECT_EQ(recorder_->Last()->bytes, kRecorded - 1);
+}
+
+TEST_F(FlightRecorderTest, EventsAreFoundByTheBeginningOfTheirNames) {
+  for (const uint64_t n : {7, 70, 8, 700}) RecordNth(*recorder_, n);
+  const std::vector<FlightEvent> events = recorder_->Events("tensor 7");
+  ASSERT_EQ(events.size(), 3);
+  EXPECT_EQ(events[0].bytes, 7);
+  EXPECT_EQ(events[2].bytes, 700);
+  EXPECT_TRUE(std::all_of(events.begin(), events.end(), IsWhole));
+  EXPECT_TRUE(recorder_->Events("tensor 7000").empty());
 }
 
 TEST_F(FlightRecorderTest, LongNamesAreCutBetweenCharacters) {

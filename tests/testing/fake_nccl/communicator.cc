@@ -350,6 +350,8 @@ class GroupRun {
         return AllGather(operation);
       case Kind::kReduceScatter:
         return ReduceScatter(operation);
+      case Kind::kReduce:
+        return Reduce(operation);
       case Kind::kSend:
       case Kind::kRecv:
         return true;
@@ -399,6 +401,24 @@ class GroupRun {
       Combine(chunk(leaving - 1), arrived.data(), dtype, ReduceOpOf(operation.op), operation.count);
     }
     std::memcpy(operation.output, chunk(rank_), bytes);
+    return true;
+  }
+
+  // The root adds up the terms of the other ranks. Only the root uses its output.
+  bool Reduce(const NcclOperation& operation) {
+    const DType dtype = DTypeOf(operation.type);
+    const size_t bytes = operation.count * SizeOf(dtype);
+    const auto* const input = static_cast<const char*>(operation.input);
+    std::vector<char> sum(input, input + bytes);
+    ScaleBy(operation.factor, sum.data(), dtype, operation.count);
+    if (rank_ != operation.peer) return Carry({Send(operation.peer, sum.data(), bytes)});
+    std::vector<char> arrived(bytes);
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer == rank_) continue;
+      if (!Carry({Receive(peer, arrived.data(), bytes)})) return false;
+      Combine(sum.data(), arrived.data(), dtype, ReduceOpOf(operation.op), operation.count);
+    }
+    std::memcpy(operation.output, sum.data(), bytes);
     return true;
   }
 

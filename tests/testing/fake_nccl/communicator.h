@@ -28,7 +28,15 @@ DType DTypeOf(NcclDataType type);
 
 // One call of NCCL. The device uses the pointers as they are.
 struct NcclOperation {
-  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
+  enum class Kind : uint8_t {
+    kAllReduce,
+    kBroadcast,
+    kAllGather,
+    kReduceScatter,
+    kSend,
+    kRecv,
+    kReduce
+  } kind = Kind::kSend;
   uint64_t path = 0;  // an encoded NcclPath
   const void* input = nullptr;
   void* output = nullptr;

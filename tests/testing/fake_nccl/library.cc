@@ -206,11 +206,12 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   using Kind = NcclOperation::Kind;
   NcclPath path = {
       .kind = operation.kind, .input = PlaceOf(operation.input, comm), .output = PlaceOf(operation.output, comm)};
-  // In an operation in place, the offset of a rank's share depends on the rank. In a broadcast, only the root has an
-  // input.
+  // In an operation in place, the offset of a rank's share depends on the rank. In a broadcast only the root has an
+  // input, and in a reduce only the root has an output.
   if (operation.kind == Kind::kAllGather) path.input.offset = 0;
   if (operation.kind == Kind::kReduceScatter) path.output.offset = 0;
   if (operation.kind == Kind::kBroadcast) path.input = {};
+  if (operation.kind == Kind::kReduce) path.output = {};
   return path;
 }
 
@@ -225,12 +226,13 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
 }
 
 // Returns whether NCCL's kernels on `device` could not access a buffer of the operation.
-bool IsElsewhere(const NcclOperation& operation, int device) {
+bool IsElsewhere(const NcclOperation& operation, int rank, int device) {
   if (operation.count == 0) return false;
   const auto is_elsewhere = [device, device_of = Cuda().device_of](const void* buffer) {
     return buffer != nullptr && device_of(buffer) != device;
   };
-  return is_elsewhere(operation.input) || is_elsewhere(operation.output);
+  const bool uses_output = operation.kind != NcclOperation::Kind::kReduce || operation.peer == rank;
+  return is_elsewhere(operation.input) || (uses_output && is_elsewhere(operation.output));
 }
 
 FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
@@ -269,7 +271,7 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
     Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s output overlaps its input, and not in its place"));
     return NcclResult::kInvalidArgument;
   }
-  if (IsElsewhere(operation, CommunicatorOf(comm).device())) {
+  if (IsElsewhere(operation, CommunicatorOf(comm).rank(), CommunicatorOf(comm).device())) {
     Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s ", NameOf(operation.kind),
                         " is of memory that is not its device's"));
     return NcclResult::kInvalidArgument;
@@ -508,6 +510,13 @@ FAKE_NCCL_EXPORT NcclResult ncclAllReduce(const void* input, void* output, size_
                                           NcclRedOp op, NcclHandle comm, void* stream) {
   return AddReduction({.kind = Kind::kAllReduce, .input = input, .output = output, .count = count, .type = type}, op,
                       comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclReduce(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
+                                       int root, NcclHandle comm, void* stream) {
+  return AddReduction(
+      {.kind = Kind::kReduce, .input = input, .output = output, .count = count, .type = type, .peer = root}, op, comm,
+      stream);
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclBroadcast(const void* input, void* output, size_t count, NcclDataType type, int root,

@@ -40,7 +40,7 @@ uint64_t NcclPath::Encode() const {
 }
 
 const char* NameOf(Kind kind) {
-  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv"};
+  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv", "Reduce"};
   return kNames[static_cast<int>(kind)];
 }
 

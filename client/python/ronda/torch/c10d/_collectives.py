@@ -33,6 +33,7 @@ from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 _MESSAGES = ("send", "recv", "recvAnySource")
 _NO_TIME = timedelta(0)
@@ -110,7 +111,8 @@ def _refused_for_all(
             except Exception as error:
                 if self._submitted == before:
                     tensors = [gpu_tensor([each]) for each in operations(*args, **kwargs)]
-                    opts = signature.bind_partial(self, *args, **kwargs).arguments.get("opts")
+                    bound = signature.bind_partial(self, *args, **kwargs).arguments
+                    opts = bound.get("opts") if bound.get("op") is None else bound["op"]
                     with contextlib.suppress(RondaError):  # without a job no rank waits
                         self._refuse(tensors, f"{type(error).__name__}: {error}", route, opts)
                 raise
@@ -319,9 +321,9 @@ class Collectives:
             return timeout.total_seconds()
         return self._timeout_s
 
-    def _by_member(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Returns the tensors of the ranks, sorted into the order of the process set."""
-        return tensors if self._members is None else [tensors[i] for i in self._members]
+    def _by_member(self, values: Sequence[_Value]) -> Sequence[_Value]:
+        """Returns the values of the ranks, sorted into the order of the process set."""
+        return values if self._members is None else [values[i] for i in self._members]
 
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Divides a tensor into equal parts, one for each rank, in the order of the group."""
@@ -426,7 +428,7 @@ class Collectives:
         calls = [self._allgather_call(part, None, opts)._replace(submit=gather) for part in parts]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
 
-    @_collective_of_engine
+    @_reduction
     def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:
         tensor = _only(tensors)
         reduce_op, prescale = _versions.reduce_op(opts if op is None else op)

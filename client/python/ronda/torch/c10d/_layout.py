@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -187,12 +188,28 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
 
 def apart(source: Tensor, destination: Tensor) -> Tensor:
     """Returns `source`, or a copy if `source` shares memory with `destination`."""
-    begin, other = source.data_ptr(), destination.data_ptr()
-    is_shared = (
-        begin < other + destination.numel() * destination.element_size()
-        and other < begin + source.numel() * source.element_size()
-    )
-    return source.clone() if is_shared else source
+    return apart_each([source], [destination])[0]
+
+
+def apart_each(sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> list[Tensor]:
+    """Returns `sources`, with a copy in place of each source that shares memory with a destination.
+
+    Args:
+        sources: dense tensors.
+        destinations: dense tensors that do not share memory with each other.
+    """
+    begins = sorted((each.data_ptr(), _end(each)) for each in destinations if each.numel())
+    result = []
+    for source in sources:
+        # Of the destinations that begin before the end of the source, the last one ends last.
+        before = bisect.bisect_left(begins, (_end(source), 0))
+        is_shared = before > 0 and begins[before - 1][1] > source.data_ptr()
+        result.append(source.clone() if is_shared else source)
+    return result
+
+
+def _end(tensor: Tensor) -> int:
+    return tensor.data_ptr() + tensor.numel() * tensor.element_size()
 
 
 def memory(room: Tensor | None) -> tuple[int, int]:
