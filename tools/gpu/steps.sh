@@ -23,6 +23,8 @@ readonly steps=(
   "mnist        figures   15 bench cuda_mnist --bench"
   "mnist-2      figures   20 over_nccl two_ranks $logs/two bench cuda_mnist --bench"
   "resnet       figures   90 over_nccl resnet"
+  "windows-off  windows  110 over_nccl all_gpus 0"
+  "windows-on   windows  110 over_nccl all_gpus 1"
   "memcheck     checks    30 sanitized memcheck"
   "racecheck    checks    60 sanitized racecheck"
   "plugin       checks    15 tests_like ^tests/runtime/"
@@ -94,6 +96,19 @@ torch_tests() {
 resnet() {
   for_python
   two_ranks "$logs/python" python3 bench/python/gpu_step.py
+}
+
+# Steps of ResNet-50 on all GPUs of the machine, a rank each, without or with windows of NCCL. Ranks that share a GPU
+# are on several hosts for NCCL, where it has no windows.
+all_gpus() {  # all_gpus WINDOWS
+  local gpus
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  if [[ $gpus -lt 2 ]]; then
+    echo "SKIPPED: windows of NCCL need two GPUs"
+    return 0
+  fi
+  for_python
+  RONDA_DEVICE_BACKEND=nccl RONDA_NCCL_WINDOWS=$1 "$launcher" -np "$gpus" python3 bench/python/gpu_step.py
 }
 
 # Runs tests with one queue of the device for all streams of a process. In such a queue, a stream that waits for another

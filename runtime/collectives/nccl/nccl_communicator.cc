@@ -40,6 +40,7 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_ranks = options_.job_ranks,
                .device = options_.device,
                .library = options_.library,
+               .windows = options_.windows,
                .share =
                    [host = options_.host](const CallInfo& info, void* data, size_t bytes) {
                      return host->Broadcast({.info = info, .data = data, .bytes = bytes, .root = 0});

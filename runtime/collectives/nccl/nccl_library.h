@@ -67,6 +67,13 @@ enum class NcclScalarResidence : int {  // ncclScalarResidence_t
 // communicator while it is being made.
 inline constexpr int kOldestNccl = 21400;
 
+// The oldest version whose windows are used (ncclCommWindowRegister). NCCL has windows since 2.27, but before 2.28.7
+// its kernels for symmetric memory could damage small messages (NCCL's notes on 2.28.7).
+inline constexpr int kOldestWindows = 22807;
+
+// The flag of windows whose memory has the same layout on all ranks (NCCL_WIN_COLL_SYMMETRIC).
+inline constexpr int kNcclSymmetricWindow = 1;
+
 // A setting with this value lets NCCL choose.
 inline constexpr int kNcclUndefined = INT_MIN;
 
@@ -127,6 +134,11 @@ struct NcclFunctions {
   NcclResult (*MemFree)(void* memory);
   NcclResult (*CommRegister)(NcclHandle comm, void* memory, size_t bytes, void** registration);
   NcclResult (*CommDeregister)(NcclHandle comm, void* registration);
+  // From kOldestWindows on; nullptr in older versions. Registers memory of MemAlloc. All ranks of the communicator must
+  // make this call together, with memory of the same size. `*window` is nullptr if the communicator cannot use windows.
+  NcclResult (*CommWindowRegister)(NcclHandle comm, void* memory, size_t bytes, void** window, int flags);
+  // This call is local. NCCL must no longer use the window.
+  NcclResult (*CommWindowDeregister)(NcclHandle comm, void* window);
 };
 
 // The NCCL of this machine. It stays loaded.

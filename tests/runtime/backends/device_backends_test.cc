@@ -132,7 +132,8 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
                        .uuid = "5c8a9b6e",
                        .why_no_nccl = std::string(500, 'x'),
                        .wanted = "nccl",
-                       .order = "ranks"};
+                       .order = "ranks",
+                       .windows = "symmetric"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());

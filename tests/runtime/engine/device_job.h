@@ -113,6 +113,7 @@ struct DeviceJobOptions {
   Runtime::Options runtime;
   FakeCuda::Options cuda;
   std::vector<RankId> without_devices;  // these ranks do not find the libraries
+  std::vector<RankId> with_windows;     // these ranks have RONDA_NCCL_WINDOWS=1
   bool expects_failure = false;         // whether the job is expected to fail
 };
 
