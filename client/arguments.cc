@@ -232,11 +232,9 @@ absl::Status FromArgs(OpType op, const Args& args, const Caller& caller, Submiss
   return SetCall(args.call, caller, submission);
 }
 
-// Sets the fields that all reductions have.
+// Sets the fields that only reductions have.
 template <typename Args>
-absl::Status FromReduction(OpType op, const Args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(op, args, caller, submission));
-  submission->input = args.input;
+absl::Status SetReduction(const Args& args, Submission* submission) {
   RONDA_RETURN_IF_ERROR(SetReductionOp(RawValue(args.op), submission));
   RONDA_RETURN_IF_ERROR(SetWire(RawValue(args.compression), submission));
   submission->request.prescale = ScaleOr1(args.prescale);
@@ -254,13 +252,6 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   }
   submission->splits.assign(args.splits, args.splits + args.split_count);
   return absl::OkStatus();
-}
-
-// Sets the memory for the result. Fill() calls this function only on a rank that gets a result.
-template <typename Args>
-void SetOutput(const Args& args, Submission* submission) {
-  submission->output = args.output;
-  submission->output_bytes = args.output_bytes;
 }
 
 absl::Status SetChannel(const Channel& channel, Submission* submission) {
@@ -290,76 +281,54 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-// Fill() sets the submission's fields from the arguments of one operation. Each operation of the C ABI has a Fill().
-
-absl::Status Fill(const ronda_allreduce_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, args, caller, submission));
-  submission->output = args.output;
-  return absl::OkStatus();
+// Returns the operation whose arguments are ronda_NAME_args. A NAME without an operation does not compile.
+constexpr OpType OpNamed(absl::string_view name) {
+  if (name == "send" || name == "recv") return OpType::kSendRecv;
+  const auto* traits = std::find_if(std::begin(kOperations), std::end(kOperations),
+                                    [&](const OperationTraits& each) { return each.name == name; });
+  return traits->op;
 }
 
-absl::Status Fill(const ronda_reduce_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduce, args, caller, submission));
-  submission->request.root = args.root;
-  if (args.root == caller.rank) submission->output = args.output;
-  return absl::OkStatus();
+#define RONDA_OP_OF(operation, OPERATION) \
+  constexpr OpType OpOf(const ronda_##operation##_args*) { return OpNamed(#operation); }
+RONDA_TENSOR_OPERATIONS(RONDA_OP_OF)
+#undef RONDA_OP_OF
+
+// Returns the ranks that may pass memory for the result. For an operation by rows, these are the ranks that get rows.
+constexpr Side OutputSide(const OperationTraits& traits) {
+  if (!traits.by_rows) return traits.output;
+  const bool gathers = traits.first_dimension == FirstDimension::kGathered;
+  return gathers && traits.has_root() ? Side::kRoot : Side::kMembers;
 }
 
-absl::Status Fill(const ronda_reducescatter_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduceScatter, args, caller, submission));
-  SetOutput(args, submission);
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kBroadcast, args, caller, submission));
-  submission->output = args.data;
-  submission->request.root = args.root;
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_allgather_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, args, caller, submission));
-  submission->input = args.input;
-  SetOutput(args, submission);
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_gather_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, args, caller, submission));
-  submission->input = args.input;
-  submission->request.root = args.root;
-  if (args.root == caller.rank) SetOutput(args, submission);
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, args, caller, submission));
-  submission->request.root = args.root;
-  SetOutput(args, submission);
-  if (args.root != caller.rank) return absl::OkStatus();
-  submission->input = args.input;
-  return SetSplits(args, submission);
-}
-
-absl::Status Fill(const ronda_alltoall_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, args, caller, submission));
-  submission->input = args.input;
-  SetOutput(args, submission);
-  return SetSplits(args, submission);
-}
-
-absl::Status Fill(const ronda_send_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, args, caller, submission));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = args.to, .tag = args.tag}, submission));
-  submission->input = args.input;
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_recv_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, args, caller, submission));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = args.from, .to = caller.rank, .tag = args.tag}, submission));
-  submission->output = args.output;
+// Sets the submission's fields from the arguments of an operation on one tensor. The structs of all operations have the
+// same names for the same fields. If the operation does not use a buffer on this rank, the caller's pointer is ignored.
+template <typename Args>
+absl::Status Fill(const Args& args, const Caller& caller, Submission* submission) {
+  constexpr OperationTraits kTraits = TraitsOf(OpOf(static_cast<const Args*>(nullptr)));
+  RONDA_RETURN_IF_ERROR(FromArgs(kTraits.op, args, caller, submission));
+  if constexpr (requires { args.root; }) submission->request.root = args.root;
+  if constexpr (requires { args.to; }) {
+    RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = args.to, .tag = args.tag}, submission));
+  }
+  if constexpr (requires { args.from; }) {
+    RONDA_RETURN_IF_ERROR(SetChannel({.from = args.from, .to = caller.rank, .tag = args.tag}, submission));
+  }
+  const auto is_on = [&](Side side) { return side != Side::kRoot || submission->request.root == caller.rank; };
+  if constexpr (requires { args.data; }) submission->output = args.data;
+  if constexpr (requires { args.input; }) {
+    if (is_on(kTraits.input)) submission->input = args.input;
+  }
+  if constexpr (requires { args.output; }) {
+    if (is_on(OutputSide(kTraits))) submission->output = args.output;
+  }
+  if constexpr (requires { args.output_bytes; }) {
+    if (is_on(OutputSide(kTraits))) submission->output_bytes = args.output_bytes;
+  }
+  if constexpr (requires { args.splits; }) {
+    if (is_on(kTraits.splits)) RONDA_RETURN_IF_ERROR(SetSplits(args, submission));
+  }
+  if constexpr (kTraits.reduces) RONDA_RETURN_IF_ERROR(SetReduction(args, submission));
   return absl::OkStatus();
 }
 

@@ -3,9 +3,7 @@
 #ifndef RONDA_BENCH_MODEL_TRAINING_STEP_H_
 #define RONDA_BENCH_MODEL_TRAINING_STEP_H_
 
-#include <cstddef>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "bench/harness/model_shapes.h"

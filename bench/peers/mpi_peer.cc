@@ -4,7 +4,6 @@
 #include <immintrin.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstring>

@@ -57,24 +57,6 @@ inline ronda_recv_args recv_args(const Tensor& tensor, int from, int tag, const 
   return args;
 }
 
-// Calls the C function `submit` of an operation whose only result is a handle.
-template <class Args>
-Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
-  ronda_handle handle = 0;
-  const ronda_status code = submit(&args, &handle);
-  return to_handle(code, handle);
-}
-
-// Calls the C function `submit` for an operation whose result consists of rows.
-template <class T, class Args>
-Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
-                                      const Dims& shape) {
-  ronda_handle handle = 0;
-  Status status = to_status(submit(&args, &handle));
-  if (!status.ok()) return status;
-  return OutputHandle<T>(handle, row_of(shape), args.call.memory);
-}
-
 // Fills in the fields of `args` that describe `input` and the memory for the result.
 template <class T, class Args>
 Status set_input(const Tensor& input, const CallOptions& call, const Into& into, Args* args) {

@@ -147,30 +147,13 @@ inline void synchronize(const Handle& handle) { handle.synchronize(); }
 // An operation in flight whose result consists of rows of elements of type T; a row is a unit of the first dimension.
 // Ronda allocates the result, unless the caller has passed memory for the result. Thread-compatible.
 template <class T>
-class OutputHandle {
+class OutputHandle : public Handle {
  public:
   OutputHandle() = default;
   // Takes ownership of `handle`. `row` is the number of elements of a row, and `memory` says where the operation's
   // buffers are.
   OutputHandle(ronda_handle handle, std::size_t row, ronda_memory memory = RONDA_MEMORY_HOST)
-      : handle_(handle), row_(row), memory_(memory) {}
-
-  // The following functions do the same as in Handle.
-  bool poll() const { return handle_.poll(); }
-  Status wait() const { return handle_.wait(); }
-  void synchronize() const { handle_.synchronize(); }
-  Status wait_on(void* stream) const { return handle_.wait_on(stream); }
-  void synchronize_on(void* stream) const { handle_.synchronize_on(stream); }
-  Status try_wait_on_async(void* stream, Callback callback) const {
-    return handle_.try_wait_on_async(stream, std::move(callback));
-  }
-  void wait_on_async(void* stream, Callback callback) const { handle_.wait_on_async(stream, std::move(callback)); }
-  Status try_release_on(void* stream) { return handle_.try_release_on(stream); }
-  void release_on(void* stream) { handle_.release_on(stream); }
-  bool found_inf() const { return handle_.found_inf(); }
-  Status try_on_completion(Callback callback) const { return handle_.try_on_completion(std::move(callback)); }
-  void on_completion(Callback callback) const { handle_.on_completion(std::move(callback)); }
-  ronda_handle id() const noexcept { return handle_.id(); }
+      : Handle(handle), row_(row), memory_(memory) {}
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
@@ -202,11 +185,11 @@ class OutputHandle {
 
  private:
   void fetch() {
-    if (handle_.id() != 0 && handle_.id() == fetched_) return;
+    if (id() != 0 && id() == fetched_) return;
     const void* data = nullptr;
     const std::int64_t* rows = nullptr;
     int members = 0;
-    const auto ask = [&] { return ronda_output(handle_.id(), &data, &rows_, &rows, &members); };
+    const auto ask = [&] { return ronda_output(id(), &data, &rows_, &rows, &members); };
     // If the operation has not ended, and no stream waits for it, ronda_output() returns an error.
     if (ask() != RONDA_OK) {
       synchronize();
@@ -214,10 +197,9 @@ class OutputHandle {
     }
     data_ = static_cast<const T*>(data);
     rows_per_rank_.assign(rows, rows + members);
-    fetched_ = handle_.id();
+    fetched_ = id();
   }
 
-  Handle handle_;
   std::size_t row_ = 0;
   ronda_memory memory_ = RONDA_MEMORY_HOST;
   // fetch() sets the following members:
@@ -259,6 +241,14 @@ inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
   return Handle(handle);
 }
 
+// Calls the C function `submit` of an operation whose only result is a handle.
+template <class Args>
+Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
+  ronda_handle handle = 0;
+  const ronda_status code = submit(&args, &handle);
+  return to_handle(code, handle);
+}
+
 // Waits for the operation, if it was submitted.
 template <class SomeHandle>
 Status wait_for(const Result<SomeHandle>& submitted) {
@@ -279,6 +269,16 @@ inline std::size_t row_of(const std::vector<std::int64_t>& shape) {
   std::size_t row = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) row *= static_cast<std::size_t>(shape[i]);
   return row;
+}
+
+// Calls the C function `submit` for an operation whose result consists of rows.
+template <class T, class Args>
+Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
+                                      const std::vector<std::int64_t>& shape) {
+  ronda_handle handle = 0;
+  Status status = to_status(submit(&args, &handle));
+  if (!status.ok()) return status;
+  return OutputHandle<T>(handle, row_of(shape), args.call.memory);
 }
 
 // Returns Handles that own the handles that a C function has written.

@@ -96,10 +96,7 @@ Result<Handle> try_allreduce_async(const Tensor& input, T* output, const ReduceO
                                    const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
   if (!status.ok()) return status;
-  const ronda_allreduce_args args = detail::allreduce_args(input, output, options, call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_allreduce_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_allreduce_async, detail::allreduce_args(input, output, options, call));
 }
 inline Result<Handle> try_allreduce_async(const Tensor& in_place, const ReduceOptions& options = {},
                                           const CallOptions& call = {}) {
@@ -168,10 +165,7 @@ inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int ro
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
   if (!status.ok()) return status;
-  const ronda_reduce_args args = detail::reduce_args(input, output, root, options, call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_reduce_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_reduce_async, detail::reduce_args(input, output, root, options, call));
 }
 inline Handle reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                            const CallOptions& call = {}) {
@@ -198,10 +192,7 @@ Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const Reduc
   Status status = detail::check_output<T>(input, options);
   if (!status.ok()) return status;
   const ronda_reducescatter_args args = detail::reducescatter_args(input, options, call, into);
-  ronda_handle handle = 0;
-  status = detail::to_status(ronda_reducescatter_async(&args, &handle));
-  if (!status.ok()) return status;
-  return OutputHandle<T>(handle, detail::row_of(input.shape), input.memory);
+  return detail::submit_output<T>(ronda_reducescatter_async, args, input.shape);
 }
 template <class T>
 OutputHandle<T> reducescatter_async(const Tensor& input, const ReduceOptions& options = {},

@@ -52,7 +52,6 @@ static void AfterSlice(struct timespec* moment) {
 }
 
 PyObject* CloseInterpreter(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   for (;;) {
     int inside = 0;
     struct timespec until;

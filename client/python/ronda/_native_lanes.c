@@ -70,19 +70,16 @@ static PyObject* RunWithLane(const Signature* signature, ronda_status (*body)(vo
 }
 
 static PyObject* LaneOpen(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("lane_open", kOpenFields, 2);
   return RunWithLane(&kSignature, DoOpen, values, count);
 }
 
 static PyObject* LaneClose(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"lane_close", kOpenFields, 1, 1};
   return RunWithLane(&kSignature, DoClose, values, count);
 }
 
 static PyObject* LaneRetire(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"lane_retire", kOpenFields, 1, 1};
   LaneArguments arguments = {0};
   if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
@@ -90,7 +87,6 @@ static PyObject* LaneRetire(PyObject* module, PyObject* const* values, Py_ssize_
 }
 
 static PyObject* LaneReduces(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("lane_reduces", kReduceFields, 4);
   LaneArguments arguments = {0};
   if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
@@ -101,7 +97,6 @@ static PyObject* LaneReduces(PyObject* module, PyObject* const* values, Py_ssize
 }
 
 static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("lane_refuse", kRefuseFields, 2);
   LaneArguments arguments = {0};
   Reader reader;

@@ -133,7 +133,6 @@ enum { kMostArguments = 32 };
   static const Operation k_##function = {SIGNATURE(#function, fields, required), &function##_defaults, \
                                          sizeof(function##_defaults), function##_submit};              \
   static PyObject* function(PyObject* module, PyObject* const* values, Py_ssize_t count) {             \
-    (void)module;                                                                                      \
     return Submit(&k_##function, values, count);                                                       \
   }
 #define TENSOR_OPERATION(op, OP)                                               \
@@ -183,7 +182,6 @@ static PyObject* FinishAllreduce(ronda_handle handle, PyObject* keep) {
 }
 
 static PyObject* Allreduce(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   ronda_allreduce_args arguments;
   Reader reader;
   Begin(&k_allreduce_async, &arguments, &reader);
@@ -201,7 +199,6 @@ static PyObject* Allreduce(PyObject* module, PyObject* const* values, Py_ssize_t
 }
 
 static PyObject* SparseAllreduceAsync(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("sparse_allreduce_async", kSparseFields, 7);
   ronda_sparse_allreduce_args arguments = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
   Reader reader;
@@ -308,7 +305,6 @@ static PyObject* Grouped(const Operation* operation, const char* function, Submi
     return ronda_grouped_##op##_async(arguments, count, name, handles);                                \
   }                                                                                                    \
   static PyObject* grouped_##op##_async(PyObject* module, PyObject* const* values, Py_ssize_t count) { \
-    (void)module;                                                                                      \
     return Grouped(&k_##op##_async, "grouped_" #op "_async", grouped_##op##_submit, values, count);    \
   }
 
@@ -354,13 +350,11 @@ static PyObject* RunRefusal(const Signature* signature, ronda_status (*refuse)(c
 }
 
 static PyObject* Refuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 3);
   return RunRefusal(&kSignature, DoRefuse, values, count);
 }
 
 static PyObject* RefuseMessage(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("refuse_message", kRefuseMessageFields, 5);
   return RunRefusal(&kSignature, DoRefuseMessage, values, count);
 }
@@ -375,7 +369,6 @@ static const Field kZeroFields[] = {FIELD(ZeroArguments, kAddress, data), FIELD(
                                     FIELD(ZeroArguments, kAddress, stream)};
 
 static PyObject* CudaZero(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("cuda_zero", kZeroFields, 3);
   ZeroArguments arguments;
   if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;

@@ -286,7 +286,6 @@ static void DefineOperation(TfStatus* status) {
 }
 
 static PyObject* RegisterTensorflow(PyObject* module, PyObject* path) {
-  (void)module;
   static int is_registered = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(path, NULL);
   if (text == NULL) return NULL;

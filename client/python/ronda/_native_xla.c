@@ -216,81 +216,64 @@ static size_t BytesOf(const XlaBuffer* buffer) {
   return bytes;
 }
 
+/* Sets the fields that all reductions have. */
+#define SET_REDUCTION                               \
+  args.op = (ronda_reduce_op)call->op;              \
+  args.compression = (ronda_compression)call->wire; \
+  args.prescale = call->prescale;                   \
+  args.postscale = call->postscale
+
 static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, const ronda_tensor* tensor) {
   ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
   args.tensor = *tensor;
+  args.call = call->options;
   args.input = leaf->in->data;
   args.output = leaf->out->data;
-  args.op = (ronda_reduce_op)call->op;
-  args.compression = (ronda_compression)call->wire;
-  args.prescale = call->prescale;
-  args.postscale = call->postscale;
   args.error_feedback = (int)call->error_feedback;
-  args.call = call->options;
+  SET_REDUCTION;
   return args;
 }
 
-static ronda_status SubmitReducescatter(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
-  args.tensor = *tensor;
-  args.input = leaf->in->data;
-  args.op = (ronda_reduce_op)call->op;
-  args.compression = (ronda_compression)call->wire;
-  args.prescale = call->prescale;
-  args.postscale = call->postscale;
-  args.call = call->options;
-  args.output = leaf->out->data;
-  args.output_bytes = BytesOf(leaf->out);
-  return ronda_reducescatter_async(&args, &leaf->handle);
-}
-
-static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
-  args.tensor = *tensor;
-  args.data = leaf->out->data;
-  args.root = (int)call->peer;
-  args.call = call->options;
-  return ronda_broadcast_async(&args, &leaf->handle);
-}
-
-/* Defines the submission of an operation that fills the rows of the output. `further` sets the fields that only this
- * operation has. */
-#define SUBMIT_ROWS(function, operation, OPERATION, further)                               \
+/* Defines the submission of an operation. `set` sets the fields that not all operations have. */
+#define SUBMIT(function, operation, OPERATION, set)                                        \
   static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
     ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
     args.tensor = *tensor;                                                                 \
-    args.input = leaf->in->data;                                                           \
     args.call = call->options;                                                             \
-    args.output = leaf->out->data;                                                         \
-    args.output_bytes = BytesOf(leaf->out);                                                \
-    further;                                                                               \
+    set;                                                                                   \
     return ronda_##operation##_async(&args, &leaf->handle);                                \
   }
-SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER, (void)0)
-SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL, {
+
+/* Sets the fields of an operation that fills the rows of the output. */
+#define SET_ROWS                 \
+  args.input = leaf->in->data;   \
+  args.output = leaf->out->data; \
+  args.output_bytes = BytesOf(leaf->out)
+
+SUBMIT(SubmitBroadcast, broadcast, BROADCAST, {
+  args.data = leaf->out->data;
+  args.root = (int)call->peer;
+})
+SUBMIT(SubmitReducescatter, reducescatter, REDUCESCATTER, {
+  SET_ROWS;
+  SET_REDUCTION;
+})
+SUBMIT(SubmitAllgather, allgather, ALLGATHER, SET_ROWS)
+SUBMIT(SubmitAlltoall, alltoall, ALLTOALL, {
+  SET_ROWS;
   args.splits = call->splits.size > 0 ? call->splits.data : NULL;
   args.split_count = (int)call->splits.size;
 })
-
-static ronda_status SubmitSend(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_send_args args = RONDA_SEND_ARGS_INIT;
-  args.tensor = *tensor;
+SUBMIT(SubmitSend, send, SEND, {
   args.input = leaf->in->data;
   args.to = (int)call->peer;
   args.tag = (int)call->tag;
-  args.call = call->options;
-  return ronda_send_async(&args, &leaf->handle);
-}
-
-static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_recv_args args = RONDA_RECV_ARGS_INIT;
-  args.tensor = *tensor;
+})
+SUBMIT(SubmitReceive, recv, RECV, {
   args.output = leaf->out->data;
   args.from = (int)call->peer;
   args.tag = (int)call->tag;
-  args.call = call->options;
-  return ronda_recv_async(&args, &leaf->handle);
-}
+})
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
@@ -569,7 +552,6 @@ static XlaError* HandleOnCpu(XlaFrame* frame) { return Handle(frame, RONDA_MEMOR
 static XlaError* HandleOnCuda(XlaFrame* frame) { return Handle(frame, RONDA_MEMORY_CUDA); }
 
 static PyObject* XlaHandlers(PyObject* module, PyObject* value) {
-  (void)module;
   static const Field kMinor = {"minor", kInt, 0, 0};
   if (ReadField(&kMinor, value, &xla_minor, NULL) != 0) return NULL;
   return Py_BuildValue("{sNsN}", "cpu", PyCapsule_New((void*)HandleOnCpu, NULL, NULL), "CUDA",

@@ -135,9 +135,7 @@ TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
 }
 
 TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
-  if (GetParam().backend == Backend::kMpi || GetParam().backend == Backend::kTcp) {
-    GTEST_SKIP() << "messages do not say who has left";
-  }
+  if (!SaysWhoHasLeft(GetParam().backend)) GTEST_SKIP() << "messages do not say who has left";
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) return transport.control->Depart();
     const absl::Status status = Allreduce(transport);
