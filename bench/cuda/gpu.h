@@ -52,11 +52,13 @@ class Gpu {
   const std::unique_ptr<DeviceStream> stream_;
 };
 
-// A model's gradients in the memory of a GPU, in float32. Each gradient has an address that an allocator could return.
-// The GPU must outlive the gradients.
+// A model's gradients in the memory of a GPU, in float32. The GPU must outlive them.
 class GpuGradients {
  public:
-  static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu);
+  // kAllocated: each gradient has an address that an allocator could return. kAdjacent: each gradient begins where the
+  // one before it ends.
+  enum class Places { kAllocated, kAdjacent };
+  static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu, Places places = Places::kAllocated);
 
   struct Tensor {
     float* data;

@@ -126,29 +126,31 @@ absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& r
 }  // namespace
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
-  const std::string fields = absl::StrJoin(
-      {facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.windows, facts.why_no_nccl},
-      absl::string_view(&kSeparator, 1));
+  const std::string fields = absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted,
+                                            facts.order, facts.windows, facts.in_place, facts.why_no_nccl},
+                                           absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 7));
-  if (fields.size() != 8) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 8));
+  if (fields.size() != 9) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
   return DeviceFacts{.host = fields[0],
                      .pci_bus = fields[1],
                      .uuid = fields[2],
                      .nccl = fields[3],
-                     .why_no_nccl = fields[7],
+                     .why_no_nccl = fields[8],
                      .wanted = fields[4],
                      .order = fields[5],
-                     .windows = fields[6]};
+                     .windows = fields[6],
+                     .in_place = fields[7]};
 }
 
 absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts) {
   RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(facts.front()));
   return NcclSettings{.order = first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks,
-                      .windows = first.windows.empty() ? NcclWindows::kNone : NcclWindows::kSymmetric};
+                      .windows = first.windows.empty() ? NcclWindows::kNone : NcclWindows::kSymmetric,
+                      .reduces_in_place = !first.in_place.empty()};
 }
 
 namespace {
@@ -176,7 +178,8 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
   return DeviceTransport{.communicator = std::move(communicator),
                          .failure = [made] { return made->failure(); },
                          .abort = [made] { made->Abort(); },
-                         .setup_deadline = NcclCommunicator::Options().init_deadline};
+                         .setup_deadline = NcclCommunicator::Options().init_deadline,
+                         .reduces_in_place = settings.reduces_in_place};
 }
 
 absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const DeviceSupport::DirectRequest& request,
@@ -256,7 +259,8 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
                          .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home,
                                   python = settings.python] { return LoadNccl(path, toolkit, python); }};
   const NcclSettings of_nccl = {.order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl,
-                                .windows = settings.nccl_windows ? NcclWindows::kSymmetric : NcclWindows::kNone};
+                                .windows = settings.nccl_windows ? NcclWindows::kSymmetric : NcclWindows::kNone,
+                                .reduces_in_place = settings.reduce_in_place};
   if (!settings.nccl_host.empty()) {
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, of_nccl);
@@ -271,7 +275,8 @@ std::string DeviceBackends::Facts(const Device& device) {
   DeviceFacts facts = {.host = host_,
                        .wanted = wanted_,
                        .order = nccl_.order == SumOrder::kOfRanks ? "ranks" : "",
-                       .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : ""};
+                       .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : "",
+                       .in_place = nccl_.reduces_in_place ? "adjacent" : ""};
   ronda_cuda_device description = {};
   // If the device's place is not known, the rank counts as the only rank that uses the device.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {

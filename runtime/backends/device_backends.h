@@ -32,6 +32,7 @@ struct DeviceFacts {
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies
   std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
   std::string windows;      // "symmetric" with RONDA_NCCL_WINDOWS, otherwise empty; rank 0's applies
+  std::string in_place;     // "adjacent" with RONDA_REDUCE_IN_PLACE, otherwise empty; rank 0's applies
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
@@ -45,6 +46,7 @@ absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 struct NcclSettings {
   SumOrder order = SumOrder::kOfNccl;
   NcclWindows windows = NcclWindows::kNone;
+  bool reduces_in_place = false;  // adjacent tensors
 };
 
 // Returns the settings of the first of some ranks, which apply to all of them. `facts` are the facts of these ranks.

@@ -55,6 +55,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_NETWORK_INTERFACE",
     "RONDA_OUTPUT_IS_TERMINAL",
     "RONDA_RANK",
+    "RONDA_REDUCE_IN_PLACE",
     "RONDA_REPLACE_BACKEND",
     "RONDA_REPRODUCIBLE",
     "RONDA_SIZE",

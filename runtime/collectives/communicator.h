@@ -101,6 +101,8 @@ struct ReduceCall {
   // fewer bytes if each member knows the parts of all members. nullptr: a member knows only its own parts.
   using PartOf = absl::FunctionRef<PartRange(size_t segment, int position)>;
   const PartOf* part_of = nullptr;
+  // How the segments lie in memory, the same on every rank. A backend may ignore it.
+  BucketLayout layout = BucketLayout::kAny;
 };
 
 struct BroadcastCall {

@@ -64,6 +64,8 @@ struct DeviceTransport {
   // The first call of a group may take this time to connect the group's ranks, even if the call's own deadline is
   // shorter. After this time the backend ends the call.
   absl::Duration setup_deadline = absl::ZeroDuration();
+  // Whether allreduces of adjacent tensors (ReduceCall::layout) work on the tensors in their own memory.
+  bool reduces_in_place = false;
 };
 
 // Elements that a rank sends to another rank, or receives from it.

@@ -117,6 +117,8 @@ class Executor {
   // Looks up this rank's submissions, one per response of the bucket.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
+  // Returns kAdjacent if the device's lane can reduce the bucket in place, and this rank's tensors are adjacent.
+  BucketLayout OwnLayout(const BucketRun& run) const;
   absl::Status CarryAndComplete(const BucketRun& run);
   // Returns kFailed if some rank has no device for the bucket's tensors. In this case the handles of the tensors
   // contain the reason.

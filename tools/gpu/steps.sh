@@ -23,6 +23,8 @@ readonly steps=(
   "mnist        figures   15 bench cuda_mnist --bench"
   "mnist-2      figures   20 over_nccl two_ranks $logs/two bench cuda_mnist --bench"
   "resnet       figures   90 over_nccl resnet"
+  "packed       in-place  40 over_nccl in_place 0"
+  "in-place     in-place  40 over_nccl in_place 1"
   "windows-off  windows  110 over_nccl all_gpus 0"
   "windows-on   windows  110 over_nccl all_gpus 1"
   "memcheck     checks    30 sanitized memcheck"
@@ -96,6 +98,20 @@ torch_tests() {
 resnet() {
   for_python
   two_ranks "$logs/python" python3 bench/python/gpu_step.py
+}
+
+# Steps of ResNet-50's gradients, which lie one after the other: packed, or reduced in place. The ranks have a GPU each,
+# or two ranks share one.
+in_place() {  # in_place SWITCH
+  local gpus
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  export RONDA_REDUCE_IN_PLACE=$1
+  set -- bench host_time_bench --places adjacent --only group --blocks 3
+  if [[ $gpus -lt 2 ]]; then
+    two_ranks "$logs/two" "$@"
+  else
+    RONDA_DEVICE_BACKEND=nccl "$rondarun" -np "$gpus" "./$(grep '/host_time_bench$' benches.txt)" "${@:3}"
+  fi
 }
 
 # Steps of ResNet-50 on all GPUs of the machine, a rank each, without or with windows of NCCL. Ranks that share a GPU

@@ -44,10 +44,24 @@ bool HasEqualParts(const ReduceCall& call, int members) {
   return true;
 }
 
-// Returns whether NCCL can work directly on the tensor. The result is the same on all members.
+// Returns whether NCCL can work directly on the tensors. The result is the same on all members.
 bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
+  if (call.layout == BucketLayout::kAdjacent) {
+    // Packing multiplies integers in a wider type, so integers with a factor are packed.
+    return layout.dtype == call.dtype && DeliversAll(call) &&
+           (IsFloatingPoint(call.dtype) || FactorsOf(layout, call).before.IsIdentity());
+  }
   return call.segments.size() == 1 && layout.dtype == call.dtype && FactorsOf(layout, call).before.IsIdentity() &&
          (DeliversAll(call) || HasEqualParts(call, members));
+}
+
+// Returns the tensors as one tensor, which begins with the first tensor that is not empty.
+// REQUIRES: the call has one tensor, or adjacent tensors, and they are not all empty.
+Segment WholeOf(const ReduceCall& call) {
+  Segment whole = *std::ranges::find_if(call.segments, [](const Segment& segment) { return segment.count > 0; });
+  whole.count = 0;
+  for (const Segment& segment : call.segments) whole.count += segment.count;
+  return whole;
 }
 
 // Returns the range of a tensor's result that this rank receives.
@@ -140,20 +154,24 @@ absl::Status NcclReduce::Meet(const CallInfo& info, Entry* entry) {
 }
 
 absl::Status NcclReduce::RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry) {
-  const Segment& tensor = call.segments.front();
+  const Segment tensor = WholeOf(call);
   const size_t count = DeliversAll(call) ? tensor.count : tensor.count / static_cast<size_t>(members.size());
-  const WireLayout layout = LayoutOf(call.dtype, call.wire);
-  const kernels::Scale scale = FactorsOf(layout, call).after;
+  const WireFactors factors = FactorsOf(LayoutOf(call.dtype, call.wire), call);
+  RONDA_RETURN_IF_ERROR(ScaleInPlace(call, tensor.output, count, factors.before));
   RONDA_RETURN_IF_ERROR(DeliversAll(call)
                             ? AllReduce(call.info, entry, tensor.input, tensor.output, count, call.dtype, op)
                             : ReduceScatter(call.info, entry, tensor.input, tensor.output, count, call.dtype, op));
+  return ScaleInPlace(call, tensor.output, count, factors.after);
+}
+
+absl::Status NcclReduce::ScaleInPlace(const ReduceCall& call, void* data, size_t count, const kernels::Scale& scale) {
   if (scale.IsIdentity()) return absl::OkStatus();
-  return LaunchReduce("scaling", {.sources = tensor.output,
+  return LaunchReduce("scaling", {.sources = data,
                                   .source_count = 1,
-                                  .wire = {.dtype = layout.dtype},
+                                  .wire = {.dtype = call.dtype},
                                   .op = call.op,
                                   .scale = scale,
-                                  .dst = tensor.output,
+                                  .dst = data,
                                   .granules = count});
 }
 

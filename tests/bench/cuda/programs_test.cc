@@ -14,6 +14,7 @@
 namespace ronda::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -48,6 +49,16 @@ TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
     EXPECT_THAT(run.out(), ContainsRegex("CPU time of an allreduce of lenet's 10 tensors, " + way + ", " + ranks +
                                          " ranks?: [0-9.]+ us, in [0-9.]+ buckets \\(aim: under 60 us\\)\n"));
   }
+}
+
+TEST_P(HostTimeTest, AdjacentGradientsAreMeasuredToo) {
+  std::vector<std::string> environment = FakeGpus(1);
+  environment.insert(environment.end(), {"RONDA_DEVICE_BACKEND=nccl", "RONDA_REDUCE_IN_PLACE=1"});
+  LauncherRun run({"-np", std::to_string(GetParam()), "bench/cuda/host_time_bench", "--preset", "lenet", "--blocks",
+                   "2", "--steps", "10", "--places", "adjacent", "--only", "group"},
+                  {.environment = environment});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.out(), AllOf(HasSubstr("elapsed us"), HasSubstr("lenet's 10 tensors, as a group")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, HostTimeTest, ::testing::Values(1, 2));

@@ -133,7 +133,8 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
                        .why_no_nccl = std::string(500, 'x'),
                        .wanted = "nccl",
                        .order = "ranks",
-                       .windows = "symmetric"};
+                       .windows = "symmetric",
+                       .in_place = "adjacent"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());

@@ -40,13 +40,18 @@ constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };
 
+// Whether the tensors lie one after the other, and are reduced in place.
+enum class Place { kApart, kAdjacent };
+
 // Training steps with sums, for whose results the rank's stream waits.
 class Steps {
  public:
-  Steps(DeviceRank& rank, size_t tensors, Submit way) : rank_(rank), way_(way) {
+  Steps(DeviceRank& rank, size_t tensors, Submit way, Place place = Place::kApart) : rank_(rank), way_(way) {
+    if (place == Place::kAdjacent) tensors_.emplace_back(rank, std::vector<float>(tensors * kCount, 1));
     for (size_t i = 0; i < tensors; ++i) {
-      tensors_.emplace_back(rank, std::vector<float>(kCount, 1));
-      submissions_.push_back(DeviceSum(absl::StrCat("t", i), rank, tensors_.back(), kCount));
+      if (place == Place::kApart) tensors_.emplace_back(rank, std::vector<float>(kCount, 1));
+      Submission& sum = submissions_.emplace_back(DeviceSum(absl::StrCat("t", i), rank, tensors_.back(), kCount));
+      if (place == Place::kAdjacent) sum.input = sum.output = static_cast<float*>(sum.output) + i * kCount;
     }
   }
 
@@ -121,11 +126,11 @@ std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& 
 
 // Returns the calls of kSteps locked steps of all ranks. The result is the lowest count of several rounds, because a
 // round creates objects if more buckets are in flight at once than ever before.
-Calls CallsOfLockedSteps(size_t tensors, Submit way) {
+Calls CallsOfLockedSteps(size_t tensors, Submit way, Place place = Place::kApart) {
   Calls fewest;
   std::barrier<> together(kRanks);
-  RunDeviceRanks({.size = kRanks}, [&](DeviceRank& rank) {
-    Steps steps(rank, tensors, way);
+  RunDeviceRanks({.size = kRanks, .reduces_in_place = place == Place::kAdjacent}, [&](DeviceRank& rank) {
+    Steps steps(rank, tensors, way, place);
     for (int i = 0; i < 20; ++i) steps.Run();
     const Statistics locked = rank.runtime().statistics();
     EXPECT_EQ(locked.schedules_begun, locked.schedules_left + 1);
@@ -146,6 +151,22 @@ TEST(DeviceCalls, AStepThatIsSubmittedTogetherCostsAsManyCallsWithAnyNumberOfTen
     EXPECT_EQ(calls.streams, kRanks * kSteps * 2 * kLook) << "by the submission, and by the stream's wait";
     EXPECT_EQ(calls.all, kRanks * kSteps * (kCallsOfSubmission + kLook + kCallsOfBucket));
   }
+}
+
+// ResNet-50 has 161 gradients.
+TEST(DeviceCalls, AStepOfAdjacentTensorsHasNoKernels) {
+  const Calls calls = CallsOfLockedSteps(161, Submit::kTogether, Place::kAdjacent);
+  EXPECT_EQ(calls.buckets, kRanks * kSteps);
+  EXPECT_EQ(calls.all, kRanks * kSteps * (kCallsOfSubmission + kLook + kCallsOfBucket - 2))
+      << "no packing, no unpacking";
+}
+
+TEST(DeviceCalls, AdjacentTensorsThatAreSubmittedAloneHaveNoKernels) {
+  constexpr size_t kTensors = 10;
+  const Calls calls = CallsOfLockedSteps(kTensors, Submit::kOneByOne, Place::kAdjacent);
+  EXPECT_LT(calls.buckets, kRanks * kSteps * kTensors) << "they share buckets";
+  EXPECT_EQ(calls.all,
+            kRanks * kSteps * kTensors * (kCallsOfSubmission + kLook) + calls.buckets * (kCallsOfBucket - 2));
 }
 
 TEST(DeviceCalls, ATensorThatIsSubmittedAloneCostsALookAtItsStreamAndAPoint) {

@@ -56,8 +56,9 @@ absl::Status WaitFor(DeviceRank& rank) {
 std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const std::shared_ptr<FakeCuda>& cuda,
                                          RankId rank) {
   const bool has_none = absl::c_linear_search(options.without_devices, rank);
-  const NcclSettings nccl = {.windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric
-                                                                                          : NcclWindows::kNone};
+  const NcclSettings nccl = {
+      .windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric : NcclWindows::kNone,
+      .reduces_in_place = options.reduces_in_place && rank == 0};
   DeviceBackends::Libraries libraries = {.cuda = [cuda, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {
                                            if (has_none) return absl::NotFoundError("no libronda_cuda.so");
                                            return cuda->table();

@@ -114,6 +114,7 @@ struct DeviceJobOptions {
   FakeCuda::Options cuda;
   std::vector<RankId> without_devices;  // these ranks do not find the libraries
   std::vector<RankId> with_windows;     // these ranks have RONDA_NCCL_WINDOWS=1
+  bool reduces_in_place = false;        // rank 0 has RONDA_REDUCE_IN_PLACE=1
   bool expects_failure = false;         // whether the job is expected to fail
 };
 

@@ -98,8 +98,15 @@ grep -q '| packing |' "$bundle/out/figures.md" || fail "no figures: $(cat "$bund
 # A plan must show NCCL, so the step that needs it fails without it.
 RONDA_NCCL_LIBRARY=/nowhere/libnccl.so.2 run plan host-time host-time-2
 expect 1 "| host-time | passed |" "| host-time-2 | failed (1) |" "no NCCL: "
-# Windows need a GPU for each rank.
+# Gradients that lie one after the other.
 program bin/nvidia-smi <<< 'printf "GPU %s: fake\n" $(seq "$GPUS")'
+program bench/cuda/host_time_bench <<< 'echo "rank $RONDA_RANK of $RONDA_SIZE, in place: $RONDA_REDUCE_IN_PLACE, $*"'
+for gpus in 1 3; do
+  GPUS=$gpus PATH=$bundle/bin:$PATH run plan in-place
+  ranks=$((gpus == 1 ? 2 : gpus))
+  expect 0 "| packed | passed |" "rank 1 of $ranks, in place: 0, --places adjacent" "rank 0 of $ranks, in place: 1, "
+done
+# Windows need a GPU for each rank.
 mkdir -p "$bundle/client/python/package/ronda/lib"
 ln -s "$bundle/programs/rondarun/rondarun" "$bundle/client/python/package/ronda/lib/rondarun"
 program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE, windows: $RONDA_NCCL_WINDOWS"'
