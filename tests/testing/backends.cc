@@ -127,6 +127,8 @@ constexpr Entry kEntries[] = {
      [](const Setup& setup) { return ConnectNcclTransports(setup.options.size); }},
     {Backend::kNcclInRankOrder, "NcclInRankOrder", Tensors::kOnDevice, Hosts::kOne, UpToFour,
      [](const Setup& setup) { return ConnectNcclTransports(setup.options.size, SumOrder::kOfRanks); }},
+    {Backend::kPeer, "Peer", Tensors::kOnDevice, Hosts::kOne, Any,
+     [](const Setup& setup) { return ConnectPeerTransports(setup.options.size); }},
     {Backend::kHierarchicalStaged, "HierarchicalStaged", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrFour,
      [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kStaged, setup.seed); }},
     {Backend::kHierarchicalNccl, "HierarchicalNccl", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrEight,
@@ -147,7 +149,7 @@ bool HasHosts(Backend backend) { return EntryOf(backend).hosts == Hosts::kSevera
 bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
   if (HasHosts(backend)) return size > 1;
-  if (backend == Backend::kStaged) return HasDevices();
+  if (backend == Backend::kStaged || backend == Backend::kPeer) return HasDevices();
   const bool is_nccl = backend == Backend::kNccl || backend == Backend::kNcclInRankOrder;
   if (is_nccl && std::getenv(kRealPlugin) != nullptr) return HasNcclDevices(size);
   // ThreadSanitizer identifies memory by its address. So it would not see the synchronization between two mappings of

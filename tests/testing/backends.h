@@ -29,6 +29,7 @@ enum class Backend {
   kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
   kNccl,                // tensors of devices, one device per rank, through a fake NCCL
   kNcclInRankOrder,     // as kNccl, with SumOrder::kOfRanks
+  kPeer,                // tensors of devices that ranks share and that map each other's memory, through small slots
   kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
   kHierarchicalNccl,    // as kHierarchicalStaged, with a fake NCCL across hosts
 };
