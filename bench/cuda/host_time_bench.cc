@@ -6,9 +6,9 @@
 //   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
 // The benchmark measures CPU time: that of the background thread, and that of the trainer thread from the first
-// submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of CUDA and
-// NCCL) have a separate column. Another column has the elapsed time of a step, to the end of its work on the GPU. Ranks
-// that share a GPU tell NCCL that they are on different hosts.
+// submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of CUDA
+// and NCCL) have a separate column. Another column has the elapsed time of a step, to the end of its work on the GPU.
+// Ranks that share a GPU tell NCCL that they are on different hosts.
 //
 // Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. The command
 // gives each tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured

@@ -30,6 +30,7 @@ struct DeviceFacts {
   std::string nccl;         // the version of NCCL; empty: no NCCL can be used
   std::string why_no_nccl;  // the reason, if no NCCL can be used
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies
+  std::string why_no_peer;  // the reason, if the device cannot share memory with other ranks
   std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
   std::string windows;      // "symmetric" with RONDA_NCCL_WINDOWS, otherwise empty; rank 0's applies
   std::string in_place;     // "adjacent" with RONDA_REDUCE_IN_PLACE, otherwise empty; rank 0's applies
@@ -37,7 +38,7 @@ struct DeviceFacts {
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
 
-// Returns one line of at most `longest` characters. It shortens `why_no_nccl` if necessary.
+// Returns one line of at most `longest` characters. It shortens the reasons if necessary.
 std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` does not come from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
@@ -88,7 +89,7 @@ class DeviceBackends : public DeviceSupport {
         nccl_(nccl) {}
 
   absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
-  std::string Facts(const Device& device) override;
+  std::string Facts(Device& device) override;
   absl::StatusOr<DeviceTransport> Connect(const Request& request) override;
   absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) override;
 

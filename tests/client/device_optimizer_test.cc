@@ -35,7 +35,7 @@ class DeviceOptimizerTest : public ::testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, DeviceOptimizerTest, ::testing::Values("nccl", "staged"),
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceOptimizerTest, ::testing::Values("nccl", "staged", "peer"),
                          [](const auto& backend) { return backend.param; });
 
 // Returns element i of a gradient. The gradient depends on the parameter, the rank and the step.

@@ -159,6 +159,11 @@ constexpr Entry kEntries[] = {
      .is_testable = NeedsNccl,
      .is_meant_for = UpToFour,
      .connect = [](const Setup& setup) { return ConnectNcclTransports(setup.options.size, SumOrder::kOfRanks); }},
+    // Tensors of devices that ranks share and that map each other's memory, through small slots.
+    {.backend = {"Peer"},
+     .tensors = Tensors::kOnDevice,
+     .is_testable = NeedsDevices,
+     .connect = [](const Setup& setup) { return ConnectPeerTransports(setup.options.size); }},
     // Tensors of devices, on several hosts: a fake NCCL on each, the messages of Hierarchical across.
     {.backend = {"HierarchicalStaged"},
      .tensors = Tensors::kOnDevice,

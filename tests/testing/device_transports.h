@@ -24,6 +24,10 @@ bool HasDevices();
 // HasDevices().
 std::vector<Transport> ConnectStagedTransports(int size);
 
+// Tensors travel between devices that map each other's memory, through small slots. Ranks share devices, and fake
+// devices have few queues. REQUIRES: HasDevices().
+std::vector<Transport> ConnectPeerTransports(int size);
+
 // The following functions are for jobs whose tensors travel through NCCL. Every rank is a thread of the test with its
 // own device.
 

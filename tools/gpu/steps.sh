@@ -15,8 +15,9 @@ readonly steps=(
   "arrays       more      25 over_nccl python_ranks nccl arrays_gpu_test"
   "staged-hvd   more      45 python_ranks staged hvd_gpu_test"
   "staged-c10d  more      45 python_ranks staged c10d_gpu_test"
-  "conformance  more      40 tests_like ^tests/conformance/"
+  "conformance  more      60 tests_like ^tests/conformance/"
   "one-queue    more      40 over_nccl one_queue"
+  "peer         more      25 peer_ranks"
   "bandwidth    figures   15 bench kernels_bench"
   "host-time    figures   15 bench host_time_bench"
   "host-time-2  figures   60 over_nccl two_ranks $logs/two bench host_time_bench --blocks 3"
@@ -132,6 +133,17 @@ all_gpus() {  # all_gpus WINDOWS
 one_queue() {
   export CUDA_DEVICE_MAX_CONNECTIONS=1
   tests_like '^tests/multiprocess/'
+}
+
+# Two ranks on one GPU that map each other's memory, and two whose data goes through the host: the cost of a step.
+peer_ranks() {
+  local status=0 program backend
+  program=$(grep '/host_time_bench$' benches.txt)
+  for backend in peer staged; do
+    echo "= $backend"
+    RONDA_DEVICE_BACKEND=$backend "$rondarun" -np 2 "./$program" --blocks 3 || status=1
+  done
+  return $status
 }
 
 # Runs a job of two ranks, and sends the signal to one of them when the schedule is locked. The job must end by itself,

@@ -14,6 +14,7 @@
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
+#include "runtime/collectives/nccl/packing.h"
 #include "runtime/collectives/nccl/plan_cache.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/wire_plan.h"
@@ -128,12 +129,8 @@ class NcclReduce {
   absl::Status ReduceScatter(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
                              DType dtype, NcclRedOp op);
 
-  using PackSegments = std::vector<kernels::cuda::PackSegment>;
-  using UnpackSegments = std::vector<kernels::cuda::UnpackSegment>;
   absl::Status Pack(const Reduction& run, const Slot& slot, size_t chunk);
-  void FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const;
   absl::Status Unpack(const Reduction& run, const Slot& slot, size_t chunk);
-  void FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const;
 
   // Makes `to` wait for all work that `from` has so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);

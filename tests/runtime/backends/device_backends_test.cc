@@ -126,12 +126,28 @@ TEST(DeviceBackendsTest, RequestedBackendIsTakenOrRefused) {
               AllOf(HasSubstr("RONDA_DEVICE_BACKEND=\"nccl\" cannot"), HasSubstr("share a GPU")));
 }
 
+TEST(DeviceBackendsTest, PeersAreForWhoWantsThemAndOnOneHost) {
+  const std::vector<DeviceFacts> shared = {Facts("a", "1b"), Facts("a", "1b")};
+  EXPECT_EQ(Choose(shared), "staged");
+  EXPECT_EQ(Choose(shared, "peer"), "peer");
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c")}), "nccl");
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c")}, "peer"), "peer");
+  EXPECT_THAT(Choose({Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b")}, "peer"),
+              HasSubstr("ranks 0 and 2 are on different hosts"));
+  EXPECT_THAT(Choose(std::vector<DeviceFacts>(33, Facts("a", "1b")), "peer"),
+              HasSubstr("the job has 33 ranks, and at most 32 can map each other's memory"));
+  std::vector<DeviceFacts> old = shared;
+  old[1].why_no_peer = "operation not supported";
+  EXPECT_THAT(Choose(old, "peer"), HasSubstr("rank 1: operation not supported"));
+}
+
 TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
   DeviceFacts facts = {.host = "h",
                        .pci_bus = "0000:1b:00.0",
                        .uuid = "5c8a9b6e",
                        .why_no_nccl = std::string(500, 'x'),
                        .wanted = "nccl",
+                       .why_no_peer = "old",
                        .order = "ranks",
                        .windows = "symmetric",
                        .in_place = "adjacent"};

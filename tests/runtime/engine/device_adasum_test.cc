@@ -34,7 +34,7 @@ class DeviceAdasum : public ::testing::TestWithParam<std::tuple<std::string, int
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceAdasum,
-                         ::testing::Combine(::testing::Values("nccl", "staged"), ::testing::Values(1, 2, 3, 5)),
+                         ::testing::Combine(::testing::Values("nccl", "staged", "peer"), ::testing::Values(1, 2, 3, 5)),
                          [](const auto& parameter) {
                            return absl::StrCat(std::get<0>(parameter.param), std::get<1>(parameter.param));
                          });

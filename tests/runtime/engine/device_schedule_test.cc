@@ -98,7 +98,7 @@ constexpr Memory kCuda = Memory::kCuda;
 class DeviceSchedule : public ::testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceSchedule,
-                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"),
+                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl", "peer"),
                          [](const auto& backend) {
                            return absl::StrReplaceAll(backend.param, {{"-", "_"}});
                          });

@@ -81,7 +81,7 @@ class DeviceStrict : public ::testing::TestWithParam<Case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Strictness, DeviceStrict,
-                         ::testing::Combine(::testing::Values("nccl", "staged"),
+                         ::testing::Combine(::testing::Values("nccl", "staged", "peer"),
                                             ::testing::Values(OneQueue(), WaitingMemory())),
                          NameOf);
 
@@ -98,7 +98,7 @@ TEST_P(DeviceStrict, StepsAreLockedAndRight) {
 class DeviceStrictChanges : public DeviceStrict {};
 
 INSTANTIATE_TEST_SUITE_P(Strictness, DeviceStrictChanges,
-                         ::testing::Combine(::testing::Values("nccl", "staged"),
+                         ::testing::Combine(::testing::Values("nccl", "staged", "peer"),
                                             ::testing::Values(OneQueue(), WaitingMemory())),
                          NameOf);
 

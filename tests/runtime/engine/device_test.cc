@@ -31,7 +31,7 @@ class DeviceOperations : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceOperations,
-                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"),
+                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl", "peer"),
                          [](const auto& backend) {
                            return absl::StrReplaceAll(backend.param, {{"-", "_"}});
                          });

@@ -59,7 +59,7 @@ class DeviceTimeline : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceTimeline,
-                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"),
+                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl", "peer"),
                          [](const auto& backend) {
                            return absl::StrReplaceAll(backend.param, {{"-", "_"}});
                          });
