@@ -206,6 +206,25 @@ TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
   });
 }
 
+// A bucket in the memory of GPUs is voted on in a barrier.
+TEST_P(BallotConformanceTest, TensorsAreAdjacentIfTheyAreOnAllRanks) {
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    for (int apart = 0; apart <= size(); ++apart) {
+      for (const int vetoing : {size(), size() - 1}) {
+        const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
+        Ballot ballot = {.own = vetoing == rank ? Vote::kVeto : Vote::kApprove,
+                         .own_layout = apart == rank ? BucketLayout::kAny : BucketLayout::kAdjacent,
+                         .when_late = when_late};
+        CallInfo info = Info("barrier");
+        info.ballot = &ballot;
+        ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
+        const bool is_adjacent = apart == size() && vetoing == size();
+        EXPECT_EQ(ballot.layout, is_adjacent ? BucketLayout::kAdjacent : BucketLayout::kAny) << apart << " " << vetoing;
+      }
+    }
+  });
+}
+
 // The last rank makes its call after all other ranks have been notified that a rank is late. The last rank vetoes or
 // approves in its late call.
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
