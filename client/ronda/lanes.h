@@ -18,6 +18,11 @@
  * GPUs wait for each other. If a GPU waits, Ronda finds the difference and fails the job with RONDA_ERROR_PEER_FAILED.
  * The error text has the number of the call, and the operations that two of the ranks have called.
  *
+ * If call.stream is being captured into a CUDA graph, the operation becomes part of the graph. All ranks of the set
+ * must capture the same operations in the same order, and launch the graph equally often. The operation counts as
+ * complete at once. A stream of the capture waits for it by ronda_synchronize_on_stream() before the capture ends.
+ * Other streams cannot wait for it. Destroy the graph before the lane is closed.
+ *
  * Each lane has its own NCCL communicator and its own stream. A GPU may run the operations of two lanes, or of a lane
  * and of other operations, in any order. So a program may use two lanes, or a lane and other operations, at the same
  * time only as it may use two NCCL communicators: either its streams wait for the first operation before the second

@@ -84,8 +84,9 @@ struct DirectCall {
   size_t count = 0;        // elements of this rank's `input`; for a reducescatter, of its `output`
   DType dtype = DType::kFloat32;
   ReduceOp reduction = ReduceOp::kSum;
-  kernels::Scale scale;  // applied to each rank's elements, before a sum
-  int root = 0;          // the root's position; only for a reduce or a broadcast
+  kernels::Scale scale;           // applied to each rank's elements, before a sum
+  int root = 0;                   // the root's position; only for a reduce or a broadcast
+  StreamHandle stream = nullptr;  // for the call's work; nullptr: the transport's stream
 
   // An exchange is a gather, a scatter or an alltoall. These two fields then have a part for each rank, in the order of
   // the positions, and `input`, `output` and `count` are not used. What a rank sends to a second rank must have as many

@@ -7,6 +7,7 @@
 
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/captured_calls.h"
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/rank_device.h"
@@ -44,6 +45,7 @@ absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   // This call counts as the operation's completion, because the program may need this operation's result for the next
   // tensor that it submits.
   RecordLearned();
+  if (result_.captured != nullptr) return AboutTensor(*tensor_, result_.captured->OrderBefore(stream.handle()));
   if (result_.completion == nullptr || !status_.ok()) return status_;
   const absl::Status status = result_.completion->OrderBefore(stream);
   if (!status.ok()) return AboutTensor(*tensor_, status);

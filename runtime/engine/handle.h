@@ -38,6 +38,7 @@ struct ResultDeleter {
 // host or on a device.
 using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
+class CapturedCall;
 class DeviceCompletion;
 class WaitingStream;
 
@@ -70,6 +71,9 @@ struct OperationResult {
   std::shared_ptr<const uint8_t> device_overflow = nullptr;
   // If this pointer is not nullptr, the operation has been given to a device, which may not have carried it out yet.
   std::shared_ptr<DeviceCompletion> completion = nullptr;
+  // If this pointer is not nullptr, the operation is part of a CUDA graph. The operation counts as complete, because
+  // each launch of the graph carries it out. Streams wait for it in the graph.
+  std::shared_ptr<const CapturedCall> captured = nullptr;
 
   // REQUIRES: the operation is complete.
   Overflow FindOverflow() const {
@@ -131,7 +135,8 @@ class Handle {
   // been given to the device, but does not wait for the device. For a tensor in the host's memory OrderBefore does the
   // same as Wait. The stream must live as long as the handle, because Ronda reuses the result's memory only after the
   // stream's work.
-  // Errors: the operation's error, if the error is known when OrderBefore returns.
+  // Errors: the operation's error, if the error is known when OrderBefore returns; INVALID_ARGUMENT if the operation is
+  // part of a CUDA graph, and `stream` is not being captured.
   absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;
 

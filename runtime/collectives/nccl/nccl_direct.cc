@@ -82,9 +82,9 @@ NcclResult NcclDirect::Enqueue(const DirectCall& call, const NcclFunctions& nccl
   const size_t bytes = call.count * SizeOf(call.dtype);
   switch (call.info.op) {
     case OpType::kBroadcast:
-      return nccl.Broadcast(call.input, call.output, bytes, NcclDataType::kUint8, call.root, handle, stream_);
+      return nccl.Broadcast(call.input, call.output, bytes, NcclDataType::kUint8, call.root, handle, StreamOf(call));
     case OpType::kAllgather:
-      return nccl.AllGather(call.input, call.output, bytes, NcclDataType::kUint8, handle, stream_);
+      return nccl.AllGather(call.input, call.output, bytes, NcclDataType::kUint8, handle, StreamOf(call));
     default:
       return Reduce(call, nccl, handle);
   }
@@ -103,7 +103,7 @@ NcclResult NcclDirect::Reduce(const DirectCall& call, const NcclFunctions& nccl,
     const NcclResult made = nccl.RedOpCreatePreMulSum(&op, scalar, type, NcclScalarResidence::kHostImmediate, handle);
     if (made != NcclResult::kSuccess) return made;
   }
-  const NcclResult result = EnqueueReduction(call, type, op, nccl, handle, stream_);
+  const NcclResult result = EnqueueReduction(call, type, op, nccl, handle, StreamOf(call));
   if (multiplies) nccl.RedOpDestroy(op, handle);
   return result;
 }
@@ -127,7 +127,7 @@ absl::Status NcclDirect::CopyOwn(const DirectCall& call) const {
   const DirectPart& to = call.receives[self];
   if (from.count == 0 || from.data == to.data) return absl::OkStatus();
   return device_->Call("copying", [&](const ronda_cuda_plugin& cuda) {
-    return cuda.copy(to.data, from.data, from.count * SizeOf(call.dtype), stream_);
+    return cuda.copy(to.data, from.data, from.count * SizeOf(call.dtype), StreamOf(call));
   });
 }
 
@@ -139,10 +139,10 @@ NcclResult NcclDirect::SendAndReceive(const DirectCall& call, const NcclFunction
     const DirectPart& sent = call.sends[static_cast<size_t>(peer)];
     const DirectPart& received = call.receives[static_cast<size_t>(peer)];
     if (sent.count > 0) {
-      result = nccl.Send(sent.data, sent.count * element, NcclDataType::kUint8, peer, handle, stream_);
+      result = nccl.Send(sent.data, sent.count * element, NcclDataType::kUint8, peer, handle, StreamOf(call));
     }
     if (received.count > 0 && Goes(result)) {
-      result = nccl.Recv(received.data, received.count * element, NcclDataType::kUint8, peer, handle, stream_);
+      result = nccl.Recv(received.data, received.count * element, NcclDataType::kUint8, peer, handle, StreamOf(call));
     }
   }
   return result;

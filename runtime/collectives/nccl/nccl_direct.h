@@ -41,6 +41,7 @@ class NcclDirect : public DirectTransport {
  private:
   NcclDirect(const DeviceSupport::DirectRequest& request, std::shared_ptr<const NcclLibrary> library, SumOrder order);
 
+  StreamHandle StreamOf(const DirectCall& call) const { return call.stream == nullptr ? stream_ : call.stream; }
   NcclResult Enqueue(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
   NcclResult Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
   absl::Status Exchange(const DirectCall& call);

@@ -21,6 +21,7 @@ namespace ronda {
 namespace {
 
 constexpr absl::string_view kRefused = "refused: ";
+constexpr absl::string_view kCaptured = ", captured";  // at the end of a label
 constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 
 // Returns the beginning of a call's label, which is the same on all ranks.
@@ -62,7 +63,10 @@ absl::StatusOr<std::unique_ptr<CallerLane>> CallerLane::Create(Options options) 
   watch.transport_failure = [self] { return self->options_.transport->failure(); };
   watch.objection = [self](const DeviceCompletion& completion) { return self->Objection(completion); };
   watch.carried_out = [self](const DeviceCompletion& completion) { self->CheckEnded(completion); };
-  watch.abort = [self] { self->options_.transport->Abort(); };
+  watch.abort = [self] {
+    self->HoldCaptured();
+    self->options_.transport->Abort();
+  };
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
   return lane;
 }
@@ -79,7 +83,9 @@ void CallerLane::Close(const absl::Status& status) {
   const std::shared_ptr<DeviceCompletion> call = last();
   const bool is_idle = call == nullptr || call->done();
   watch_->Stop(status.ok() ? absl::CancelledError("the lane has been closed") : status);
+  if (!status.ok()) HoldCaptured();
   if (!status.ok() || !is_idle) options_.transport->Abort();
+  if (const std::shared_ptr<CapturedCalls> captured = captured_calls(); captured != nullptr) captured->Stop();
 }
 
 absl::Status CallerLane::failure() const {
@@ -162,12 +168,15 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Submit(Submission* submissio
   TensorRequest& request = submission->request;
   const MutexLock lock(&calls_mu_);
   request.name = LabelOf(calls_ + 1, request);
-  return Start(
-      {.call = CallOf(*submission), .bytes = TensorBytes(request), .result = ResultOf(*submission)},
-      [&]() -> absl::StatusOr<RankDevice::Ready> {
-        RONDA_ASSIGN_OR_RETURN(std::vector<RankDevice::Ready> ready, options_.rank_device->Admit({submission, 1}));
-        return std::move(ready.front());
-      });
+  std::vector<const void*> buffers;
+  for (const void* buffer : {submission->input, static_cast<const void*>(submission->output)}) {
+    if (buffer != nullptr && (buffers.empty() || buffers.front() != buffer)) buffers.push_back(buffer);
+  }
+  return Start({.call = CallOf(*submission),
+                .bytes = TensorBytes(request),
+                .stream = submission->stream,
+                .result = ResultOf(*submission)},
+               buffers);
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Exchange(const LaneExchange& exchange) {
@@ -176,12 +185,12 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Exchange(const LaneExchange&
   const std::string label = LabelOf(calls_ + 1, exchange);
   const CallInfo info = {.label = label, .op = exchange.op, .limits = exchange.limits.value_or(options_.limits)};
   return Start({.call = {.info = info, .dtype = exchange.dtype, .sends = exchange.sends, .receives = exchange.receives},
-                .bytes = BytesSent(exchange)},
-               [&] { return options_.rank_device->AdmitCall(BuffersOf(exchange), exchange.stream); });
+                .bytes = BytesSent(exchange),
+                .stream = exchange.stream},
+               BuffersOf(exchange));
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Start(
-    Prepared prepared, absl::FunctionRef<absl::StatusOr<RankDevice::Ready>()> admit) {
+absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Start(Prepared prepared, absl::Span<const void* const> buffers) {
   const DirectCall& call = prepared.call;
   std::shared_ptr<Handle> handle = MakeHandle(std::string(call.info.label));
   if (const absl::Status known = failure(); !known.ok()) {
@@ -189,17 +198,56 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Start(
     return handle;
   }
   const Device::Current current(options_.device.get());
-  RONDA_ASSIGN_OR_RETURN(const RankDevice::Ready ready, admit());
+  const absl::StatusOr<RankDevice::Ready> ready = options_.rank_device->AdmitCall(buffers, prepared.stream);
+  if (!ready.ok()) return AboutTensor(std::string(call.info.label), ready.status());
+  if (*ready == nullptr) return Capture(std::move(prepared));
   ++calls_;
   AwaitFollowed();
   prepared.result.completion = Watch(call, prepared.bytes);
-  if (const absl::Status status = Launch(call, *ready, *prepared.result.completion); !status.ok()) {
+  if (const absl::Status status = Launch(call, **ready, *prepared.result.completion); !status.ok()) {
     options_.watch.fail_job(status);
     const absl::Status failure = options_.watch.job_failure();
     prepared.result.completion->Settle(failure.ok() ? status : failure);
   }
   handle->Complete(std::move(prepared.result));
   return handle;
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Capture(Prepared prepared) {
+  std::shared_ptr<CapturedCalls> captured = captured_calls();
+  if (captured == nullptr) {
+    RONDA_ASSIGN_OR_RETURN(
+        captured, CapturedCalls::Create(
+                      {.device = options_.device, .rank_device = options_.rank_device, .watch = options_.watch}));
+    const MutexLock lock(&mu_);
+    captured_ = captured;
+  }
+  const std::string label = absl::StrCat(prepared.call.info.label, kCaptured);
+  prepared.call.info.label = label;
+  std::shared_ptr<Handle> handle = MakeHandle(label);
+  absl::StatusOr<std::shared_ptr<const CapturedCall>> call =
+      captured->Capture(prepared.call, *options_.transport, prepared.stream);
+  if (!call.ok()) return AboutTensor(label, call.status());
+  ++calls_;
+  Record(FlightKind::kSubmitted, prepared.call, prepared.bytes);
+  // No rank waits during a capture. So the rank that captures last finds a difference.
+  if (const absl::Status difference = Compare(prepared.call.info.op, label); !difference.ok()) {
+    options_.watch.fail_job(difference);
+    handle->Complete(difference);
+    return handle;
+  }
+  prepared.result.captured = *std::move(call);
+  handle->Complete(std::move(prepared.result));
+  return handle;
+}
+
+void CallerLane::HoldCaptured() {
+  if (const std::shared_ptr<CapturedCalls> captured = captured_calls(); captured != nullptr) captured->HoldDevice();
+}
+
+std::shared_ptr<CapturedCalls> CallerLane::captured_calls() const {
+  const MutexLock lock(&mu_);
+  return captured_;
 }
 
 std::shared_ptr<Handle> CallerLane::MakeHandle(std::string label) const {
@@ -217,18 +265,23 @@ std::shared_ptr<DeviceCompletion> CallerLane::Watch(const DirectCall& call, uint
                                                                                  .callbacks = options_.callbacks,
                                                                                  .failure = known_failure_,
                                                                                  .waiters = options_.watch.waiters});
-  const auto record_parts = [&](absl::string_view text) {
-    own_flights().Record(FlightKind::kSubmitted, info.op, text, bytes);
-  };
-  DescribeParts(CallPart(info.label), PartWay::kSends, call.sends, record_parts);
-  DescribeParts(CallPart(info.label), PartWay::kReceives, call.receives, record_parts);
-  own_flights().Record(FlightKind::kStarted, info.op, info.label, bytes);
+  Record(FlightKind::kStarted, call, bytes);
   {
     const MutexLock lock(&mu_);
     last_ = completion;
   }
   watch_->Watch(completion);
   return completion;
+}
+
+void CallerLane::Record(FlightKind kind, const DirectCall& call, uint64_t bytes) const {
+  const CallInfo& info = call.info;
+  const auto record_parts = [&](absl::string_view text) {
+    own_flights().Record(FlightKind::kSubmitted, info.op, text, bytes);
+  };
+  DescribeParts(CallPart(info.label), PartWay::kSends, call.sends, record_parts);
+  DescribeParts(CallPart(info.label), PartWay::kReceives, call.receives, record_parts);
+  own_flights().Record(kind, info.op, info.label, bytes);
 }
 
 absl::Status CallerLane::Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion) {
@@ -308,22 +361,22 @@ void CallerLane::CheckEnded(const DeviceCompletion& completion) const {
   if (!difference.ok()) options_.watch.fail_job(difference);
 }
 
-absl::Status CallerLane::Objection(const DeviceCompletion& completion) const {
-  const absl::string_view call = CallPart(completion.options().label);
+absl::Status CallerLane::Compare(OpType op, absl::string_view label) const {
+  const absl::string_view call = CallPart(label);
   std::vector<FlightEvent> own;
-  if (IsExchange(completion.options().op)) own = own_flights().Events(call);
+  if (IsExchange(op)) own = own_flights().Events(call);
   for (const RankId peer : options_.members->ranks()) {
     if (peer == options_.watch.rank) continue;
     const std::vector<FlightEvent> events = options_.watch.flights->Of(peer).Events(call);
-    RONDA_RETURN_IF_ERROR(CompareLabels(completion, peer, events));
-    if (IsExchange(completion.options().op)) RONDA_RETURN_IF_ERROR(CompareParts(completion, peer, own, events));
+    RONDA_RETURN_IF_ERROR(CompareLabels(op, label, peer, events));
+    if (IsExchange(op)) RONDA_RETURN_IF_ERROR(CompareParts(op, label, peer, own, events));
   }
   return absl::OkStatus();
 }
 
-absl::Status CallerLane::CompareParts(const DeviceCompletion& completion, RankId peer,
+absl::Status CallerLane::CompareParts(OpType op, absl::string_view label, RankId peer,
                                       absl::Span<const FlightEvent> own, absl::Span<const FlightEvent> events) const {
-  const absl::string_view call = CallPart(completion.options().label);
+  const absl::string_view call = CallPart(label);
   const RankId self = options_.watch.rank;
   const auto find = [&](RankId rank, PartWay way, RankId other) {
     return FindPart(rank == self ? own : events, call, way, *options_.members->PositionOf(other));
@@ -332,21 +385,20 @@ absl::Status CallerLane::CompareParts(const DeviceCompletion& completion, RankId
     const std::optional<uint64_t> sent = find(sender, PartWay::kSends, receiver);
     const std::optional<uint64_t> received = find(receiver, PartWay::kReceives, sender);
     if (!sent.has_value() || !received.has_value() || *sent == *received) continue;
-    return absl::AbortedError(absl::StrCat("in ", call, ", ", Name(completion.options().op), ": rank ", sender,
-                                           " sends ", *sent, " elements to rank ", receiver, ", which receives ",
-                                           *received, ": both must pass the same number"));
+    return absl::AbortedError(absl::StrCat("in ", call, ", ", Name(op), ": rank ", sender, " sends ", *sent,
+                                           " elements to rank ", receiver, ", which receives ", *received,
+                                           ": both must pass the same number"));
   }
   return absl::OkStatus();
 }
 
-absl::Status CallerLane::CompareLabels(const DeviceCompletion& completion, RankId peer,
+absl::Status CallerLane::CompareLabels(OpType op, absl::string_view label, RankId peer,
                                        absl::Span<const FlightEvent> events) const {
-  const DeviceCompletion::Options& own = completion.options();
-  const absl::string_view label = ShortName(own.label, FlightRecorder::kNameBytes);
+  label = ShortName(label, FlightRecorder::kNameBytes);
   const absl::string_view call = label.substr(0, label.find(": ") + 2);
   for (const FlightEvent& event : events) {
-    if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
-    const FlightEvent mine = {.op = own.op, .name = std::string(label)};
+    if (!absl::StartsWith(event.name, call) || (event.op == op && event.name == label)) continue;
+    const FlightEvent mine = {.op = op, .name = std::string(label)};
     // The error's code is ABORTED, because the job ends as if the peer had died. After a mismatch that the negotiation
     // finds, the job would go on.
     return absl::AbortedError(absl::StrCat(

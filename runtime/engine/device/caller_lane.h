@@ -25,6 +25,7 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/callback_thread.h"
+#include "runtime/engine/device/captured_calls.h"
 #include "runtime/engine/device/device_watch.h"
 #include "runtime/engine/device/lane_exchange.h"
 #include "runtime/engine/device/rank_device.h"
@@ -137,13 +138,21 @@ class CallerLane {
   // A call that is ready to be given to the device.
   struct Prepared {
     DirectCall call;
-    uint64_t bytes = 0;  // of this rank's tensors
+    uint64_t bytes = 0;             // of this rank's tensors
+    StreamHandle stream = nullptr;  // the caller's
     OperationResult result = {};
   };
-  // Gives the call to the device, after `admit` has recorded a point on the caller's stream. Errors: as Submit.
-  absl::StatusOr<std::shared_ptr<Handle>> Start(Prepared prepared,
-                                                absl::FunctionRef<absl::StatusOr<RankDevice::Ready>()> admit)
+  // Gives the call to the device, behind the work of the caller's stream. If this stream is being captured, puts the
+  // call into the graph instead. `buffers` are the call's buffers. Errors: as Submit.
+  absl::StatusOr<std::shared_ptr<Handle>> Start(Prepared prepared, absl::Span<const void* const> buffers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mu_);
+  absl::StatusOr<std::shared_ptr<Handle>> Capture(Prepared prepared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mu_);
+  // Records the beginning of a call, and its parts.
+  void Record(FlightKind kind, const DirectCall& call, uint64_t bytes) const;
+  // Must be called before the transport is aborted because the job has failed.
+  void HoldCaptured();
+  // Returns nullptr if no call has been captured.
+  std::shared_ptr<CapturedCalls> captured_calls() const;
   // Returns the completion of the next call, which the watch observes from now on.
   std::shared_ptr<DeviceCompletion> Watch(const DirectCall& call, uint64_t bytes);
   // Puts the call on the lane's stream, behind the point `ready`.
@@ -155,15 +164,22 @@ class CallerLane {
   // Returns the completion of the last call; nullptr if there was no call.
   std::shared_ptr<DeviceCompletion> last() const;
   // See DeviceWatch::Options. Compares the call with the events of the other ranks.
-  absl::Status Objection(const DeviceCompletion& completion) const;
+  absl::Status Objection(const DeviceCompletion& completion) const {
+    return Compare(completion.options().op, completion.options().label);
+  }
+  absl::Status Compare(OpType op, absl::string_view label) const;
   // Fails the job if the device has carried out an exchange whose numbers differ between the ranks.
   void CheckEnded(const DeviceCompletion& completion) const;
-  absl::Status CompareLabels(const DeviceCompletion& completion, RankId peer,
+  absl::Status CompareLabels(OpType op, absl::string_view label, RankId peer,
                              absl::Span<const FlightEvent> events) const;
-  absl::Status CompareParts(const DeviceCompletion& completion, RankId peer, absl::Span<const FlightEvent> own,
+  absl::Status CompareParts(OpType op, absl::string_view label, RankId peer, absl::Span<const FlightEvent> own,
                             absl::Span<const FlightEvent> events) const;
   FlightRecorder& own_flights() const { return options_.watch.flights->Of(options_.watch.rank); }
 
+  mutable Mutex mu_;
+  // nullptr: no call has been captured. The captured calls end after the transport, because NCCL ends only when no
+  // graph with its calls exists any more.
+  std::shared_ptr<CapturedCalls> captured_ ABSL_GUARDED_BY(mu_);
   const Options options_;
   std::shared_ptr<const std::function<absl::Status()>> known_failure_;  // for completions
   // This lock orders the calls, so a thread holds it during a whole call, also while the transport waits for other
@@ -171,7 +187,6 @@ class CallerLane {
   Mutex calls_mu_;
   std::atomic<uint64_t> calls_;  // changes with calls_mu_ held
   std::vector<std::shared_ptr<Handle>> followed_ ABSL_GUARDED_BY(calls_mu_);
-  mutable Mutex mu_;
   std::shared_ptr<DeviceCompletion> last_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<DeviceWatch> watch_;  // the last member, because it uses the others
 };

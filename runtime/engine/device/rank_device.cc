@@ -17,6 +17,14 @@ std::string Place(int ordinal) {
 // The largest number of remembered buffers, for a program that submits new buffers again and again.
 constexpr size_t kMostKnown = 1 << 14;
 
+constexpr char kBesideCapture[] = "submit it before or after the capture";
+
+absl::Status IsCaptured(absl::string_view otherwise) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "its stream is being captured into a CUDA graph, which cannot hold what the ranks still have to agree on: ",
+      otherwise));
+}
+
 // Returns `status` as a FAILED_PRECONDITION error, because the call could not begin.
 absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
 
@@ -26,7 +34,13 @@ absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Record(const std::
                                                                      StreamHandle stream,
                                                                      std::atomic<uint64_t>* recorded) {
   const Device::Current current(device.get());
-  RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
+  RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, kBesideCapture));
+  return RecordOn(device, stream, id, recorded);
+}
+
+absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::RecordOn(const std::shared_ptr<Device>& device,
+                                                                       StreamHandle stream, uint64_t id,
+                                                                       std::atomic<uint64_t>* recorded) {
   // The acquire load makes sure that this thread sees the recordings of all points that are counted in this number.
   std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, recorded->load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
@@ -43,17 +57,21 @@ void LastPoints::Add(const ReadyPoint* point) {
   points_.push_back(point);
 }
 
-absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise) {
+absl::StatusOr<std::optional<uint64_t>> FindIdOfStream(Device& device, StreamHandle stream) {
   int is_capturing = 0;
   uint64_t id = 0;
   RONDA_RETURN_IF_ERROR(device.Call("looking at the stream", [&](const ronda_cuda_plugin& cuda) {
     const int error = cuda.is_capturing(stream, &is_capturing);
     return error != 0 || is_capturing != 0 ? error : cuda.stream_id(stream, &id);
   }));
-  if (is_capturing == 0) return id;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "its stream is being captured into a CUDA graph, which cannot hold what the ranks still have to agree on: ",
-      otherwise));
+  if (is_capturing != 0) return std::nullopt;
+  return id;
+}
+
+absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise) {
+  RONDA_ASSIGN_OR_RETURN(const std::optional<uint64_t> id, FindIdOfStream(device, stream));
+  if (!id.has_value()) return IsCaptured(otherwise);
+  return *id;
 }
 
 absl::StatusOr<uint64_t> WaitingStream::IdOn(Device& device) {
@@ -86,7 +104,12 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
 
 absl::StatusOr<RankDevice::Ready> RankDevice::AdmitCall(absl::Span<const void* const> buffers, StreamHandle stream) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, CheckBuffers(buffers));
-  return ReadyPoint::Record(device, stream, &points_recorded_);
+  const Device::Current current(device.get());
+  RONDA_ASSIGN_OR_RETURN(const std::optional<uint64_t> id, FindIdOfStream(*device, stream));
+  if (id.has_value()) return ReadyPoint::RecordOn(device, stream, *id, &points_recorded_);
+  // The default stream itself cannot be captured.
+  if (stream == nullptr) return IsCaptured(kBesideCapture);
+  return nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submission& submission) {

@@ -36,6 +36,10 @@ class ReadyPoint {
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL for an error of the driver.
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Record(const std::shared_ptr<Device>& device,
                                                                   StreamHandle stream, std::atomic<uint64_t>* recorded);
+  // As Record, for a stream whose number `id` is known, and which is not being captured.
+  static absl::StatusOr<std::shared_ptr<const ReadyPoint>> RecordOn(const std::shared_ptr<Device>& device,
+                                                                    StreamHandle stream, uint64_t id,
+                                                                    std::atomic<uint64_t>* recorded);
 
   // Whether `other` is not later than this point on the same stream, so that no stream has to wait for `other` as well.
   bool Covers(const ReadyPoint& other) const {
@@ -75,6 +79,10 @@ class LastPoints {
 // advice `otherwise`.
 // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL for an error of the driver.
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
+
+// Returns the number of the stream; nullopt if the stream is being captured, or may not be used beside a capture.
+// Errors: INTERNAL for an error of the driver.
+absl::StatusOr<std::optional<uint64_t>> FindIdOfStream(Device& device, StreamHandle stream);
 
 // A stream that a caller makes wait for many operations. The object asks the driver only once for the stream's number.
 // Make a new WaitingStream for each call of the caller: a later stream may have the same handle, and between two calls
@@ -122,7 +130,8 @@ class RankDevice {
   // name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
-  // As Admit, for one call with these buffers and this stream. Errors: as Admit, but the text names no tensor.
+  // As Admit, for one call of a lane with these buffers and this stream. Returns nullptr if the stream is being
+  // captured. Errors: as Admit, but the text names no tensor.
   absl::StatusOr<Ready> AdmitCall(absl::Span<const void* const> buffers, StreamHandle stream);
 
   // Makes the device set `bytes` at `buffer` to zero, after the work that is now on `stream`.
@@ -138,6 +147,12 @@ class RankDevice {
   // Errors: as Get; INVALID_ARGUMENT if `buffer` is not in the device's memory.
   absl::StatusOr<std::shared_ptr<Device>> Of(const void* buffer) {
     return buffer == nullptr ? Get() : CheckBuffer(buffer);
+  }
+
+  // Keeps `memory`, which the device may use at any time, as long as this object exists.
+  void Keep(DeviceMemory memory) {
+    const MutexLock lock(&mu_);
+    kept_.push_back(std::move(memory));
   }
 
   // Returns the device; nullptr if it has not been determined.
@@ -166,6 +181,7 @@ class RankDevice {
   mutable Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
   std::unordered_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on device_
+  std::vector<DeviceMemory> kept_ ABSL_GUARDED_BY(mu_);         // of device_
 };
 
 }  // namespace ronda

@@ -170,6 +170,36 @@ class LaneFailureTest(unittest.TestCase):
         self.assertRegex(finished.out, "1 error: .*2 times as many elements", finished.err)
         self.assertRegex(finished.out, "0 error: .*rank 1 has refused: ValueError", finished.err)
 
+    def test_a_launch_of_a_graph_that_a_rank_omits_is_found(self):
+        finished = run_ranks(
+            """
+            import datetime
+            group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
+            dist.all_reduce(tensor, group=group)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                dist.all_reduce(tensor, group=group)
+            dist.barrier()
+            if dist.get_rank() == 0:
+                graph.replay()
+                torch.cuda.synchronize()
+                print("went on", flush=True)
+            try:
+                while True:
+                    ronda.barrier()
+            except RuntimeError as error:
+                print(f"error: {error}", flush=True)
+            os._exit(7)
+            """,
+            failure_grace="100ms",
+        )
+        self.assertNotEqual(finished.code, 0)
+        self.assertNotIn("went on", finished.out)
+        report = r"waited 1s for .* to carry out allreduce 'call 2 of lane \d+: .*, captured'"
+        self.assertRegex(finished.out, f"error: .*{report} of a CUDA graph", finished.err)
+        self.assertRegex(finished.err, "this process ends 100ms after .* rank 0 ")
+
     def test_a_refused_operation_of_the_engine_leaves_the_lane_as_it_is(self):
         finished = run_ranks("""
             rank = dist.get_rank()

@@ -77,7 +77,7 @@ NcclResult FakeNcclCommunicator::Progress() {
     if (!unborn_->mailboxes_->AllHaveJoined()) return NcclResult::kInProgress;
     std::exchange(made_, nullptr)(std::exchange(unborn_, nullptr));
   }
-  if (is_finalized_ && (running_.load() > 0 || !mailboxes_->AllHaveFinalized())) return NcclResult::kInProgress;
+  if (is_finalized_ && (IsUsed() || !mailboxes_->AllHaveFinalized())) return NcclResult::kInProgress;
   if (waiting_.empty()) return NcclResult::kSuccess;
   while (!waiting_.empty()) {
     std::unique_ptr<Work> work = std::move(waiting_.front());
@@ -114,10 +114,13 @@ bool FakeNcclCommunicator::Enqueue(std::unique_ptr<Work> owned) {
   return false;
 }
 
-bool FakeNcclCommunicator::Capture(std::unique_ptr<Work> work) const {
+bool FakeNcclCommunicator::Capture(std::unique_ptr<Work> work) {
   void* const stream = work->stream;
-  return cuda_.enqueue_owned(stream, &RunCaptured, work.release(),
-                             [](void* captured) { delete static_cast<Work*>(captured); }) == 0;
+  captured_.fetch_add(1);
+  return cuda_.enqueue_owned(stream, &RunCaptured, work.release(), [](void* captured) {
+    const std::unique_ptr<Work> work(static_cast<Work*>(captured));
+    work->communicator->captured_.fetch_sub(1);
+  }) == 0;
 }
 
 void FakeNcclCommunicator::RunCaptured(void* context) {
@@ -229,7 +232,7 @@ NcclResult FakeNcclCommunicator::Finalize() {
   if (calls_ == Calls::kDoNotBlock) return NcclResult::kInProgress;
   Enter();
   const absl::Cleanup leave = [this] { Leave(); };
-  const bool has_ended = AwaitUnlessAborted([&] { return running_.load() == 0 && mailboxes_->AllHaveFinalized(); });
+  const bool has_ended = AwaitUnlessAborted([&] { return !IsUsed() && mailboxes_->AllHaveFinalized(); });
   return has_ended ? NcclResult::kSuccess : NcclResult::kInternalError;
 }
 

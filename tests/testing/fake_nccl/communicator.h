@@ -132,7 +132,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   // Puts a group onto its stream.
   bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts a group into the graph that is being captured from the stream. When the graph runs, it launches the group.
-  bool Capture(std::unique_ptr<Work> work) const;
+  bool Capture(std::unique_ptr<Work> work);
   static void RunCaptured(void* work);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
   // Returns false if the communicator was aborted.
@@ -154,6 +154,9 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   bool PassFaults(size_t operations);
   void WaitForAbort();
   void Fail(const std::string& error);
+  // Whether work on streams or graphs use the communicator. NCCL waits for the end of both before it ends a
+  // communicator.
+  bool IsUsed() const { return running_.load() > 0 || captured_.load() > 0; }
   bool HasFault(int fault) const { return fault != 0 && (faults_.rank < 0 || faults_.rank == rank_); }
 
   const std::shared_ptr<Mailboxes> mailboxes_;
@@ -166,6 +169,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   const Calls calls_;
   const std::shared_ptr<std::atomic<bool>> is_aborted_;
   std::atomic<int> running_{0};          // groups on streams
+  std::atomic<int> captured_{0};         // groups in graphs that exist
   std::atomic<std::thread::id> user_{};  // the thread that uses it, if any
   std::atomic<int> occupants_{0};        // threads in calls that block
   static inline std::atomic<int> all_occupants_{0};

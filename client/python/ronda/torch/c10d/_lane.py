@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ronda._library import native
+from ronda.errors import InvalidArgumentError
 from ronda.torch.c10d import _layout, _versions
 
 Tensor = torch.Tensor
@@ -65,12 +66,18 @@ class Lane:
         Args:
             tensor: a tensor of the collective on a GPU, or None if the collective has no such
                 tensor.
+
+        Raises:
+            InvalidArgumentError: the lane is not open, and a CUDA graph is being captured.
         """
         if tensor is None:
             return False
-        # While torch captures a CUDA graph, the lane is not opened, because memory must not be
-        # allocated and no collective is submitted.
-        if self._is_open is None and not torch.cuda.is_current_stream_capturing():
+        if self._is_open is None:
+            if torch.cuda.is_current_stream_capturing():
+                raise InvalidArgumentError(
+                    "a CUDA graph is being captured, and this group has not used the GPU yet: make "
+                    "one collective of the group on a tensor of the GPU before the capture"
+                )
             buffer = torch.empty(1, device=tensor.device)  # a tensor without elements has no memory
             self._is_open = native.lane_open(self._process_set, buffer.data_ptr())
         return bool(self._is_open)

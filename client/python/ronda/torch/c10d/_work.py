@@ -101,6 +101,7 @@ class Work(_Base):  # type: ignore[misc]
         # after _finish().
         self._origin = _stream(tensors)
         self._finished: torch.cuda.Event | None = None
+        self._is_captured = False  # whether _finished belongs to a CUDA graph, and is not queried
         self._error = error
         self._future: Future[Any] | None = None
         self._promise: Any = None  # completes the future; None when the future is complete
@@ -181,6 +182,7 @@ class Work(_Base):  # type: ignore[misc]
                     if self._origin is not None:
                         stream = torch.cuda.current_stream(self._tensors[0].device)
                         self._finished = stream.record_event()
+                        self._is_captured = torch.cuda.is_current_stream_capturing()
             except Exception as error:
                 self._error = error
             self._finish = None
@@ -216,7 +218,7 @@ class Work(_Base):  # type: ignore[misc]
             if torch.cuda.is_current_stream_capturing():
                 return False  # the graph would copy the results at each launch
             self._order_current_stream()
-        return self._finished is None or self._finished.query()
+        return self._finished is None or self._is_captured or self._finished.query()
 
     def is_success(self) -> bool:
         """Returns whether the collective has ended without an error."""
@@ -264,6 +266,10 @@ class Work(_Base):  # type: ignore[misc]
             if self._origin is not None:
                 self._order_current_stream()  # the future's value is there after that stream's work
             self._keep_promise(promise)
+        elif first and self._origin is not None and torch.cuda.is_current_stream_capturing():
+            # Ronda's threads take no part in the capture of a CUDA graph, so this thread makes its
+            # stream wait now, and completes the future.
+            self._order_current_stream()
         elif first and getattr(_thread, "completes_futures", False):
             _waiters.submit(self._wait_and_conclude)
         elif first:
