@@ -52,7 +52,7 @@ absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::st
   return JoinLeader(endpoint, secret, {.version = kVersion, .name = HostName(), .slots = options.rank_count}, deadline);
 }
 
-// Prints how the job, or this node's part in it, has ended, and returns the exit code.
+// Prints how the job, or the part of this node in the job, has ended. Returns the exit code.
 int Conclude(const AgentEnd& end, const std::string& leader) {
   if (end.ended_by.has_value()) {
     PrintError(absl::StrCat(DescribeInterruption(*end.ended_by), "; this node has left the job"));
@@ -78,7 +78,7 @@ int Conclude(const AgentEnd& end, const std::string& leader) {
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options) {
   const ElasticOptions& elastic = *options.elastic;
   const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(elastic.nodes->address, elastic.nodes->port);
-  // If the name cannot be resolved yet, it is not the name of this host.
+  // If no address can be found for the name yet, it is not the name of this host.
   if (absl::IsNotFound(endpoint.status())) return nullptr;
   RONDA_RETURN_IF_ERROR(endpoint.status());
   const std::string secret = SecretOfNodes(options, ProcessVariables());

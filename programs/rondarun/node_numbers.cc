@@ -37,7 +37,7 @@ namespace {
 
 using Hosts = std::vector<JobMembership::Host>;
 
-// Node 0 gives up earlier than the other nodes by this margin, so that it can report the reason to them.
+// Node 0 gives up this much earlier than the other nodes, so that it can still send them the reason.
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
 // Returns how long the nodes wait for each other.
@@ -47,7 +47,7 @@ absl::Duration TimeoutOf(const LaunchOptions& options) {
 }
 
 // Converts the options of a job with a fixed number of nodes to those of an elastic job whose nodes connect by
-// themselves. So the code that gathers the nodes of such a job also gathers these nodes.
+// themselves. The code that gathers the nodes of an elastic job can then gather these nodes.
 LaunchOptions AsComingNodes(const LaunchOptions& options) {
   const NodeGroup& group = *options.nodes;
   LaunchOptions coming = options;

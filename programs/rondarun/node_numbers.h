@@ -8,11 +8,11 @@
 
 namespace ronda {
 
-// Returns the number of this node, once all nodes of its group have connected to the master's address. The first
-// rondarun that can listen there, on the host that has the address, is node 0. It numbers the other nodes in the order
-// in which they come, and reports each node on standard error.
+// Returns the number of this node, after all nodes of its group have connected to the master's address. On the host
+// with this address, the first rondarun that can listen there is node 0. Node 0 numbers the other nodes in the order in
+// which they connect, and reports each node on standard error.
 //
-// REQUIRES: options.nodes is set, and its nodes are numbered in the order in which they come.
+// REQUIRES: options.nodes is set, with kByArrival.
 // Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes without that option.
 // FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 ends before it has sent the
 // numbers. Other errors are those of JoinJob.

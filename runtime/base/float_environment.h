@@ -12,8 +12,8 @@
 namespace ronda {
 
 // Until this object is destroyed, the calling thread has the default floating-point environment: rounding to nearest,
-// denormals unchanged, no traps. Trainers change the environment of their threads (flush to zero, traps). But if a
-// trainer's thread does a reduction, its result must have the same bits as on all other ranks.
+// denormals unchanged, no traps. Trainers change the environment of their threads (flush to zero, traps). If a
+// trainer's thread carries out a reduction, the result must still have the same bits as on all other ranks.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;

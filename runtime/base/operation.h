@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tables of the operations, the reductions and the wire formats, with all of their properties. The runtime, the client
-// and the benchmarks use these tables wherever something depends on the operation.
+// Tables of all operations, reductions and wire formats, with their properties. The runtime, the client and the
+// benchmarks use these tables wherever their behaviour depends on the operation.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
 
@@ -151,7 +151,8 @@ inline constexpr OperationTraits kOperations[] = {
 };
 inline constexpr int kOpTypeCount = static_cast<int>(std::size(kOperations));
 
-// A reduction that a client requests. Numeric values are part of the C ABI (ronda_reduce_op) and of the protocol.
+// The numeric values are part of the C ABI (ronda_reduce_op) and of the protocol. Numeric values are part of the C ABI
+// (ronda_reduce_op) and of the protocol.
 enum class Reduction : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -207,8 +208,8 @@ inline constexpr ReductionTraits kReductions[] = {
 };
 inline constexpr int kReductionCount = static_cast<int>(std::size(kReductions));
 
-// The format in which floating-point elements travel between ranks in a reduction. Elements of a dtype to which the
-// format does not apply travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
+// The format in which floating-point elements travel between ranks in a reduction. Elements of other dtypes travel
+// unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
 enum class WireFormat : uint8_t { kNone = 0, kFloat16 = 1, kBfloat16 = 2, kFp8E4M3 = 3, kFp8E5M2 = 4 };
 
 struct WireFormatTraits {

@@ -41,17 +41,17 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
 }
 
-// Treats a list of segments as one array of granules, without copying them into one buffer.
+// The object finds a position by binary search over the ends of the segments.
 //
 // A position is found by binary search over the ends of the segments. Immutable, thus thread-safe. The segments and
 // their tensors must outlive this object.
 class LogicalBuffer {
  public:
-  // Memory that one LogicalBuffer leaves to the next, so that only the first LogicalBuffer allocates memory.
+  // Memory that one LogicalBuffer passes on to the next. So only the first one allocates memory.
   using Memory = std::vector<size_t>;
 
-  // `memory` may be null. It must outlive the LogicalBuffer, and only one LogicalBuffer at a time may use it. REQUIRES:
-  // granule_elements is a power of two.
+  // `memory` may be null. It must outlive the LogicalBuffer. Two LogicalBuffers must not use it at the same time.
+  // REQUIRES: granule_elements is a power of two.
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
       : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
     if (memory_ != nullptr) ends_.swap(*memory_);
@@ -86,8 +86,8 @@ class LogicalBuffer {
     size_t offset;   // granules between the beginning of the visited range and this run
   };
 
-  // Calls visit(run) for each segment's elements in granules [begin, begin + n), in order. Empty runs are skipped.
-  // REQUIRES: begin + n <= granules().
+  // Divides granules [begin, begin + n) into one run per segment, and calls visit(run) for each run, in order. Skips
+  // empty runs. REQUIRES: begin + n <= granules().
   template <typename Visit>
   void ForEachRun(size_t begin, size_t n, const Visit& visit) const {
     size_t i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The vote of all ranks on whether to carry out a bucket of the locked schedule, and the flags that travel with it.
+// The vote of all ranks on whether they carry out a bucket of the locked schedule, and the flags that travel with this
+// vote.
 #ifndef RONDA_RUNTIME_STEP_VOTE_H_
 #define RONDA_RUNTIME_STEP_VOTE_H_
 
@@ -13,25 +14,25 @@
 
 namespace ronda {
 
-// A vote on whether a call is carried out. The vote travels before the call's data, or with the data. The call is
-// carried out if all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no
-// effect, except that it counts in the sequence of calls, because every rank has made it.
+// A vote on whether a call is carried out. The vote travels with the data of the call, or before it. The call is
+// carried out if all ranks of the job approve. If any rank vetoes, no rank writes its output. The call then has no
+// effect. It is still counted in the sequence of calls, because every rank has made it.
 //
-// Backends send a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
+// A backend sends a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
 // result to Decide(). The order does not matter, and a word may be combined several times.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
   Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
   Flags own_flags = {};       // of a rank that approves
-  // The thread that makes the call runs this function at most once, when it has waited for the other ranks longer than
+  // The thread that makes the call runs this function at most once: when it has waited for the other ranks longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // The result of the vote, equal on every rank. After a veto no flag counts as submitted.
+  // The result of the vote, equal on every rank. After a veto, no flag is complete.
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
   Flags flags = {};
 
-  // The number of bits in a word: one bit for the veto, and two bits for each flag (whether it is missing, and whether
-  // it is raised).
+  // The number of bits in a word. The veto has one bit. Each flag has two bits: whether it is missing, and whether it
+  // is raised.
   static constexpr int kWordBits = 1 + 2 * kFlagCount;
 
   constexpr uint8_t word() const {
@@ -66,13 +67,13 @@ struct VotedBucket {
   WireFormat wire = WireFormat::kNone;
 };
 
-// Returns whether the vote travels with the bucket's data. The vote travels with the data only for a reduction in one
-// round of the host's communicator. In all other cases the ranks first vote in a barrier, because a rank could not undo
-// its part of the bucket after a veto:
-//  - Other operations write the outputs as the data arrive, and Adasum takes several rounds.
-//  - A GPU runs all work that it has been given.
+// Returns whether the vote travels with the bucket's data. This is so only for a reduction that takes one round of the
+// host's communicator. In all other cases the ranks first vote in a barrier, because after a veto a rank could not undo
+// its part of the bucket:
+//  - Other operations write their outputs as the data arrives, and Adasum takes several rounds.
+//  - A GPU carries out all work that it has been given.
 //  - If a tensor has a residual, rounding the tensor to the wire's format changes the residual. Only the rank itself
-//    knows whether a tensor has one.
+//    knows whether its tensor has a residual.
 constexpr bool VoteGoesWithData(const VotedBucket& bucket) {
   return TraitsOf(bucket.op).reduces && bucket.reduction != Reduction::kAdasum && bucket.memory == Memory::kHost &&
          !IsNarrowed(bucket.dtype, bucket.wire);

@@ -22,8 +22,9 @@ namespace ronda {
 
 // The watched jobs of this user on this host. A job can be watched before its ranks exist.
 //
-// If a new rank appears in a job, all numbers of the job start again from zero, because they compare its ranks. Ranks
-// that have ended stay in the snapshots with their last data, until a new rank comes or ForgetEnded is called.
+// If a new rank appears in a job, all numbers about the job start again from zero, because they compare its ranks.
+// Ranks that have ended stay in the snapshots with their last data, until the job gets a new rank or ForgetEnded is
+// called.
 //
 // Thread-compatible. Has no thread.
 class WatchedJobs {
@@ -48,8 +49,8 @@ class WatchedJobs {
   };
   explicit WatchedJobs(Options options) : options_(std::move(options)) {}
 
-  // Reads the ranks, and looks for new ones when it is time. Call it every JobSampler::kPeriod, or after NextPeriod(),
-  // which depends on the speed of the jobs.
+  // Reads the known ranks, and searches for new ranks when a search is due. The caller calls Sample every
+  // JobSampler::kPeriod, or after NextPeriod(), which depends on the speed of the jobs.
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 
@@ -69,8 +70,8 @@ class WatchedJobs {
   // of the removed epochs.
   std::vector<JobSnapshot> TakeEndedEpochs();
 
-  // Returns the reasons why found ranks cannot be read. Returns only reasons that are new since the last call of this
-  // function.
+  // Returns the reasons why found ranks cannot be read. Returns only reasons that have appeared since the last call of
+  // TakeProblems.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
  private:

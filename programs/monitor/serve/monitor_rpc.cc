@@ -27,7 +27,7 @@ class MonitorCall final : public ServedCall {
  private:
   void Serve(absl::string_view request) override {
     const absl::StatusOr<std::string> answer = service_->Answer(method_, request);
-    // All answers except the answer to Challenge are for clients that have proved their right to ask.
+    // Only clients that have proved that they know the secret get an answer to a method other than Challenge.
     if (answer.ok() && method_ != kMonitorChallenge) Authenticated();
     Answer(answer);
   }

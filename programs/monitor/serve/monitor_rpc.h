@@ -14,8 +14,9 @@
 
 namespace ronda {
 
-// Serves `service` over gRPC on this host's socket `path`, which is created or replaced. Every user that may enter the
-// socket's folder may call the service. MessageServer describes `plugin`. `service` must outlive the server.
+// Serves `service` over gRPC on the Unix socket `path`. Creates the socket, or replaces an old one. Every user that may
+// enter the socket's folder may call the service. `plugin` is explained at MessageServer. `service` must outlive the
+// server.
 // Errors: INVALID_ARGUMENT if the path is too long for a socket; the errors of MessageServer::Start.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& path, const std::string& plugin,
                                                              const MonitorService* service);

@@ -26,8 +26,8 @@ std::string WorkingDirectory() {
   return std::filesystem::current_path(error).string();
 }
 
-// Returns the options of the agent on the leader's own host. This agent gets its command and its directory from the
-// leader.
+// Returns the options of the agent on the leader's own host. This agent gets its command and its working directory from
+// the leader.
 AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
   return {.process = {.command = LocalAgentCommand(options, facts.program),
                       .environment = facts.environment,
@@ -38,7 +38,7 @@ AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& f
           .binding = options.binding};
 }
 
-// Returns the options for a node on another host. The node itself is the agent, and knows its own command and
+// Returns the options for a node on another host. The node itself is the agent, and knows its own command and working
 // directory.
 AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts) {
   const int socket = facts.nodes->HandOver(host);
@@ -59,8 +59,8 @@ AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& op
     return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
   };
   if (is_own) described.variables = own;
-  // The addresses of all nodes are known. The other nodes have reached this host at its own address, and the address of
-  // each other node is known from its connection.
+  // The addresses of all nodes are known. Other nodes have reached this host at its own address. The address of each
+  // other node is known from the node's connection.
   if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
     described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
   }

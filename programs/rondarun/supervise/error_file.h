@@ -10,11 +10,11 @@
 namespace ronda {
 
 // A file in memory that a rank inherits. If an error ends the rank, the rank writes the error to this file as one line
-// of text. The launcher reads the line when the rank has ended. Ronda's Python package does this
-// (client/python/ronda/_last_error.py), because it knows which exception ends the process. From the output alone the
-// launcher can only guess (LastError).
+// of text. The launcher reads the line when the rank has ended. The writer is Ronda's Python package
+// (client/python/ronda/_last_error.py), because Python knows which exception ends the process. From the rank's output,
+// the launcher could only guess the error (LastError).
 //
-// The rank finds the file by its name, among its own descriptors. No environment variable names the file, because
+// The rank finds the file by its name among its own descriptors. No environment variable names the file, because
 // processes that the rank starts would inherit the variable, but not the descriptor.
 //
 // Thread-compatible.
@@ -23,7 +23,7 @@ class ErrorFile {
   static constexpr char kName[] = "ronda-error";  // "/memfd:ronda-error (deleted)" in /proc
   static constexpr size_t kMaxBytes = 4096;       // the most that are read
 
-  // If no descriptor is free, there is no file. The job goes on without it.
+  // If no descriptor is free, the constructor makes no file. The job goes on without the file.
   ErrorFile();
 
   int fd() const { return fd_.get(); }  // -1: no file
