@@ -151,10 +151,11 @@ namespace kernels {
 
 // A scale of elements: the elements are multiplied by `multiplier` and divided by `divisor`.
 //
-// Floating-point elements are multiplied by multiplier / divisor. This factor is computed once in fp64 and rounded to
-// the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) / divisor, which is
-// computed in fp64, rounded towards zero, and limited to the type's range. With multiplier 1 the division is the exact
-// integer division. x is an element, or a sum in a wider type (AddsWide). A scale has no effect on bool.
+// Floating-point elements are multiplied by multiplier / divisor. The factor multiplier / divisor is computed once in
+// fp64 and rounded to the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) /
+// divisor, which is computed in fp64, rounded towards zero, and limited to the type's range. With multiplier 1 the
+// division is the exact integer division. x is an element, or a sum in a wider type (AddsWide). A scale has no effect
+// on bool.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0
@@ -221,11 +222,12 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
 // block's scale. The scale is the smallest power of two with which the block's largest finite magnitude fits into the
 // format's range. The scale of a block of zeros is 1. Division by a power of two is exact, so only the conversion to
 // the code rounds. The scale is at least 2^-126, so it has an inverse. It is small enough that every code has a finite
-// value. A magnitude overflows only if it would be rounded to more than 1.75 * 2^127. Such a magnitude becomes infinity
-// or, in a format without infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the codes. In a
-// shorter last block the unused codes are zeros.
+// value. A magnitude overflows only if it would be rounded to more than 1.75 * 2^127. A magnitude that overflows
+// becomes infinity or, in a format without infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the
+// codes. In a shorter last block the unused codes are zeros.
 //
-// Numbers are rounded to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
+// Numbers are rounded to nearest even, and NaN has only one code. Numbers are rounded so that equal input gives equal
+// bytes on every CPU.
 enum class Fp8Format : uint8_t {
   kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
   kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754

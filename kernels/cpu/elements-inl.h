@@ -28,8 +28,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // AVX2 and newer targets convert between fp16 and fp32 in hardware, with the same results as the functions below.
 inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
-// True for targets made of scalar code. On these targets Highway's conversion from fp64 to fp32 saturates where the
-// result should be infinity.
+// True for targets made of scalar code. On targets made of scalar code, Highway's conversion from fp64 to fp32
+// saturates where the result should be infinity.
 inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
 
 // Converts fp16 to fp32. Each 32-bit lane has an fp16 in its low half.
@@ -238,8 +238,8 @@ template <class E>
 using FloatsFor =
     std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
 
-// Loads floating-point elements and multiplies them by `factor` in fp32. fp64 elements are multiplied in fp64, and then
-// rounded.
+// Loads floating-point elements and multiplies them by `factor` in fp32. Elements in fp64 are multiplied in fp64, and
+// then rounded.
 template <class E, class D>  // of float
 HWY_INLINE hn::Vec<D> LoadScaledFloats(D d, const uint8_t* from, double factor) {
   if constexpr (std::is_same_v<E, double>) {

@@ -40,7 +40,7 @@ struct ReduceFp8Args {
 };
 
 // Computes dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`. With
-// `dst_dtype`, writes the elements that DecodeFp8 makes of exactly these blocks. min and max propagate NaN.
+// `dst_dtype`, writes the elements that DecodeFp8 makes of exactly the encoded blocks. min and max propagate NaN.
 void ReduceFp8(const ReduceFp8Args& args);
 
 }  // namespace ronda::kernels

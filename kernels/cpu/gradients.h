@@ -28,8 +28,8 @@ struct AdasumDots {
 // pieces of a tensor add up to the dot products of the tensor.
 //
 // Products and sums are in fp64. Element i is added to the sum with the number i mod 16, in order, and at the end the
-// 16 sums are added pairwise. This order gives the same bits on every CPU. The bits still depend on where a caller cuts
-// a buffer into pieces.
+// 16 sums are added pairwise. The order of these additions gives the same bits on every CPU. The bits still depend on
+// where a caller cuts a buffer into pieces.
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count);
 
 struct AdasumWeights {

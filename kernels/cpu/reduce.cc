@@ -91,8 +91,8 @@ class Loop {
     }
   }
 
-  // Reads all sources before it writes anything, because `dst` may be one of them. The loop over the sources is short,
-  // so it works on several accumulators in registers. This keeps its overhead small.
+  // The function reads all sources before it writes anything, because `dst` may be one of the sources. The loop over
+  // the sources is short, so it works on several accumulators in registers, which keeps the overhead of the loop small.
   template <size_t kVectors, class Tag>
   HWY_INLINE void Vectors(Tag d, size_t begin) const {
     const size_t step = hn::Lanes(d) * sizeof(E);
@@ -118,8 +118,9 @@ class Loop {
   }
 
   // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist almost
-  // only of these last elements. The function does not copy the last elements through a buffer. Loads from the buffer
-  // would wait until the shorter stores before them are in the cache, which takes longer than the arithmetic.
+  // only of last elements that fill no vector. The function does not copy the last elements through a buffer. Loads
+  // from the buffer would wait until the shorter stores before them are in the cache, which takes longer than the
+  // arithmetic.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {
     const hn::CappedTag<Lane, kLanes> d;
@@ -247,8 +248,8 @@ HWY_EXPORT(ReduceOnTarget);
 
 namespace {
 
-// The number of bytes that are reduced and then converted together. So few bytes stay in the L1 cache beside the
-// sources.
+// The number of bytes that are reduced and then converted together. With few bytes at a time, the reduced elements stay
+// in the L1 cache beside the sources.
 constexpr size_t kBlockBytes = 4096;
 
 // Reduces the elements block by block to `args.dtype`, and converts each block into its destination while the block is

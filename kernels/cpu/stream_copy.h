@@ -26,7 +26,7 @@ inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) {
   for (size_t i = 0; i < bytes; i += kVectorBytes) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
   }
-  // The fence is necessary because streaming stores are not ordered with later stores. One of the later stores is the
+  // The fence is necessary because the processor does not keep streaming stores in order with later stores, such as the
   // release store that announces the bytes.
   _mm_sfence();
 }
