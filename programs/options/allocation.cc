@@ -119,8 +119,8 @@ constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
 // Returns whether the host has a valid name, which ssh cannot take for an option, and an allowed number of slots.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
-// Replaces the scheduler's name for this host by the host's own name. Some schedulers append a domain that is not in
-// the host's own name, or leave out the domain. Within a cluster the part before the first dot identifies a host.
+// Replaces the scheduler's name for this host by the host's own name: some schedulers append a domain to the name, or
+// leave out its domain. Within a cluster the part before the first dot identifies a host.
 void CallByOwnName(const std::vector<std::string>& own, Hosts* hosts) {
   if (own.empty()) return;
   for (HostSlots& host : *hosts) {

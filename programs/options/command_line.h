@@ -73,9 +73,9 @@ class OptionTable {
   std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
                                          const std::vector<GivenOption>& command_line) const;
 
-  // Returns the part of --help about the options. Its sections come in the order of their first options, and show each
-  // option's names, value and help. After the sections, the text lists the names of options without effect. Refused
-  // options are left out.
+  // Returns the part of --help about the options. The text has sections, in the order of their first options, and shows
+  // each option's names, value and help. After the sections, the text lists the names of options without effect.
+  // Refused options are left out.
   std::string Describe() const;
 
  private:

@@ -40,8 +40,8 @@ bool SpeaksOfNodes(const NodeWords& node) {
          node.standalone || !node.addresses.empty();
 }
 
-// Checks that a list of hosts in --host is not combined with options for nodes. --host may also be Paddle's address of
-// this host, which can be combined with them. The table of options cannot express this rule.
+// Checks that a list of hosts in --host is not combined with options for nodes. (--host with Paddle's address of this
+// host may be combined with options for nodes.) The table of options cannot express the rule about --host.
 absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
   if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -66,7 +66,8 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
 }
 
 // The variable `number` has the number of this node in its job. A launcher that sets the variable may have started one
-// rondarun per node. In this case the variable `count`, if it exists, has the number of nodes.
+// rondarun per node. If a launcher has started one rondarun per node, the variable `count`, if it exists, has the
+// number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -114,7 +115,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
 }
 
 // A launcher of MPI may have started one rondarun per node. The ranks would then mistake themselves for processes of
-// this launcher. But this launcher has started only one process per node, so the ranks would wait in MPI_Init for ever.
+// this launcher. Because this launcher has started only one process per node, the ranks would wait in MPI_Init for
+// ever.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -284,7 +286,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   if (warning == settings.end() || deadline == settings.end()) return absl::OkStatus();
   absl::Duration warns_after;
   absl::Duration fails_after;
-  // The values may come from -x. If such a text is not a duration, the ranks report the error.
+  // The values of the two variables may come from -x. If such a text is not a duration, the ranks report the error.
   if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
       !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();

@@ -74,7 +74,8 @@ constexpr HorovodVariable kTable[] = {
 // Returns the value of the option, or nullopt if the variable's text sets no option.
 absl::StatusOr<std::optional<std::string>> OptionValue(const HorovodVariable& variable, const std::string& text) {
   if (text.empty() || variable.form == Form::kQuiet) return std::nullopt;
-  // With DYNAMIC, a program of Horovod itself begins the timeline. A program of Ronda can always do this.
+  // With DYNAMIC, a program of Horovod itself begins the timeline. A program of Ronda can always begin the timeline
+  // itself.
   if (variable.form == Form::kTimeline && text == "DYNAMIC") return std::nullopt;
   if (variable.form == Form::kValue || variable.form == Form::kTimeline) return text;
   if (variable.form == Form::kSwitch) {

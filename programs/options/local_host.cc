@@ -41,8 +41,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// Returns whether the system refuses to report the affinity. In this case this program must not use hwloc, which would
-// ask the system endlessly, with an ever larger buffer for the answer.
+// Returns whether the system refuses to report the affinity. If the system refuses, this program must not use hwloc,
+// because hwloc would ask the system endlessly, with an ever larger buffer for the answer.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;

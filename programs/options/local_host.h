@@ -23,7 +23,8 @@ int CountGpus();
 // One core, as a list of the operating system's numbers of its hardware threads.
 using Core = std::vector<int>;
 
-// The cores of a host that ranks may use, in a list for each memory node. NUMA nodes without such cores are left out.
+// The cores of a host that ranks may use, in a list for each memory node. NUMA nodes without cores that ranks may use
+// are left out.
 struct HostCores {
   std::vector<std::vector<Core>> nodes;
 };

@@ -144,8 +144,8 @@ absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Reads the value of -x. -x NAME gives the ranks the launcher's value of the variable NAME. -x NAME=VALUE gives them
-// VALUE.
+// Reads the value of -x. `-x NAME` gives the ranks the launcher's value of the variable NAME, and `-x NAME=VALUE` gives
+// them VALUE.
 absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   const size_t equals = use.value.find('=');
   const std::string name = use.value.substr(0, equals);

@@ -307,7 +307,7 @@ Options WaitingOptions(CommandLineDraft* draft) {
       MakeOption("--stall-check", "Do both. This is the default.", Assign(&draft->stall_check, Choice::kYes)),
       MakeOption("--no-stall-check", "Do neither: wait for ever, and say nothing.",
                  Assign(&draft->stall_check, Choice::kNo)),
-      // Horovod has two levels that Ronda lacks. Each of them means Ronda's nearest level.
+      // Horovod has two log levels that Ronda lacks. For each of these levels, Ronda uses the nearest level of its own.
       Setting("--log-level LEVEL", "RONDA_LOG_LEVEL",
               "Which messages of the runtime are printed: debug, info, warning,\nerror or off ($; default: "
               "warning).",

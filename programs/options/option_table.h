@@ -126,10 +126,9 @@ VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl
 // The first name of the option that reads further options from a file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
-// Returns all options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. These parts of the
-// program use the table: the text of --help, the keys of configuration files, errors about unknown names, and the test
-// of the manual. So a new option needs a row in the table, a line in docs/rondarun.md and, if its effect is new, a
-// function (below).
+// Returns all options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The table is used
+// by the text of --help, the keys of configuration files, errors about unknown names, and the test of the manual. So a
+// new option needs a row in the table, a line in docs/rondarun.md and, if its effect is new, a function (below).
 //
 // The options write to `draft`, which must outlive the use of the table.
 OptionTable RondarunOptions(CommandLineDraft* draft);

@@ -88,7 +88,7 @@ absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   return ranks;
 }
 
-// Watches the ranks of jobs for a second. If a rank ends during this second, the snapshot has the last data of the
+// Watches the ranks of jobs for a second. If a rank ends while it is watched, the snapshot has the last data of the
 // rank.
 std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
   std::vector<std::unique_ptr<JobSampler>> samplers;

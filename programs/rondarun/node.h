@@ -22,14 +22,14 @@ namespace ronda {
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options);
 
 // Connects this node to the leader. Tries until the leader accepts this node or refuses it for good, or until the
-// timeout is over. While it waits, it prints on stderr what it waits for.
+// timeout is over. While JoinJob waits, it prints on stderr what it waits for.
 // Errors: DEADLINE_EXCEEDED with the reason of the last attempt; the errors of JoinLeader that a later attempt cannot
 // avoid.
 // REQUIRES: options.elastic->nodes.
 absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options);
 
-// Joins the job, and looks after the members on this host until the end. Reports its steps on stderr. Returns the exit
-// code.
+// Joins the job, and looks after the members on this host until the end. RunNode reports its steps on stderr. Returns
+// the exit code.
 // REQUIRES: options.elastic->nodes.
 int RunNode(const LaunchOptions& options);
 

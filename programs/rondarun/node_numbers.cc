@@ -37,7 +37,7 @@ namespace {
 
 using Hosts = std::vector<JobMembership::Host>;
 
-// Node 0 gives up this much earlier than the other nodes, so that it can still send them the reason.
+// Node 0 gives up this much earlier than the other nodes, so that it can still send the other nodes the reason.
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
 // Returns how long the nodes wait for each other.

@@ -15,7 +15,7 @@ namespace ronda {
 // REQUIRES: options.nodes is set, with kByArrival.
 // Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes without that option.
 // FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 ends before it has sent the
-// numbers. Other errors are those of JoinJob.
+// numbers. All other errors are those of JoinJob.
 absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
 
 }  // namespace ronda

@@ -17,8 +17,8 @@ namespace ronda {
 struct AgentOptions {
   std::vector<std::string> network_interfaces;  // on which this host is to be reached; empty: any
   absl::Duration grace_period = absl::Seconds(5);
-  // If this agent is a node of an elastic job, its members run the command in `own`, with this host's variables. They
-  // do not run the launcher's command. The agent does not own `own`. nullptr: the members run the launcher's command.
+  // If this agent is a node of an elastic job, its members run the command in `own`, with this host's variables,
+  // instead of the launcher's command. The agent does not own `own`. nullptr: the members run the launcher's command.
   const LaunchOptions* own = nullptr;
 };
 

@@ -23,7 +23,8 @@
 namespace ronda {
 namespace {
 
-// Descriptors 0, 1 and 2 must be open. Otherwise the next file to be opened would become a rank's standard stream.
+// Descriptors 0, 1 and 2 must be open. If descriptor 0, 1 or 2 were closed, the next file to be opened would become a
+// rank's standard stream.
 void OpenMissingStreams() {
   int fd = open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);

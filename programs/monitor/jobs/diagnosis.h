@@ -37,7 +37,7 @@ struct HostLink {
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
 // FindStandstill() returns nullopt if no rank waits for another at this moment, or if no rank has waited longer than
-// `threshold`. `watched` is the time during which the processes were watched. It ended at `now`.
+// `threshold`. `watched` is the time during which the processes were watched, and `now` is the end of that time.
 struct Moment {
   FlightTime now;
   absl::Duration watched;

@@ -33,8 +33,7 @@ constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
     },
     [](absl::string_view word, const KnownJob& job) { return absl::StartsWith(job.job, word); }};
 
-// Returns the jobs for which a function of kWaysToName returns true. It uses only the first function that finds any
-// job.
+// Returns the jobs for which a function of kWaysToName returns true. Only the first function that finds any job counts.
 std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
   for (const auto way : kWaysToName) {
     const auto is_meant = [&](const KnownJob& job) { return way(word, job); };

@@ -28,8 +28,8 @@ struct KnownJob {
 // Returns the jobs of these ranks, in the order of their names.
 std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Returns the first digits of a job's id that rondarun has made. These digits are enough to distinguish the user's
-// jobs.
+// Returns the first digits of a job's id that rondarun has made. The first digits of an id are enough to distinguish
+// the user's jobs.
 std::string ShortId(const std::string& job);
 
 // Returns the job's name and short id, such as "resnet50 (3fa9c1d2)", or the short id alone if the job has no name.

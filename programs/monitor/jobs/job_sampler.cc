@@ -158,8 +158,8 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
   });
 }
 
-// Returns true once per second, even if a timer is a little early. Also returns true if a rank has left the job. Other
-// ranks may then have died, and the remaining ranks will soon make another epoch.
+// Returns true once per second, even if a timer is a little early. The function also returns true if a rank has left
+// the job: other ranks may then have died, and the remaining ranks will soon make another epoch.
 bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
   if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {

@@ -37,7 +37,7 @@ namespace ronda {
 // A rank keeps records of its entries into the last 256 buckets. If a job carries out more buckets between two samples,
 // the sampler misses some buckets. The snapshot has the number of missed buckets.
 //
-// Thread-compatible. Has no thread.
+// Thread-compatible. JobSampler has no thread of its own.
 class JobSampler {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
@@ -56,15 +56,15 @@ class JobSampler {
   void Sample(FlightTime now, const OtherHosts& others = {});
 
   // Returns the longest time that may pass until the next call of Sample. A caller that wants to call Sample seldom
-  // uses this time. If the ranks keep their speed, they overwrite none of their records before that call. The time is
-  // from kPeriod to kLongestPeriod.
+  // uses this time. If the ranks keep their speed, they overwrite none of their records before that call. The returned
+  // time is from kPeriod to kLongestPeriod.
   absl::Duration NextPeriod() const;
 
   // Returns the state of the job at the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // Returns the number of ranks that have not ended. The number is up to a second old. If ranks have left the job, the
-  // number is from the last call of Sample.
+  // Returns the number of ranks that have not ended. The number of ranks is up to a second old. If ranks have left the
+  // job, the number is from the last call of Sample.
   size_t living() const;
 
   // Returns whether `rank` is one of the ranks, and has not ended by now. (A process may leave the job and become the
@@ -107,8 +107,8 @@ class JobSampler {
   void Hear(FlightTime now, const OtherHosts& others);
   bool IsTimeToLookAtProcesses(FlightTime now) const;
   void LookAtProcesses(FlightTime now);
-  // Keeps the greater of the old and the new exposed time. Each read converts this time again, so the new value may be
-  // slightly smaller.
+  // Keeps the greater of the old and the new exposed time. Each read converts the exposed time again, so the new value
+  // may be slightly smaller.
   static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);

@@ -133,8 +133,8 @@ struct SlowNetwork {
   double waited_share = 0;    // the least of all ranks, as in RankRates
 };
 
-// The times at which one rank took part in one bucket. The rank waits until the last rank has entered the bucket. Then
-// data moves between the ranks.
+// The times at which one rank took part in one bucket. The rank waits until the last rank has entered the bucket. As
+// soon as all ranks have entered the bucket, data moves between the ranks.
 struct BucketPart {
   RankId rank = 0;
   FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
@@ -169,8 +169,8 @@ struct JobSnapshot {
   std::optional<StepRecord> last_step;
 };
 
-// The report of another host's monitor about a job's ranks there. The times in the report are converted to this host's
-// clock. The converted times are only as accurate as a message is fast.
+// What the monitor of another host reports about a job's ranks on that host. The times in the report are converted to
+// this host's clock. The converted times are only as accurate as a message is fast.
 struct OtherHost {
   static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 

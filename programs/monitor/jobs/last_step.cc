@@ -44,8 +44,8 @@ bool HasLeftAll(const RankSample& sample, const BucketRange& range) {
   });
 }
 
-// Returns the time at which the rank left the last bucket before the step. If this time is not known, returns the time
-// at which the rank entered the first bucket of the step.
+// Returns the time at which the rank left the last bucket before the step. If the time of leaving the last bucket is
+// not known, returns the time at which the rank entered the first bucket of the step.
 FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   uint64_t begin = 0;
   for (const BucketEntry& entry : sample.entries) {

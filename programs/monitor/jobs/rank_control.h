@@ -27,7 +27,7 @@ namespace ronda {
 class RankControl {
  public:
   // Errors: UNAVAILABLE if another process is sending this rank a request at this moment. NOT_FOUND if the rank has
-  // ended. Otherwise the errors of the operating system.
+  // ended. All other errors are those of the operating system.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
   // Errors: the errors of ronda::Ask.

@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 
 // The largest number of attempts to read values that the rank may be changing. If the rank is stopped in the middle of
-// a write, the reader gives up after these attempts.
+// a write, the reader gives up after this number of attempts.
 constexpr int kLooks = 100;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -85,8 +85,8 @@ std::optional<uint64_t> StartOf(pid_t pid) {
   return stat->start_time;
 }
 
-// Returns whether the process `pid` has the pid `own` in its own namespace. A process in a container has another pid
-// there. Also returns true if the pid in that namespace cannot be read.
+// Returns whether the process `pid` has the pid `own` in its own namespace. If the process runs in a container, its pid
+// in the container's namespace is different from `pid`. Also returns true if the pid in that namespace cannot be read.
 bool CallsItself(pid_t pid, pid_t own) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -236,8 +236,8 @@ RankSample RankReader::Read() const {
     const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
     if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // While this function read the entries, the rank may have overwritten some of them. The rank may also be writing the
-  // newest entry, which then still has the number of an old bucket.
+  // While this function read the entries of the ring, the rank may have overwritten some of these entries. The rank may
+  // also be writing the newest entry, which then still has the number of an old bucket.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   if (recorder_ != nullptr) sample.last = recorder_->Last();

@@ -24,7 +24,7 @@ std::string JobsTable(const std::vector<JobSnapshot>& jobs);
 std::string RanksTable(const JobSnapshot& job);
 
 // Returns the job's own lines (HeadOf), and if possible the reason why the job stands still or is slow. The RanksTable
-// follows. In this table, the ranks for which the other ranks wait longest come first.
+// follows. In the RanksTable, the ranks for which the other ranks wait longest come first.
 std::string TopText(const JobSnapshot& job);
 
 // Returns one line, without a newline, about the rank that holds the other ranks up: its number, the cost and the

@@ -26,13 +26,13 @@ namespace ronda {
 // Ranks that have ended stay in the snapshots with their last data, until the job gets a new rank or ForgetEnded is
 // called.
 //
-// Thread-compatible. Has no thread.
+// Thread-compatible. WatchedJobs has no thread of its own.
 class WatchedJobs {
  public:
   // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
   // runs, and while a job that has begun lacks ranks. At other times it searches seldom, or not at all. After the first
-  // unsuccessful searches, searching takes at most 0.2 % of the time. This limit is necessary because a host may have
-  // very many processes, and a program may never become a rank.
+  // unsuccessful searches, searching takes at most 0.2 % of the time. The limit of 0.2 % is necessary because a host
+  // may have very many processes, and a program may never become a rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
   static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);

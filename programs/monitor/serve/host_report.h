@@ -19,7 +19,7 @@ std::string EncodeHostReport(const JobSnapshot& job, FlightTime now);
 
 // Decodes a report, and converts its times to this host's clock. `asked` is when this host sent the question, and
 // `answered` is when the answer came, both on this host's clock. The function assumes that the report was written in
-// the middle between these times. Leaves `address` and `round_trip` of the result unset.
+// the middle between `asked` and `answered`. Leaves `address` and `round_trip` of the result unset.
 // Errors: INVALID_ARGUMENT if the bytes are no report, or contain values that no rank can have.
 struct Exchange {
   FlightTime asked;

@@ -43,8 +43,8 @@ struct Metric {
   Values (*values)(const RankSnapshot& rank, absl::Time clock_zero);
 };
 
-// Makes a label. Replaces characters of the value that are not printable ASCII. Such characters could break the format.
-// Names of jobs and hosts do not contain them.
+// Makes a label. Replaces characters of the value that are not printable ASCII. Characters that are not printable ASCII
+// could break the format, but do not occur in the names of jobs and hosts.
 std::string Label(absl::string_view name, absl::string_view value) {
   std::string text = absl::StrCat(name, "=\"");
   for (const char c : value) {

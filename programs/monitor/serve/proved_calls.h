@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Provides MonitorService on a network, for callers that prove that they know the job's secret. One monitor calls the
-// monitors of other hosts in this way.
+// Provides MonitorService on a network, for callers that prove that they know the job's secret. A monitor uses
+// MonitorService to call the monitors of other hosts.
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 
@@ -38,12 +38,12 @@ class ProvedCalls {
 
   // Answers a call like MonitorService::Answer. Also answers calls of Challenge, which return a nonce.
   // Errors: UNAUTHENTICATED if the call has no proof, or the proof's nonce is unknown or used. PERMISSION_DENIED if the
-  // proof is wrong, or the call changes anything. All other errors are those of the service.
+  // proof is wrong, or the call changes anything. All errors except PERMISSION_DENIED are those of the service.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:
-  // The largest number of nonces that have been given out and not used. It limits the memory that callers without the
-  // secret can use.
+  // The largest number of nonces that have been given out and not used. This limit bounds the memory that callers
+  // without the secret can use.
   static constexpr size_t kNonces = 1024;
 
   absl::StatusOr<std::string> Challenge();
@@ -64,7 +64,7 @@ using MonitorCaller =
 // secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
-// Asks another host's monitor repeatedly. Its own thread does this until the object is destroyed.
+// Asks another host's monitor repeatedly, on its own thread, until the object is destroyed.
 class OtherMonitor {
  public:
   struct Options {

@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// Receives the events of a host with an agent, and of the members there.
+// Receives the events of a host with an agent, and of the members on that host.
 class HostListener : public MemberListener {
  public:
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
@@ -31,7 +31,7 @@ class HostListener : public MemberListener {
   virtual void OnHostLost(const std::string& host, absl::string_view why) = 0;
 };
 
-// A host with an agent that supervises the members there. AgentHost starts the agent together with the host's first
+// A host with an agent that supervises the host's members. AgentHost starts the agent together with the host's first
 // member. If the agent is lost, AgentHost starts another agent together with the next member. Agent and launcher send
 // each other heartbeats, so both notice when the host is cut off.
 //

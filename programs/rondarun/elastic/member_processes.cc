@@ -74,8 +74,8 @@ void MemberProcesses::Send(int id, absl::string_view text) {
 void MemberProcesses::Signal(int id, int signo) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.part->running()) return;
-  // SIGKILL goes to the whole process group. Other signals go to the member's program, and not to the processes that it
-  // has started.
+  // SIGKILL goes to the whole process group. All signals except SIGKILL go only to the member's program, and not to the
+  // processes that the program has started.
   JobPart* const part = found->second.part;
   signo == SIGKILL ? part->Signal(signo) : part->process().SignalAlone(signo);
 }
@@ -87,8 +87,8 @@ void MemberProcesses::AddTo(PollSet* poll) {
 }
 
 void MemberProcesses::OnChildSignal() {
-  // In this loop the listener may start members or send them signals. The listener cannot remove members, because only
-  // OnEnd removes them.
+  // During this loop the listener may start members or send signals to members. The listener cannot remove members
+  // during the loop, because only OnEnd removes members.
   for (const auto& [id, member] : members_) {
     const ChildProcess& process = member.part->process();
     while (const std::optional<int> signo = process.NextMotion()) {

@@ -114,8 +114,8 @@ struct Stream {
   int to;
   std::string pending = {};
 
-  // Reads the available bytes. Returns false if `from` has ended. If it returns false, *error is the reason, or 0 for a
-  // normal end.
+  // Reads the available bytes. Returns false if `from` has ended. If the function returns false, *error is the reason,
+  // or 0 for a normal end.
   bool Read(int* error) {
     std::array<char, 65536> buffer;
     const ssize_t count = read(from, buffer.data(), buffer.size());

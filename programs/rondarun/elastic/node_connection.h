@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the TCP connection between a node and the leader of its job. Both ends prove that they know the secret
-// (node_handshake.h). After the two proofs, the connection carries an agent's messages (agent.h).
+// Makes the TCP connection between a node and the leader of its job. Both ends of the connection prove that they know
+// the secret (node_handshake.h). After the two proofs, the connection carries an agent's messages (agent.h).
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 
@@ -34,8 +34,8 @@ struct JoinedNode {
 
 // Connects to the leader, and sends it a description of this node. Returns at `deadline` at the latest.
 // Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now.
-// After these errors a later attempt may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the
-// leader, or another program at its address, refuses this node.
+// After UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED, a later attempt may succeed. PERMISSION_DENIED,
+// INVALID_ARGUMENT and FAILED_PRECONDITION if the leader, or another program at its address, refuses this node.
 absl::StatusOr<JoinedNode> JoinLeader(const Endpoint& endpoint, const std::string& secret, const NodeHello& hello,
                                       absl::Time deadline);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first messages between a node and the leader of its job. In these messages both prove that they know the job's
-// secret.
+// The first messages between a node and the leader of its job, in which both the node and the leader prove that they
+// know the job's secret.
 //
 //   leader                               node
 //     | challenge: greeting, nonce         |
@@ -11,9 +11,10 @@
 //     | welcome: proof, verdict, text      |
 //     |----------------------------------->|
 //
-// Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so an attacker cannot send
-// it back to its author as a proof. The challenge has a fixed length. Each other message is preceded by its length, in
-// two bytes. If the length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
+// The proofs of the leader and of the node cover both nonces, so no proof can be replayed. Each proof names its
+// purpose, so an attacker cannot send it back to its author as a proof. The challenge has a fixed length. Each other
+// message is preceded by its length, in two bytes. If the length is greater than kMaxNodeMessageBytes, the message is
+// refused before any more bytes are read.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 

@@ -21,7 +21,7 @@ namespace {
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 constexpr size_t kMaxGreetings = 64;
 
-// If this process has no free descriptor, it pauses for this time before it accepts the next caller.
+// If this process has no free descriptor, the process pauses for this time before it accepts the next caller.
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 
 // The list prints at most this number of different texts about refused callers, so that they do not fill the user's
@@ -239,8 +239,8 @@ void NodeList::SendNumbers() {
   });
 }
 
-// Before the list closes a socket, it reads all bytes that the node has sent. Otherwise the kernel may drop the bytes
-// that the list has sent to the node.
+// Before the list closes a socket, it reads all bytes that the node has sent. If the list left bytes unread, the kernel
+// might drop the bytes that the list has sent to the node.
 void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
   // Closes the listener first, because rank 0 may soon listen on the same port.
   listener_.Reset();

@@ -107,8 +107,8 @@ class NodeList {
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);
   std::string UniqueName(const std::string& name) const;
-  // Sends each node the message that `message` returns for the node's position. Then waits for a moment at most, until
-  // all nodes have closed their connections.
+  // Sends each node the message that `message` returns for the node's position. After sending the messages, waits until
+  // all nodes have closed their connections, but only for a moment.
   void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();

@@ -176,7 +176,8 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
     member->state = State::kLeaving;
     member->deadline = absl::InfiniteFuture();
   }
-  // If the last member asks to leave, no member remains for the job. So the user probably wants the whole job to end.
+  // If the last member asks to leave, no member remains for the job. If no member remains, the user probably wants the
+  // whole job to end.
   const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
   if (!is_anybody_left && member->asked_in < 0) BeginToFinish(now);
 }

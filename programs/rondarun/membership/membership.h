@@ -3,10 +3,10 @@
 // Decides which processes are the members of an elastic job. The launcher owns JobMembership, which is a state machine.
 //
 // A member is a process, with a number that never changes. Members are numbered from 0 in the order of their starts.
-// Some members are in the running epoch, where each has a rank. Other members are starting, or have joined and wait for
-// the next epoch. An epoch ends for a member when this member joins again. The next epoch begins with all waiting
-// members, as soon as no member is left in the previous epoch. Once the first member has joined after an epoch, each
-// other member is killed if it has not joined within 5 s.
+// Each member of the running epoch has a rank in this epoch. All members outside the running epoch are starting, or
+// have joined and wait for the next epoch. An epoch ends for a member when this member joins again. The next epoch
+// begins with all waiting members, as soon as no member is left in the previous epoch. Once the first member has joined
+// after an epoch, each other member is killed if it has not joined within 5 s.
 //
 // A member has a slot, which is a place on a host for one process. If a member dies, the job starts another member, in
 // a slot whose cooldown is over. A member that has asked to leave is replaced only if the job would be too small
@@ -136,10 +136,10 @@ class JobMembership {
   int64_t epoch() const { return epoch_; }
   bool is_over() const { return is_over_; }
 
-  // Describes all of the state on which future actions depend. Times in the text are relative to `now`. Tests print
-  // this text.
+  // Describes all of the state on which future actions depend. Times in the text are relative to `now`. Tests print the
+  // text that Describe returns.
   std::string Describe(absl::Time now) const;
-  // A hash of the whole state. Two jobs have the same hash if they differ only in the numbers of their members, slots
+  // A hash of the whole state. Two states have the same hash if they differ only in the numbers of their members, slots
   // and hosts. `of_process` returns a hash of the other facts about a member.
   uint64_t Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int member)> of_process) const;
 

@@ -22,9 +22,9 @@ namespace ronda {
 
 // Cuts a stream of bytes into lines.
 //
-// Progress bars redraw a line in place ("\r 10 %\r 20 %"). The splitter emits such a line only once, in its final
-// state. Before that, progress() returns the line's current state. "\r\n" ends a line like "\n". A line longer than
-// kMaxLine is cut into pieces, so that memory is bounded for every stream.
+// Progress bars redraw a line in place ("\r 10 %\r 20 %"). The splitter emits a progress bar only once, in its final
+// state. Until the line has its final state, progress() returns the line's current state. "\r\n" ends a line like "\n".
+// A line longer than kMaxLine is cut into pieces, so that memory is bounded for every stream.
 //
 // Thread-compatible.
 class LineSplitter {
@@ -62,9 +62,9 @@ class LineSplitter {
 // Prints the output of all ranks as the output of the launcher, in whole lines. Each printed line begins with a mark
 // such as "[rank]<stdout>: ".
 //
-// A rank may redraw a line in place on a terminal (a progress bar). The console draws this line at the bottom of the
-// screen, and prints other lines above it. It draws only one progress bar at a time, until the progress bar is
-// finished. If the output is not a terminal, the console prints only the last state of a progress bar.
+// A rank may redraw a line in place on a terminal (a progress bar). The console draws a progress bar at the bottom of
+// the screen, and prints other lines above the bar. The console draws only one progress bar at a time, until this
+// progress bar is finished. If the output is not a terminal, the console prints only the last state of a progress bar.
 //
 // Thread-compatible. Console uses the queues and the calendar that it is given, which must outlive it.
 class Console {
@@ -90,7 +90,7 @@ class Console {
   void Finish(RankId rank, Stream stream);
 
   // Prints the unfinished line of `rank` on the terminal, and leaves the cursor at its end. The rank waits for an
-  // answer, which the terminal shows there.
+  // answer, and the terminal shows the answer at the cursor.
   void ShowPrompt(RankId rank);
 
   // Prints a line of the launcher to stderr: "rondarun: text".

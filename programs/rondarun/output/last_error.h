@@ -14,8 +14,8 @@ namespace ronda {
 // The result is the last line that is not blank and is no Python warning. If Python has printed an exception, the
 // result is the exception's type with the first line of its message. A later line does not replace the exception if it
 // belongs to the exception's message or notes, or if libraries print it while the interpreter ends. A program may print
-// an exception's traceback and then go on. In this case the exception remains the result until kMostBehind more lines
-// have been printed, or until C++ ends the process.
+// an exception's traceback and then go on. If the program goes on after an exception, the exception remains the result
+// until kMostBehind more lines have been printed, or until C++ ends the process.
 //
 // Thread-compatible.
 class LastError {

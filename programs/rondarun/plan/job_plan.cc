@@ -201,7 +201,8 @@ absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const Launc
                    "; ", ListInterfaces(facts.interfaces), "; name one", remedy));
 }
 
-// If this host lacks the interface, mpirun waits for ever for the other hosts to connect to it.
+// If this host lacks the interface that the user names, mpirun waits for ever for the other hosts to connect to this
+// host.
 absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFacts& facts) {
   const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
                                          kOpenMpiControlNetwork) != remote.mpi_arguments.end();

@@ -68,19 +68,19 @@ struct JobPlan {
 // Functions for elastic jobs.
 
 // Returns `options` with a short RONDA_START_TIMEOUT for the members, unless the user has set this variable. The
-// members of an epoch begin to connect only after all of them have joined. So if they cannot connect to each other, one
-// of them has died meanwhile.
+// members of an epoch begin to connect only after all of them have joined. So if members of an epoch cannot connect to
+// each other, one of the members has died after it joined.
 LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
 
 // Returns a plan without the job's hosts and processes. REQUIRES: options.elastic.
 JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Returns the variables that options set for the ranks. Each rank sees all devices that the user names. It uses the
-// device whose number equals its local rank.
+// Returns the variables that options set for the ranks. Each rank sees all devices that the user names. Each rank uses
+// the device whose number equals the rank's local rank.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
 // Returns the line with which a shell would start the process. The command contains those variables that differ from
-// the inherited variables. It does not contain the secret.
+// the inherited variables. The command line that DescribeProcess returns does not contain the secret.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 

@@ -47,16 +47,17 @@ struct DefaultVariables {
 // Returns the defaults that are not among `variables`, for a job, or a node, with `rank_count` ranks.
 DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables);
 
-// Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. At this address rank 0 may listen
-// for other libraries. For example, torch.distributed has its store there. Ronda itself uses another port.
+// Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. Rank 0 may listen at MASTER_ADDR and
+// MASTER_PORT for other libraries. For example, torch.distributed has its store at this address. Ronda itself uses
+// another port.
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
 
-// Returns the time within which ranks must start. It is RONDA_START_TIMEOUT in `variables`, or the default if this
-// variable is unset or malformed. The ranks themselves report a malformed value.
+// Returns the time within which ranks must start: RONDA_START_TIMEOUT in `variables`, or the default if
+// RONDA_START_TIMEOUT is unset or malformed. The ranks themselves report a malformed value.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
-// Returns the longest time that a rank may be silent. It is RONDA_HEARTBEAT_TIMEOUT, or the default if this variable is
-// unset or malformed.
+// Returns the longest time that a rank may be silent: RONDA_HEARTBEAT_TIMEOUT in `variables`, or the default if
+// RONDA_HEARTBEAT_TIMEOUT is unset or malformed.
 absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables);
 
 // The facts from which a plan is made.

@@ -59,8 +59,8 @@ AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& op
     return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
   };
   if (is_own) described.variables = own;
-  // The addresses of all nodes are known. Other nodes have reached this host at its own address. The address of each
-  // other node is known from the node's connection.
+  // The addresses of all nodes are known. The other nodes have reached this host at its own address, and the address of
+  // each other node is known from its connection.
   if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
     described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
   }

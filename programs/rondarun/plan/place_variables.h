@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The variables by which a rank knows its place in the job before it starts: its rank, its local rank, and the sizes.
-// They are RONDA_RANK and its companions, and the variables of torchrun and horovodrun (RANK, HOROVOD_RANK), which
-// other libraries and programs read. MASTER_ADDR and MASTER_PORT are not part of the place (AddStoreAddress in
+// These variables are RONDA_RANK and its companions, and the variables of torchrun and horovodrun (RANK, HOROVOD_RANK),
+// which other libraries and programs read. MASTER_ADDR and MASTER_PORT are not part of the place (AddStoreAddress in
 // launch_plan.h).
 //
 // All functions in this file are pure.
@@ -40,7 +40,7 @@ struct MpirunPlace {
 
 // Returns commands for the shell in which mpirun starts each rank. The commands set the variables of the rank's place
 // from the variables of `mpirun`. If each host has `ranks_per_host` consecutive ranks, the commands also set GROUP_RANK
-// and the cross rank. 0 means that the number is not known. The commands end with a blank.
+// and the cross rank. 0 means that the number is not known. The commands that set the variables end with a blank.
 //
 // The commands set RONDA_RANK together with RANK. Ronda would take a process that has only RANK for a rank of torchrun.
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host);

@@ -80,7 +80,7 @@ std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
   return hosts;
 }
 
-// Returns the variables that ranks get on every host. Adds notes for the user about these variables to `notes`.
+// Returns the variables that ranks get on every host. Adds notes for the user about the returned variables to `notes`.
 Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Words* notes) {
   const std::map<std::string, std::string> settings = SettingsOf(options);
   const Words inherited = InheritedVariables(facts.environment, settings);

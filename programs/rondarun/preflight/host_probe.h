@@ -21,7 +21,7 @@ namespace ronda {
 
 // Sends back the first few bytes of every connection. EchoServer stores no bytes.
 //
-// It has its own thread, which the destructor ends.
+// The EchoServer has its own thread, which the destructor ends.
 class EchoServer {
  public:
   // Listens on `address`, which is numeric, on a port that the system chooses.
@@ -62,11 +62,12 @@ absl::StatusOr<GpuDriver> FindGpuDriver();
 // Returns the facts about this host, except its address.
 HostFacts LocalFacts();
 
-// If this is the first word on the command line, rondarun runs as a probe.
+// If the first word on the command line is kProbeWord, rondarun runs as a probe.
 inline constexpr char kProbeWord[] = "--probe";
 
 // Runs a probe. rondarun --check starts it on every host as "rondarun --probe [INTERFACE]...". The probe prints the
-// host's facts, and then a line ".". After this line it answers questions, one per line, until its input ends.
+// host's facts, and then a line ".". After the line ".", the probe answers questions, one per line, until its input
+// ends.
 //
 //   clock                  the time here: nanoseconds since 1970
 //   connect ADDRESS PORT   whether this host can reach the probe there: "ok", or why not

@@ -54,9 +54,9 @@ class ProbeClient {
 };
 
 // Carries out rondarun --check. At the same time on all hosts of `options`, starts `program` as a probe. `program` is
-// the path of rondarun, which must be the same on all hosts. Then lets the hosts try to reach each other, and makes the
-// report. A host is this host if its name is in `own`. All other hosts are reached over ssh, or through the user's own
-// remote shell.
+// the path of rondarun, which must be the same on all hosts. After the probes have started, lets the hosts try to reach
+// each other, and makes the report. A host is this host if its name is in `own`. All other hosts are reached over ssh,
+// or through the user's own remote shell.
 PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
                            const std::vector<std::string>& own);
 

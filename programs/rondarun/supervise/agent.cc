@@ -357,7 +357,8 @@ void AgentPart::LoseRanks(const std::string& why) {
   }
 }
 
-// Stops the ranks, or lets them continue. Before the agent's hello no rank has started, so nothing is sent.
+// Stops the ranks on SIGTSTP, or lets the ranks continue. Before the agent's hello no rank has started, so nothing is
+// sent.
 void AgentPart::SetMotion(int signo) {
   if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
 }

@@ -83,7 +83,8 @@ struct AgentMessage {
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
 
-  // Return the number or text at the index. If the message has none there, they return 0 or "".
+  // These functions return the number or text at `index`, or 0 or "" if the message has no number or text at this
+  // index.
   int64_t number(size_t index) const { return index < numbers.size() ? numbers[index] : 0; }
   const std::string& text(size_t index) const;
 
@@ -130,9 +131,9 @@ class AgentListener : public MemberListener {
   virtual void OnGone(absl::string_view why) = 0;
 };
 
-// The ranks of one host, and the child process through which the launcher reaches these ranks. This process is usually
-// ssh, which leads to an agent that starts the ranks there (RunAgent). In an elastic job, the ranks are members that
-// come and go. The loss of the agent then does not end the job.
+// The ranks of one host, and the child process through which the launcher reaches these ranks. The child process is
+// usually ssh, which leads to an agent that starts the ranks on the host (RunAgent). In an elastic job, the ranks are
+// members that come and go. The loss of the agent then does not end the job.
 //
 // Thread-compatible.
 class AgentPart final : public JobPart {
@@ -214,8 +215,8 @@ class AgentPart final : public JobPart {
   bool IsOurs(RankId rank) const;
   void LoseRanks(const std::string& why);
 
-  // Gives up an agent that breaks the protocol or has another version. This also fails the job, unless the job is
-  // elastic.
+  // Gives up an agent that breaks the protocol or has another version. Giving up an agent also fails the job, unless
+  // the job is elastic.
   void GiveUp(absl::string_view why);
 
   const std::string host_;

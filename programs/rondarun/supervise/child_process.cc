@@ -67,8 +67,8 @@ const char* BindToLauncher(const ChildSetup& setup) {
 
 constexpr char kExec[] = "execvpe";
 
-// Returns only if a system call fails. The result is the name of this call, and errno is set. All calls in this
-// function are async-signal-safe, but execvpe only in practice.
+// Returns only if a system call fails. The result is the name of the system call that failed, and errno is set. All
+// calls in this function are async-signal-safe, but execvpe only in practice.
 const char* BecomeCommand(const ChildSetup& setup) {
   if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
@@ -118,8 +118,8 @@ absl::Status StartError(const ChildProcess::Options& options, const StartFailure
 }
 
 // Tries the calls that the launcher needs to end a process. Returns the first call that the system refuses, with errno
-// set; or nullptr. The calls are tried before the process starts. If the system refused a call only later, the launcher
-// could not end the process, or could not know how it ended.
+// set; or nullptr. The calls are tried before the process starts. If the system refused one of these calls only later,
+// the launcher could not end the process, or could not know how the process ended.
 const char* RefusedCall() {
   siginfo_t info = {};
   if (kill(getpid(), 0) != 0) return "kill";

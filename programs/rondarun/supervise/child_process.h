@@ -29,8 +29,8 @@ namespace ronda {
 // Thread-compatible. The destructor does not end the process: its owner must signal and collect the process.
 class ChildProcess {
  public:
-  // kTerminal: the launcher's standard input. If this input is a terminal, a process that reads from it is stopped,
-  // until its group is in the terminal's foreground (Terminal).
+  // kTerminal: the launcher's standard input. If standard input is a terminal, a process that reads from the terminal
+  // is stopped, until its group is in the terminal's foreground (Terminal).
   // kNoTerminal: the launcher's standard input, or no input if the launcher's input is a terminal.
   enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 

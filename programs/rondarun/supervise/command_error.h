@@ -18,8 +18,8 @@ struct CommandWords {
 };
 
 // Returns an error for a script that the system would start, but that would fail with a misleading text. For example,
-// the script's first line ends with a carriage return. Or the script is a Python program without a first line that
-// names Python, so that a shell would run it.
+// the script's first line ends with a carriage return. Another example is a Python program without a first line that
+// names Python, so that a shell would run the program.
 // Errors: NOT_FOUND and PERMISSION_DENIED.
 absl::Status CheckScript(const CommandWords& words);
 

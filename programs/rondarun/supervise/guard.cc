@@ -97,8 +97,8 @@ Groups WatchUntilEnd(int pipe) {
   }
 }
 
-// Waits until the groups have ended. Kills them after kGraceSeconds. The kernel has already sent SIGTERM to the leaders
-// of the groups.
+// Waits until the process groups have ended, and kills groups that still exist after kGraceSeconds. The kernel has
+// already sent SIGTERM to the leaders of the groups.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
   for (int tenths = 0; tenths < 10 * kGraceSeconds; ++tenths) {

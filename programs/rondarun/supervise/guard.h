@@ -17,8 +17,8 @@
 
 namespace ronda {
 
-// A small process that outlives a launcher that is killed, and then ends the rest of the job. It kills the process
-// groups that it watches and all other processes of the job, and removes the job's shared memory.
+// A small process that outlives a launcher that is killed, and then ends the rest of the job. The guard kills the
+// process groups that it watches and all other processes of the job, and removes the job's shared memory.
 //
 // A process that a rank starts may make a new group or session. The guard finds such a process by its environment
 // variable RONDA_LAUNCH. The guard cannot find a process that was started with an empty environment.
@@ -28,7 +28,7 @@ namespace ronda {
 // guard knows that the launcher is dead. The guard has its own session. So neither the terminal nor a signal to the
 // launcher's process group reaches the guard.
 //
-// A helper such as mpirun ends its own processes. It gets some time for this before the guard kills it.
+// A helper such as mpirun ends its own processes, and has a little time for this before the guard kills the helper.
 //
 // Thread-compatible. The process that starts the guard must be single-threaded.
 class Guard {

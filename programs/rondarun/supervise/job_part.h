@@ -24,7 +24,7 @@
 
 namespace ronda {
 
-// Receives the events of a job. The job's processes and their supervisor report them.
+// Receives the events of a job, which the job's processes and their supervisor report.
 class JobListener {
  public:
   virtual ~JobListener() = default;
@@ -45,8 +45,8 @@ class JobListener {
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // Reports that `rank` reads from the terminal, or may do so. So the unfinished line that the rank has printed may be
-  // a question.
+  // Reports that `rank` reads from the terminal, or may do so. If a rank reads from the terminal, the unfinished line
+  // that the rank has printed may be a question.
   virtual void OnInputAwaited(RankId) {}
 
   // Returns the line on the rank's stderr that shows why the rank ended. Returns an empty text if this listener does
@@ -75,7 +75,7 @@ class JobPart {
   JobPart(const JobPart&) = delete;
   JobPart& operator=(const JobPart&) = delete;
 
-  // Starts the process. From now on, `listener` receives all events. It must outlive this object.
+  // Starts the process. After a successful start, `listener` receives all events. `listener` must outlive this object.
   // Errors: those of ProcessStarter::Start.
   absl::Status Start(const ProcessStarter& starter, JobListener* listener);
 
@@ -97,7 +97,7 @@ class JobPart {
   // REQUIRES: running().
   void Signal(int signo);
 
-  // Stops the ranks (SIGTSTP), or lets them continue (SIGCONT). REQUIRES: running().
+  // Stops the ranks (SIGTSTP), or lets the ranks continue (SIGCONT). REQUIRES: running().
   virtual void SetMotion(int signo) { Pass(signo); }
 
   // Returns whether the terminal may be lent to the process' group.

@@ -26,7 +26,8 @@ struct MemberSupervision {
   // Takes ownership of the part, and starts its process. Errors: those of JobPart::Start.
   std::function<absl::Status(std::unique_ptr<JobPart>)> start;
   // Called when the signal `signo` has stopped a member's process. Returns whether the signal stopped the process
-  // because it reads the terminal. In this case the member does not hang, and the supervisor lets its process continue.
+  // because it reads the terminal. A member that was stopped because it reads the terminal does not hang, and the
+  // supervisor lets its process continue.
   std::function<bool(pid_t pid, int signo)> reads_terminal;
   // Called when the job has ended. `why` is empty if the job was successful.
   std::function<void(int exit_code, const std::string& why)> end;

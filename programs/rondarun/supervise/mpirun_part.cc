@@ -312,7 +312,7 @@ void MpirunPart::ReceiveOutput(RankId rank, Stream stream, absl::string_view byt
 
 void MpirunPart::ReceiveLine(absl::string_view line) {
   if (IsUnreached()) {
-    // mpirun prints long guesses about the reason for such a failure. They are shown only with --verbose.
+    // mpirun prints long guesses about the reason for such a failure, which rondarun shows only with --verbose.
     listener().Explain(absl::StrCat(kName, ": ", line));
     return;
   }

@@ -44,7 +44,8 @@ class TaggedOutput {
   // Adds the next bytes that mpirun has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The output has ended. If the output ends with the beginning of a mark, these last bytes are text, and not a mark.
+  // The output has ended. If the output ends with the beginning of a mark, the bytes of this beginning are text, and
+  // not a mark.
   void Finish(Emit emit);
 
  private:
@@ -70,7 +71,8 @@ class StartMarkReader {
   // Adds the next bytes of the stream, and emits those that the rank itself has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The stream has ended. If the stream ends with the beginning of a mark, these last bytes are the rank's own text.
+  // The stream has ended. If the stream ends with the beginning of a mark, the bytes of this beginning are the rank's
+  // own text.
   void Finish(Emit emit);
 
   // Returns the pid in the start mark; nullopt until the mark has been read.
@@ -83,7 +85,7 @@ class StartMarkReader {
 };
 
 // Finds in mpirun's own lines which rank failed, and how. MpirunReport understands the lines of Open MPI 4 and Hydra
-// (MPICH). Both report only the first failure.
+// (MPICH), which report only the first failure.
 //
 // Thread-compatible.
 class MpirunReport {
@@ -166,7 +168,7 @@ class MpirunPart final : public JobPart {
   void ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes);
   void ReceiveLine(absl::string_view line);
   // IsUnreached returns whether ranks have not started because ssh cannot reach their host. DescribeUnreached returns
-  // the text about these ranks.
+  // the text about ranks whose host ssh cannot reach.
   bool IsUnreached() const;
   std::string DescribeUnreached() const;
 

@@ -52,8 +52,8 @@ int64_t CountOfGroup(const std::string& root) {
     if (parts.size() != 3) continue;
     const std::optional<Version> version = VersionOf(parts[1], root);
     if (!version) continue;
-    // In a container, the path in this line may be valid only on the host. In this case the container's own group is at
-    // the root of the folder.
+    // In a container, the path in this line may be valid only on the host. If the path is not valid, the container's
+    // own group is at the root of the folder.
     for (const absl::string_view path : {parts[2], absl::string_view("/")}) {
       const auto count = ReadCounter(absl::StrCat(version->folder, path, "/", version->file));
       if (count) return *count;

@@ -31,8 +31,8 @@ class PollSet {
     actions_.push_back(std::move(on_ready));
   }
 
-  // Waits until a descriptor is ready, but at most for `timeout`. Then runs the actions of all ready descriptors, in
-  // the order of the calls of Add. Errors: those of PollDescriptors.
+  // Waits until a descriptor is ready, but at most for `timeout`. After the wait, runs the actions of all ready
+  // descriptors, in the order of the calls of Add. Errors: those of PollDescriptors.
   absl::Status Wait(absl::Duration timeout);
 
  private:

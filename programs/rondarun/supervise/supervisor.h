@@ -33,12 +33,12 @@ namespace ronda {
 // Runs the processes of a job. The Supervisor starts the job's parts, passes on their output and signals, and ends all
 // parts when one of them fails.
 //
-// It has one thread, which runs a loop around poll(). ShutdownSchedule decides which signals are sent, and the
-// JobListener decides what the user sees. No process that the Supervisor starts outlives it, even if the Supervisor's
-// own process is killed (Guard).
+// The Supervisor has one thread, which runs a loop around poll(). ShutdownSchedule decides which signals are sent, and
+// the JobListener decides what the user sees. No process that the Supervisor starts outlives it, even if the
+// Supervisor's own process is killed (Guard).
 //
-// Thread-compatible. A Supervisor can run only one job. Its process must be single-threaded, and the descriptors 0, 1
-// and 2 must be open.
+// Thread-compatible. A Supervisor can run only one job. The process of a Supervisor must be single-threaded, and the
+// descriptors 0, 1 and 2 must be open.
 class Supervisor final : private JobListener {
  public:
   // What happens after a rank's failure. kEndJob: the supervisor ends the other ranks. kGoOn: the owner decides.
@@ -85,7 +85,7 @@ class Supervisor final : private JobListener {
   // Starts `parts`, and runs until all parts with carries_job() have ended. Reports important events to the user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
-  // Sends `signo` to all parts. The signal asks them to end.
+  // Sends `signo`, which asks the ranks to end, to all parts.
   void SignalParts(int signo);
 
   // Carries out a signal that the launcher sent to an agent. SIGTSTP stops the parts, SIGCONT lets them continue, and
@@ -131,7 +131,7 @@ class Supervisor final : private JobListener {
   // Kills the processes that ended parts have left behind.
   void KillLeftBehind();
 
-  // Checks whether a read of the terminal, or the terminal's stop key, has stopped the part that may read the terminal.
+  // Checks whether the part that may read the terminal has been stopped, by a read of the terminal or by the stop key.
   // If so, lends the terminal to the part, or suspends the job.
   void LookAtReader();
   // Does the same as MemberSupervision::reads_terminal, but for any part.

@@ -51,7 +51,7 @@ std::string SignalName(int signo);
 // together, a death by a signal comes before an exit code, and a lower rank before a higher rank. The last error of a
 // rank may be Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ..."). If that other rank has
 // failed, the result is the other rank. A report may also say that another rank has shut down ("rank 2 (host a, pid 71)
-// has shut down ..."). In this case the rank that has shut down blames no rank: its shutdown came before its last
+// has shut down ..."). If another rank has shut down, that rank blames no rank: its shutdown came before its last
 // error.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
