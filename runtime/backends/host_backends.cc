@@ -122,8 +122,8 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
   return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
-// Connects ranks on one host that exchange data over the backend's carrier. Control messages between these ranks go
-// through shared memory.
+// Connects ranks on one host that exchange data over the backend's carrier. Control messages between ranks on one host
+// go through shared memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
                          ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology)));
@@ -212,8 +212,8 @@ absl::Status HostsConnector::ConnectTcpControl() {
   const ControlTree tree = {.size = static_cast<int>(job_.peers.size()), .fan_out = options.fan_out};
   TcpMeshOptions mesh = MeshOptions(job_);
   mesh.purpose = "control messages";
-  // A child process made by fork() may outlive its rank. It must not keep the rank's sockets open, because other hosts
-  // would then not notice the rank's death.
+  // A child process made by fork() may outlive its rank. Such a child must not keep the rank's sockets open, because
+  // other hosts would then not notice the rank's death.
   const auto guards = std::make_shared<std::list<ForkGuard>>();
   if (const TcpListener* const listener = job_.rendezvous.tcp_listener.get(); listener != nullptr) {
     guards->emplace_back(listener->endpoint());

@@ -22,8 +22,8 @@ struct ConnectedJob {
 //  - With a job id, on one host, the ranks find each other in the shared memory that is named by the id.
 //  - In all other jobs the ranks find each other at rank 0, whose address comes from the environment or through MPI. At
 //    rank 0 the ranks are told which ranks share a host. Ranks of one host then use shared memory. Between hosts, data
-//    travels over MPI, and control messages over TCP. RONDA_BACKEND and RONDA_MPI can change this choice. Rank 0's
-//    values apply.
+//    travels over MPI, and control messages over TCP. RONDA_BACKEND and RONDA_MPI can change the choice of backends.
+//    Rank 0's values apply.
 //  - With RONDA_CONTROL=mpi the ranks find each other by messages of MPI. Control messages between hosts then also
 //    travel over MPI.
 // Calls of MPI itself (MPI_Init, making communicators) have no deadline, because MPI's launcher watches the ranks

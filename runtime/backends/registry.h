@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The backends that carry tensors between ranks. Each backend is one entry of a list in host_backends.cc or
-// device_backends.cc. These things all come from the two lists: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND,
-// their errors and help texts, and the choice by score.
+// device_backends.cc. The two lists determine the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors and
+// help texts, and the choice by score.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -100,8 +100,9 @@ std::vector<absl::string_view> DeviceBackendNames();
 // backend or family has the name `value`. Returns all backends if `value` is empty.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// RONDA_BACKEND=`value` can mean one or more backends. MayNeed returns whether at least one of these backends has a
-// carrier with these needs. AlwaysNeeds returns whether all of these backends have carriers with these needs.
+// RONDA_BACKEND=`value` can mean one or more backends. MayNeed returns whether at least one of the backends that
+// `value` can mean has a carrier with these needs. AlwaysNeeds returns whether all backends that `value` can mean have
+// carriers with these needs.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 

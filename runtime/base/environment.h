@@ -27,8 +27,8 @@ EnvironmentReader ProcessEnvironment();
 std::vector<std::string> ProcessVariables();
 
 // Returns a message for each of `variables` ("NAME=value") that has Ronda's prefix but is not one of Ronda's variables.
-// Such a variable is probably misspelt. The message names Ronda's most similar variable. It does not contain the
-// variable's value.
+// A variable with Ronda's prefix that Ronda does not know is probably misspelt. The message names the variable of Ronda
+// that is most similar, but does not contain the variable's value.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {

@@ -19,7 +19,7 @@
 namespace ronda {
 
 // The ranks of a job that take part in something, in ascending order. The position of a rank in the group is its index
-// in this order.
+// in the ascending order of the ranks.
 //
 // Immutable, thus thread-safe.
 class Group {

@@ -13,8 +13,8 @@
 namespace ronda {
 namespace {
 
-// g_level is the only mutable global variable in Ronda. It is allowed because the log level applies to the whole
-// process.
+// g_level is the only mutable global variable in Ronda. This global variable is allowed because the log level applies
+// to the whole process.
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {

@@ -13,7 +13,7 @@
 
 namespace ronda {
 
-// A std::mutex with annotations. It is not an absl::Mutex, because the operating system's Abseil is built without
+// A std::mutex with annotations. Mutex does not use absl::Mutex, because the operating system's Abseil is built without
 // -fsanitize=thread. ThreadSanitizer would see none of Abseil's synchronisation, and would report races that do not
 // exist.
 class ABSL_LOCKABLE Mutex {

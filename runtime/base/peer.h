@@ -31,8 +31,8 @@ inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// Returns "rank 3" or "ranks 1, 3". If there are many ranks, the text names only the first few, as in "ranks 1, 2, 3
-// and 40 more". They are enough for the user to see a pattern.
+// Returns "rank 3" or "ranks 1, 3". If the list has many ranks, the text names only the first few, as in "ranks 1, 2, 3
+// and 40 more", which are enough for the user to see a pattern.
 std::string NameRanks(const std::vector<RankId>& ranks);
 
 // The numbers of one rank in three groups: in the job, in its local group and in its cross group. Ranks on one host

@@ -14,7 +14,8 @@ namespace ronda {
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
 // All variables with Ronda's prefix that Ronda's programs, libraries, Python package and examples read or set. Code
-// that makes a VariableName from another name does not compile. So the table is complete.
+// that makes a VariableName from another name does not compile. The compiler therefore ensures that the table of
+// variables is complete.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
     "RONDA_AUTOTUNE_LOG",

@@ -13,8 +13,9 @@
 namespace ronda {
 
 // A pipe with which a thread ends the poll() of another thread. A program may close descriptors that it did not open
-// (closefrom). It may then open files, which get the numbers of the closed descriptors. If this happens, the WakePipe
-// notices it. It then neither writes to these files nor closes them.
+// (closefrom). Files that the program opens later may then get the numbers of the closed descriptors. If such a file
+// has got the number of the pipe's descriptor, the WakePipe notices this. The WakePipe then neither writes to the
+// program's file nor closes the file.
 //
 // Thread-compatible, except Wake and IsIntact, which are thread-safe.
 class WakePipe {

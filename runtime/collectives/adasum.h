@@ -31,8 +31,8 @@ class AdasumOps {
     absl::string_view label;  // the name of the Adasum, for messages
   };
   // Returns `bytes` bytes of uninitialised memory, aligned to 16 and valid until Release. Also allocates all memory
-  // that later calls need, because an allocation in a later call might wait for the device. At that time the device may
-  // be waiting for other ranks in this Adasum.
+  // that later calls need, because an allocation in a later call might wait for the device. At the time of a later
+  // call, the device may be waiting for other ranks in this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 

@@ -28,9 +28,9 @@ struct CallInfo {
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
   WaitLimits limits;               // apply to each wait for another rank's progress
-  // If `ballot` is not null, the ranks also vote in this call. Only a call of all ranks of the job may have a vote. It
-  // must be a Barrier, or a Reduce that can carry the vote (VoteGoesWithData). If a backend cannot send the votes
-  // together with the data of a Reduce, it sends the votes first.
+  // If `ballot` is not null, the ranks also vote in this call. Only a call of all ranks of the job may have a vote: a
+  // Barrier, or a Reduce that can carry the vote (VoteGoesWithData). If a backend cannot send the votes together with
+  // the data of a Reduce, it sends the votes first.
   Ballot* ballot = nullptr;
 };
 
@@ -53,7 +53,7 @@ class Members {
   int size() const { return size_; }
   RankId operator[](int position) const { return group_ == nullptr ? position : (*group_)[position]; }
 
-  // Returns whether this rank takes part. If this rank is a member, self() is its position.
+  // Returns whether this rank takes part. If this rank is a member, self() is its position among the members.
   bool IncludeSelf() const { return self_ != kOutside; }
   int self() const { return self_; }
 
@@ -65,8 +65,8 @@ class Members {
   int self_;
 };
 
-// One tensor of a bucket. `input` and `output` must be equal (in place) or must not overlap. Neither pointer needs any
-// alignment.
+// One tensor of a bucket. `input` and `output` must be equal (in place) or must not overlap. Neither `input` nor
+// `output` needs any alignment.
 struct Segment {
   const void* input = nullptr;
   void* output = nullptr;
@@ -139,11 +139,13 @@ struct Tuning {
 //
 // Every rank makes the same sequence of calls with matching arguments. The negotiation makes sure that the calls match.
 // Equal inputs give results with the same bits on all ranks and on every flat backend. The contributions are rounded to
-// the wire's format and reduced in the order of the group (16-bit and 8-bit formats in fp32). It then scales the
-// result, rounds it once to the wire's format, and widens it. A backend with two levels (hierarchical) first reduces on
-// each host in this way, but does not scale the result. It then reduces the hosts' results in the same way.
+// the wire's format and reduced in the order of the group (16-bit and 8-bit formats in fp32). The backend then scales
+// the result, rounds it once to the wire's format, and widens it. A backend with two levels (hierarchical) first
+// reduces on each host in this way, but does not scale the result. After the hosts, a backend with two levels reduces
+// the hosts' results in the same way.
 //
-// Thread-compatible. Only the background thread and the progress thread make calls, and only one of them at a time.
+// Thread-compatible. Only the background thread and the progress thread make calls, and these two threads never make
+// calls at the same time.
 //
 // A call blocks until this rank's output is complete and the caller may change the input. Errors: the job's first
 // failure (a blocked call notices a dead peer); DEADLINE_EXCEEDED that names the late rank, the label, the progress of

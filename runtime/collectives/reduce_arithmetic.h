@@ -13,7 +13,8 @@
 namespace ronda {
 
 // Returns whether `call` reduces a single tensor to all ranks, and the contribution is the tensor's own memory. Most
-// small calls are plain. ReduceArithmetic could also carry out plain calls, but ReducePlain takes a third of its time.
+// small calls are plain (IsPlain). ReduceArithmetic could also carry out plain calls, but ReducePlain takes a third of
+// its time.
 bool IsPlain(const ReduceCall& call);
 
 // Reduces the members' contributions, in the order of the group, and writes the result to the output.
@@ -54,8 +55,8 @@ class ReduceArithmetic {
     return static_cast<const char*>(buffer_.segments()[run.segment].input) + run.begin * element_bytes_;
   }
 
-  // Returns true if the outputs have the wire's format. Results can then be sent from the outputs, and received into
-  // them.
+  // Returns true if the outputs have the wire's format. If the outputs have the wire's format, results can be sent from
+  // the outputs, and received into the outputs.
   bool DeliversWireItself() const { return layout_.dtype == call_.dtype && !layout_.fp8.has_value(); }
   // Returns the address to which the run's result is delivered. REQUIRES: the call delivers everything to all ranks.
   void* OutputOf(const Run& run) const { return OutputAt(run.segment, run.begin); }

@@ -50,8 +50,8 @@ class LogicalBuffer {
   // Memory that one LogicalBuffer passes on to the next. So only the first one allocates memory.
   using Memory = std::vector<size_t>;
 
-  // `memory` may be null. It must outlive the LogicalBuffer. Two LogicalBuffers must not use it at the same time.
-  // REQUIRES: granule_elements is a power of two.
+  // `memory` may be null. `memory` must outlive the LogicalBuffer. Two LogicalBuffers must not use the same `memory` at
+  // the same time. REQUIRES: granule_elements is a power of two.
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
       : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
     if (memory_ != nullptr) ends_.swap(*memory_);

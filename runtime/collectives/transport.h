@@ -62,7 +62,7 @@ struct DeviceTransport {
   // `abort`.
   std::function<void()> abort;
   // The first call of a group may take this time to connect the group's ranks, even if the call's own deadline is
-  // shorter. After this time the backend ends the call.
+  // shorter. The backend ends the first call of a group when this time is over.
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
@@ -80,8 +80,8 @@ struct DirectCall {
   int root = 0;          // the root's position; only for a broadcast
 };
 
-// Does collectives between the devices of some ranks. All of these ranks must make the same calls in the same order.
-// Nothing checks this.
+// Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
+// same order. Nothing checks the order.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class DirectTransport {
@@ -134,7 +134,7 @@ class DeviceSupport {
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
 
   // Connects the devices of some ranks for direct calls. All of these ranks must make this call, with the same `facts`.
-  // If the backend that fits these ranks has no direct calls, the result is nullptr on all of them.
+  // If the backend that fits these ranks has no direct calls, every rank gets nullptr.
   // Errors: the reason why this rank cannot be connected.
   struct DirectRequest {
     CallInfo info;                // for messages, and with the limits of waits for the other ranks
@@ -160,8 +160,8 @@ struct Transport {
   std::optional<HostLevels> levels = std::nullopt;  // owned by the communicator; nullopt: the communicator has none
   // Supports tensors in the memory of devices. nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
-  // `departure` is destroyed before the other members. Its destructor prepares the departure of the rank while the data
-  // members above still exist. `departure` may be nullptr.
+  // `departure` is destroyed before the other members. The destructor of `departure` prepares the departure of the rank
+  // while the data members above still exist. `departure` may be nullptr.
   std::shared_ptr<const void> departure = nullptr;
 };
 

@@ -27,13 +27,13 @@ struct ControlMessage {
 //
 // The control plane cannot deadlock, for the following reasons. SendToCoordinator never blocks, so every rank reaches
 // its next Receive. (If a buffer is full, the control plane keeps the messages and sends them later.) Broadcast does
-// not block either. Only Receive on the coordinator may wait: some ranks may not be able to receive a broadcast yet.
-// These ranks are still executing collectives of earlier broadcasts. The coordinator has already finished its own part
-// of these collectives.
+// not block a rank either. Only Receive on the coordinator may wait: some ranks may not be able to receive a broadcast
+// yet. A rank that cannot receive a broadcast yet is still executing collectives of earlier broadcasts. The coordinator
+// has already finished its own part of the collectives that a late rank still executes.
 //
 // Thread-safety: any thread may call Wake, RequestUnlock, Fail, failure and AnnounceExit at any time. One thread at a
-// time may be in Wait. Only one thread at a time may make all other calls. It may make them while another thread is in
-// Wait.
+// time may be in Wait. Only one thread at a time may make all other calls, but it may make them while another thread is
+// in Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -64,8 +64,8 @@ class ControlPlane {
   virtual absl::StatusOr<Inbox> Receive() = 0;
 
   // Blocks until a message may have arrived, Wake was called since the last Wait returned, the job failed, or
-  // `deadline` has passed. The thread uses no CPU while it blocks. Wait may also return earlier, without any of these
-  // events.
+  // `deadline` has passed. The thread uses no CPU while it blocks. Wait may also return earlier, although none of the
+  // awaited events has happened.
   virtual void Wait(absl::Time deadline) = 0;
 
   // Makes the current or the next Wait return.
@@ -87,8 +87,8 @@ class ControlPlane {
 
   // Requests all ranks, including the caller, to unlock the schedule with the number `schedule` (see
   // locked_schedule.h). On each rank the current or next Wait returns, and from then on each Inbox contains the number.
-  // The request also reaches ranks that do not read messages of rank 0 at the moment. It does not depend on rank 0
-  // reading its messages. Never blocks.
+  // The request of RequestUnlock also reaches ranks that do not read messages of rank 0 at the moment. The request does
+  // not depend on rank 0 reading its messages. Never blocks.
   virtual void RequestUnlock(uint64_t schedule) = 0;
 
   // Makes `failure` the job's failure, unless the job has one already, and wakes every rank that is in Wait or in a
@@ -99,14 +99,14 @@ class ControlPlane {
   virtual absl::Status failure() const = 0;
 
   // Announces that this rank leaves the job on purpose. The end of the rank is then no failure. If the control plane is
-  // destroyed without this call, the job fails. For example, an exception that interrupts the start of a job has this
-  // effect.
+  // destroyed without a call of Depart, the job fails. For example, an exception that interrupts the start of a job
+  // makes the job fail.
   virtual void Depart() = 0;
 
   // Announces that the program of this rank has ended without Depart, and that its process is about to end. When the
-  // process has ended, the job fails, and the failure gives this cause. The call changes nothing on this rank itself.
-  // Returns when the announcement is on its way to the other ranks, or after a few seconds at most. A control plane
-  // that cannot announce the exit does nothing.
+  // process has ended, the job fails, and the failure says that the program has ended without Depart. The call changes
+  // nothing on this rank itself. Returns when the announcement is on its way to the other ranks, or after a few seconds
+  // at most. A control plane that cannot announce the exit does nothing.
   virtual void AnnounceExit() {}
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// MemberChannel is one end of the socket between a member of an elastic job and its launcher. The member uses this end.
+// MemberChannel is one end of the socket between a member of an elastic job and its launcher. MemberChannel is the end
+// that the member uses.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 
@@ -18,9 +19,10 @@
 namespace ronda {
 
 // Sends a member's requests to its launcher, and receives the answers. The error DATA_LOSS means that the member has no
-// place (no rank) in the job. Either the launcher has said so, or the launcher is gone, or its answer takes too long.
-// In the first two cases the member can never get a place again. No other error of this class, or of the start of a
-// job, has the code DATA_LOSS.
+// place (no rank) in the job. DATA_LOSS occurs if the launcher has said that the member has no place, if the launcher
+// is gone, or if the answer of the launcher takes too long. If the launcher is gone or has said that the member has no
+// place, the member can never get a place again. No other error of this class, or of the start of a job, has the code
+// DATA_LOSS.
 //
 // Thread-compatible.
 class MemberChannel {

@@ -4,8 +4,8 @@
 // members.
 //
 // A member is a process that the launcher has started. A member's number never changes, but its rank may differ in
-// every epoch. The member and the launcher each have one end of a SOCK_SEQPACKET socket pair. Both send one message per
-// packet, as text:
+// every epoch. The member and the launcher each have one end of a SOCK_SEQPACKET socket pair. The member and the
+// launcher send one message per packet, as text:
 //
 //   member                                      launcher
 //   join <last epoch> <step> <reason>   ->

@@ -29,7 +29,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
     std::shared_ptr<const std::string> tensor;  // its name, for messages
   };
 
-  // Functions that the callback thread calls. It holds no lock meanwhile.
+  // Functions that the callback thread calls while it holds no lock.
   struct Hooks {
     std::function<void(const absl::Status&)> thrown;  // a callback threw; the status names the tensor
     std::function<void()> idle;                       // no callback is left
@@ -44,8 +44,8 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   absl::Status Start();
 
-  // Lets the callback thread run `callbacks` soon. After Stop, the calling thread runs them at once. Post allocates no
-  // memory. REQUIRES: Start() has returned OK, or `callbacks` is empty.
+  // Lets the callback thread run `callbacks` soon. After Stop, the calling thread runs `callbacks` at once. Post
+  // allocates no memory. REQUIRES: Start() has returned OK, or `callbacks` is empty.
   void Post(std::list<Callback> callbacks);
 
   // Returns true if no callback waits or runs.

@@ -162,8 +162,8 @@ void CoordinationLoop::ShutDownIfDone(absl::Time now) {
   answers_.ExpectEnd(now);
 }
 
-// Without Drain's report, other ranks may wait for tensors that this rank will never submit. In its own operations,
-// this rank would then wait for these ranks.
+// Without Drain's report, other ranks may wait for tensors that this rank will never submit. This rank would then wait
+// in its own operations for the ranks that wait for it.
 void CoordinationLoop::Drain() {
   if (departure_ != Departure::kNotYet || parts_.queue->has_followers()) return;
   reporter_.Drain();

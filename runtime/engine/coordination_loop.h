@@ -85,8 +85,8 @@ class CoordinationLoop {
   // Passes the new submissions on, and returns their number.
   size_t HandOverFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
-  // Reports that this rank will submit nothing more. Drain makes this report only once, and only after all submissions
-  // have been reported.
+  // Reports that this rank will submit nothing more. Drain reports the end of submissions only once, and only after all
+  // submissions have been reported.
   void Drain();
   void Report(TensorEntry& entry);
   // Calls Report again for the tensors in flight, because a schedule has begun or has been unlocked.

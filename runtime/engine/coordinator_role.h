@@ -27,16 +27,16 @@
 namespace ronda {
 
 // The work that rank 0 does as the coordinator, besides its work as a rank. The coordinator turns the ranks' reports
-// into response lists. It also detects tensors that a rank does not submit, and ranks that wait for each other.
-// CoordinatorRole connects the negotiator, the stall inspector, the deadlock detector, autotune and the codec.
+// into response lists. The coordinator also detects tensors that a rank does not submit, and ranks that wait for each
+// other. CoordinatorRole connects the negotiator, the stall inspector, the deadlock detector, autotune and the codec.
 // CoordinatorRole does no I/O, with two exceptions: it writes to the log and, if the user asks for them, a recording of
 // the negotiation and a log of autotune.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` has the flight recorders of all ranks. Their last events go into reports about late ranks. `log` records
-  // which rank is ready for which tensor. The caller keeps the ownership of `log`, which may be nullptr.
+  // `flights` has the flight recorders of all ranks. The last events of the recorders go into reports about late ranks.
+  // `log` records which rank is ready for which tensor. The caller keeps the ownership of `log`, which may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
   // The caller must call Start before all other functions. Opens the files that the tunables request.
@@ -47,13 +47,13 @@ class CoordinatorRole {
   // Errors: INVALID_ARGUMENT that names the rank, if a report is damaged.
   absl::Status Receive(const std::vector<ControlMessage>& reports, absl::Time now);
 
-  // Reports stalls that have lasted long enough. It writes warnings to the log, and fails tensors that have reached
-  // their deadline.
+  // Reports stalls that have lasted long enough. The function writes warnings about stalls to the log, and fails
+  // tensors that have reached their deadline.
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
   // Returns whether a schedule that the coordinator has sent is still locked. The schedule stays locked until all ranks
-  // have unlocked it. Until this time the coordinator need not process reports.
+  // have unlocked it. Until all ranks have unlocked the schedule, the coordinator need not process reports.
   bool locked() const { return negotiator_.locked(); }
 
   // Returns the encoded list of all decisions since the last call. Returns an empty text if nothing was decided. The

@@ -58,11 +58,11 @@ class HostPlane : public DataPlane {
 // collective, and completes the handles. Reductions and Exchanges call the communicator for each operation. Joins and
 // changes of process sets move no data, so the executor handles them itself.
 //
-// Tensors in the memory of a device have a separate lane (device/device_lane.h). All ranks create this lane when they
-// reach the first bucket with tensors on devices. Every rank executes every bucket, so all ranks create the lane at the
-// same point. The handles complete when the bucket has been given to the device. The DeviceCompletion of a handle later
-// reports that the device has done the work. Work that has been given to a device cannot be cancelled. So if a bucket
-// has a vote, the ranks vote over the host's communicator before they give the bucket to their devices.
+// Tensors in the memory of a device have a separate lane (device/device_lane.h). All ranks create the lane for devices
+// when they reach the first bucket with tensors on devices. Every rank executes every bucket, so all ranks create the
+// lane at the same point. The handles complete when the bucket has been given to the device. The DeviceCompletion of a
+// handle later reports that the device has done the work. Work that has been given to a device cannot be cancelled. So
+// if a bucket has a vote, the ranks vote over the host's communicator before they give the bucket to their devices.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
@@ -122,7 +122,8 @@ class Executor {
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
-  // Returns kFailed if some rank has no device for the bucket's tensors. In this case the handles contain the reason.
+  // Returns kFailed if some rank has no device for the bucket's tensors. If the result is kFailed, the handles contain
+  // the reason.
   absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
   // Creates the device's lane if the rank has no lane.
   absl::StatusOr<BucketOutcome> CarryOnDevice(const BucketRun& run);

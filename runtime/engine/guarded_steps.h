@@ -27,7 +27,7 @@ namespace ronda {
 // Thread-safe as ProgressEngine::Steps requires: the progress thread makes the steps, and any thread may call Wake.
 class GuardedSteps : public ProgressEngine::Steps {
  public:
-  // GuardedSteps does not own these objects. All of them must outlive GuardedSteps.
+  // GuardedSteps does not own these objects, which must all outlive GuardedSteps.
   struct Parts {
     RankId rank;
     ControlPlane* control;
@@ -52,14 +52,14 @@ class GuardedSteps : public ProgressEngine::Steps {
   // not have read yet that the job has ended. Any thread may call has_ended.
   bool has_ended() const { return has_ended_.load(); }
 
-  // Returns OK if all ranks have shut down. Otherwise returns the job's failure.
+  // Returns OK if all ranks have shut down, or else the job's failure.
   // REQUIRES: a step has returned kOver.
   const absl::Status& outcome() const { return outcome_; }
 
  private:
   using Step = absl::FunctionRef<absl::StatusOr<Progress>()>;
 
-  // Makes the step `step`. If it returns an error or throws an exception, the job fails.
+  // Makes the step `step`. If `step` returns an error or throws an exception, the job fails.
   Progress Guard(Step step);
   absl::StatusOr<Progress> StepOrCatch(Step step);
   void End();

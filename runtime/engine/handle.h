@@ -35,8 +35,8 @@ struct ResultDeleter {
   void operator()(std::byte* data) const;
 };
 
-// The memory of a result, if Ronda owns this memory. It is the same kind of memory as the tensor's: host memory, or the
-// memory of a device.
+// The memory of a result, if Ronda owns this memory. A result's memory is of the same kind as the tensor's memory: host
+// memory, or the memory of a device.
 using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
@@ -63,8 +63,8 @@ struct OperationResult {
   // For send/recv: the sender. For join: the last rank that has joined. For add_process_set: the id of the set. For
   // allgather and gather: the number of ranks over which an average is taken.
   int64_t number = 0;
-  // Whether the result has an element that is infinite or NaN, on any rank. It is only set if the request asks for
-  // overflow detection.
+  // Whether the result has an element that is infinite or NaN, on any rank. The flag is only set if the request asks
+  // for overflow detection.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
   // The overflow flag that a device writes before the operation is complete; not 0 if an overflow was found. If
   // device_overflow is nullptr, `overflow` is valid instead.
@@ -81,17 +81,18 @@ struct OperationResult {
 
 // The future of one submission. The progress thread completes the handle exactly once. Any number of threads may wait
 // for the handle. If the tensor is in the memory of a device, "complete" only means that the operation has been given
-// to the device. In this case, OperationResult::completion reports when the device has done the work.
+// to the device. For a tensor in the memory of a device, OperationResult::completion reports when the device has done
+// the work.
 //
 // Thread-safe. Memory ordering: status_, result_ and sender_ are written before state_ is set to kDone by a release
-// store. They are never written after this store. So a thread whose acquire load of state_ returns kDone may read them
-// without the lock.
+// store, and never after this store. So a thread whose acquire load of state_ returns kDone may read status_, result_
+// and sender_ without the lock.
 //
 // No wake-up is lost, and a completion costs no wake-up if no thread waits. A thread that is about to sleep, or that
-// adds a callback, changes kPending to kAwaited under the lock. This change fails if the operation has already
-// completed. If the change succeeds, the completing thread finds kAwaited. It takes the lock before it notifies the
-// waiting threads. When the completing thread gets the lock, the waiting thread is already asleep, or its callback is
-// already in the list.
+// adds a callback, changes kPending to kAwaited under the lock. The change to kAwaited fails if the operation has
+// already completed. If the change succeeds, the completing thread finds kAwaited, and takes the lock before it
+// notifies the waiting threads. When the completing thread gets the lock, the waiting thread is already asleep, or its
+// callback is already in the list.
 class Handle {
  public:
   // `callbacks` runs the functions given to OnCompletion. `progress`, which may be null, belongs to the engine that
@@ -132,9 +133,9 @@ class Handle {
   }
 
   // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Like Wait, OrderBefore blocks until the
-  // operation has been given to the device. It does not wait for the device. For a tensor in host memory, OrderBefore
-  // does the same as Wait. The stream must exist as long as the handle, because Ronda reuses the memory of the result
-  // only after the stream's work.
+  // operation has been given to the device, but not until the device has done the operation. For a tensor in host
+  // memory, OrderBefore does the same as Wait. The stream must exist as long as the handle, because Ronda reuses the
+  // memory of the result only after the stream's work.
   // Errors: the operation's error, if the error is known when OrderBefore returns.
   absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;
@@ -158,7 +159,8 @@ class Handle {
   // earlier. The callback may submit tensors and wait for other handles. If the callback throws an exception, the job
   // fails: "callback of tensor 'x' threw: ...". After the runtime is gone, the callback is called in the calling
   // thread.
-  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. In this case `callback` is not called.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. If the system cannot create a thread, `callback`
+  // is not called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
   // For a receive in the order of arrival (IsOrderedReceive), returns the rank whose message the receive has got, even
@@ -250,8 +252,8 @@ class BlockPool {
 
   bool IsOverLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !is_owned_ && in_use_ == 0; }
 
-  // Prefetches the cache lines of the next free block. If many objects exist at the same time, this block was last used
-  // long ago, and is in no cache.
+  // Prefetches the cache lines of the next free block. If many objects exist at the same time, the next free block was
+  // last used long ago, and is in no cache.
   void PrefetchNextLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Stored in each block that is not in use.
@@ -266,8 +268,8 @@ class BlockPool {
   bool is_owned_ ABSL_GUARDED_BY(mu_) = true;
 };
 
-// An allocator for std::allocate_shared. It puts the object and its reference count into one block of `pool`. The owner
-// of the pool must exist as long as the allocator allocates objects. The objects may outlive the owner.
+// An allocator for std::allocate_shared, which puts the object and its reference count into one block of `pool`. The
+// owner of the pool must exist as long as the allocator allocates objects. The objects may outlive the owner.
 template <typename T>
 class PoolAllocator {
  public:

@@ -23,7 +23,7 @@
 namespace ronda {
 
 // Carries out the coordinator's response lists in the order in which they arrive, one bucket at a time.
-// StepRunner (step_runner.h) carries out a locked schedule instead.
+// Locked schedules are carried out by StepRunner (step_runner.h) instead of ListRunner.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ListRunner {

@@ -243,7 +243,7 @@ absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
 
 namespace {
 
-// The exchange of one tensor of a bucket. Owns nothing.
+// The exchange of one tensor of a bucket. The exchange owns nothing.
 class Exchange {
  public:
   // The tensors of a bucket share all arguments except `i`.

@@ -151,8 +151,8 @@ class Reductions {
 // Carries out the operations that move tensors without computing: broadcast, allgather, gather, scatter, alltoall,
 // send/recv and barrier, with one call to the communicator per tensor.
 //
-// In an alltoall or scatter, only the senders know how the rows are split. But the communicator needs the split on
-// every rank of the job. So the senders first send the splits to all ranks of the job.
+// In an alltoall or scatter, only the senders know how the rows are split. But on every rank of the job the
+// communicator needs the split. So the senders first send the splits to all ranks of the job.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h). Exchanges owns neither the DataPlane nor `host`,
 // which is the communicator for the host's memory.

@@ -15,7 +15,8 @@ namespace {
 // the tensor is delayed by up to this time.
 constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
 // A wait is immediate if it begins at most this long after the submission. Between the submission and the wait, a
-// thread may lose its core to another thread. The limit is several times longer than the delay that this causes.
+// thread may lose its core to another thread. The limit is several times longer than the delay by such a loss of the
+// core.
 constexpr int64_t kAtOnceNs = 200'000;
 // A waiting thread yields its core to the driving thread this many times before it sleeps.
 constexpr int kYields = 64;
@@ -106,10 +107,10 @@ void ProgressEngine::StopAndRing() {
   const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
   const DriverMutex::Note note = driver_mutex_.Unlock();
-  // A thread that will drive again immediately does not ring. If it rang, the background thread would find that this
-  // thread drives again, and would leave another note. This could repeat again and again. The thread's next step does
-  // the work for which the background thread came. If this thread makes no further step, the background thread does the
-  // work after its short sleep.
+  // A thread that will drive again immediately does not ring. If a thread that drives again immediately rang, the
+  // background thread would find that the thread drives again, and would leave another note, again and again. The
+  // thread's next step does the work for which the background thread came. If the driving thread makes no further step,
+  // the background thread does the work after its short sleep.
   const bool is_called =
       note == DriverMutex::Note::kSleeps || (note == DriverMutex::Note::kSleepsBriefly && !returns_at_once);
   if (steps != nullptr && (must_ring || is_called)) steps->Wake();
@@ -200,8 +201,8 @@ void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
   wait_heuristic_.Waits();
   if (done()) return;
-  // The first thread that begins to wait stores the time. The last thread that stops waiting reads this time. The
-  // atomic operations on waiting_ make the time visible.
+  // The first thread that begins to wait stores the time. The last thread that stops waiting reads the time at which
+  // the first thread began to wait. The atomic operations on waiting_ make the time visible.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) {
     wait_began_.store(CheapTicks(), std::memory_order_relaxed);
   }

@@ -15,30 +15,31 @@
 namespace ronda {
 
 // Carries out a rank's operations, one step at a time. Only one thread at a time makes steps. This thread is called the
-// progress thread. It is the background thread, or a trainer thread that would otherwise only sleep until the
-// background thread has done the work.
+// progress thread. The progress thread is the background thread, or a trainer thread that would otherwise only sleep
+// until the background thread has done the work.
 //
 // A thread that makes steps drives the engine. The background thread drives when the rank's doorbell has rung or a
-// deadline has passed. It then makes all steps that can be made now, and sleeps again. If no other thread drives, a
-// thread that waits for a handle drives until its handle is complete or nothing is left to do. The waiting thread then
-// polls for messages for a while, because a message usually comes sooner than a wake-up takes. If the background thread
-// were woken, it would also compete with the waiting thread for a core.
+// deadline has passed. When it drives, the background thread makes all steps that can be made now, and then sleeps
+// again. If no other thread drives, a thread that waits for a handle drives until its handle is complete or nothing is
+// left to do. The waiting thread then polls for messages for a while, because a message usually comes sooner than a
+// wake-up takes. If the background thread were woken, it would also compete with the waiting thread for a core.
 //
-// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. Each of these events
-// rings the doorbell. Only the background thread reacts to the doorbell. If another thread drives when the doorbell
-// rings, the background thread leaves a note (Note) and sleeps again. The driving thread then either makes a whole
-// step, which finds the reason for the ring, or rings the doorbell again when it stops. When a thread stops driving, it
-// checks two things: whether a bucket may begin, and whether a deadline comes before the background thread wakes up. If
-// so, the thread rings the doorbell. After a submission, the submitting thread tries to drive. If it may drive, it does
-// the work (Drive), or only checks whether there is work (OnSubmission). If another thread drives, the submitting
+// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. A message, a shutdown or
+// a failure rings the doorbell, and only the background thread reacts to the doorbell. If another thread drives when
+// the doorbell rings, the background thread leaves a note (Note) and sleeps again. The driving thread then either makes
+// a whole step, which finds the reason for the ring, or rings the doorbell again when it stops. When a thread stops
+// driving, it checks two things: whether a bucket may begin, and whether a deadline comes before the background thread
+// wakes up. If a bucket may begin, or if a deadline comes before the end of the background thread's sleep, the thread
+// rings the doorbell. After a submission, the submitting thread tries to drive. If the submitting thread may drive, it
+// does the work (Drive), or only checks whether there is work (OnSubmission). If another thread drives, the submitting
 // thread rings the doorbell.
 //
-// Why the background thread stays away. Some programs wait for each tensor immediately after its submission, so the
-// programs' own threads drive. In such a program, a background thread that woke for each submission, or that waited for
-// the right to drive, would only compete with the waiting thread for a core. So if the program has waited immediately a
-// few times, its submissions no longer ring the doorbell. Instead the background thread sleeps for short times. After
-// each short sleep, the background thread looks for work, because the program may not have waited this time. The short
-// sleeps end when no step was made between two looks.
+// Why the background thread stays away. Some programs wait for each tensor immediately after they submit it, so the
+// programs' own threads drive. In a program that waits immediately, a background thread that woke for each submission,
+// or that waited for the right to drive, would only compete with the waiting thread for a core. So if the program has
+// waited immediately a few times, its submissions no longer ring the doorbell. Instead the background thread sleeps for
+// short times. After each short sleep, the background thread looks for work, because the program may not have waited
+// this time. The short sleeps end when no step was made between two looks.
 //
 // Thread-safe. A Runtime and its handles share this object. The Runtime disconnects the engine. The handles may outlive
 // the Runtime.
@@ -54,9 +55,10 @@ class ProgressEngine {
     enum class Progress { kNone, kSome, kOver };
     virtual Progress Advance() = 0;
 
-    // Looks at the new submissions. Processes them if they depend on nothing else. The last of these submissions was
-    // made at `now`. Returns kSome if the rank will send these submissions together with later ones. The program will
-    // then not wait for them. In all other cases returns kNone or kOver.
+    // Looks at the new submissions, and processes them if they depend on nothing else. The last of the new submissions
+    // was made at `now`. Returns kSome if the rank will send the new submissions together with later ones, so that the
+    // program will not wait for the new submissions. OnSubmission returns kNone or kOver if the rank will not send the
+    // new submissions together with later ones.
     virtual Progress OnSubmission(absl::Time now) = 0;
 
     // Returns the time at which Advance must be called again even if the doorbell does not ring. Returns the infinite
@@ -67,9 +69,9 @@ class ProgressEngine {
     virtual void Wake() = 0;
 
     // A waiting thread calls StartPolling before it makes steps. If StartPolling returns true, the thread may continue
-    // even if no step can be made. Until it stops polling, only this thread reacts to the doorbell. The thread calls
-    // KeepPolling before each further step, until KeepPolling returns false, and then StopPolling. After StopPolling
-    // the background thread reacts to all rings since the last step began.
+    // even if no step can be made. Until the thread stops polling, no other thread reacts to the doorbell. The thread
+    // calls KeepPolling before each further step, until KeepPolling returns false, and then StopPolling. After
+    // StopPolling the background thread reacts to all rings since the last step began.
     virtual bool StartPolling() = 0;
     virtual bool KeepPolling() = 0;
     virtual void StopPolling() = 0;
@@ -101,15 +103,17 @@ class ProgressEngine {
   // a step is possible, unless a thread will probably wait for the tensor immediately.
   Attempt OnSubmission(absl::Time now);
 
-  // Waits until `done` returns true. First drives. If another thread drives, yields its core for a moment instead. Then
-  // calls `block`, which must return when `done` is true. Neither `done` nor `block` may call this object.
+  // Waits until `done` returns true. First drives. If another thread drives, yields its core for a moment instead.
+  // After driving or yielding, calls `block`, which must return when `done` is true. Neither `done` nor `block` may
+  // call this object.
   void Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block);
 
   // How many threads are in Await.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
-  // Returns how long the program has waited so far, in CheapTicks(). This includes the time of threads in Drive, and
-  // the time of threads in Await that had to wait. If several threads are in Await at once, the time is counted once.
+  // Returns how long the program has waited so far, in CheapTicks(). The time that the program has waited includes the
+  // time of threads in Drive, and the time of threads in Await that had to wait. If several threads are in Await at
+  // once, the time is counted once.
   uint64_t exposed_ticks() const {
     return exposed_ticks_.load(std::memory_order_relaxed) + driven_ticks_.load(std::memory_order_relaxed);
   }
@@ -126,7 +130,8 @@ class ProgressEngine {
   class ABSL_LOCKABLE DriverMutex {
    public:
     // The note says what the background thread does while another thread drives. The background thread first sleeps
-    // briefly. If it has found the other thread in the same step twice, it sleeps until the doorbell rings.
+    // briefly. If the background thread has found the driving thread in the same step twice, the background thread
+    // sleeps until the doorbell rings.
     enum class Note { kNone, kSleepsBriefly, kSleeps };
 
     bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
@@ -180,7 +185,7 @@ class ProgressEngine {
   // Returns the end of the background thread's sleep after it has left `note`.
   absl::Time EndOfSleep(DriverMutex::Note note) const;
   absl::Time SleepTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
-  // Drives as soon as no other thread drives. Gives up after a short time.
+  // Drives as soon as no other thread drives, but gives up after a short time.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // The caller calls RecordCallLocked after a blocking call that has driven from `began` to `ended`, both in

@@ -94,7 +94,8 @@ std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body
   } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
     failure->Add(absl::ResourceExhaustedError(
         absl::StrCat("no thread for each of ", options.size, " ranks: ", error.what(), ": run fewer ranks")));
-    // Runtimes without a started thread are destroyed. To the other ranks this looks like a failure, so they also end.
+    // Runtimes without a started thread are destroyed. To the other ranks, the destruction of a Runtime looks like a
+    // failure, so the other ranks also end.
     runtimes->erase(runtimes->begin() + static_cast<std::ptrdiff_t>(threads.size()), runtimes->end());
   }
   return threads;

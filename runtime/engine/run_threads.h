@@ -31,7 +31,8 @@ struct RunThreadsOutcome {
 
 // Runs a job whose ranks are threads of this process. Starts one thread per rank, each with its own Runtime. Runs
 // `body` on each thread, and returns when all ranks have shut down. If a body returns an error or throws, the job
-// fails. The operations of the other ranks then return this error, so that these ranks do not wait.
+// fails. If a body fails, the operations of the other ranks return the error of the body, so that these ranks do not
+// wait.
 //
 //   RunThreadsOutcome outcome = RunThreads({.size = 4}, [](Runtime& runtime) { return Train(runtime); });
 //

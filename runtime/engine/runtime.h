@@ -42,12 +42,12 @@
 
 namespace ronda {
 
-// One rank's membership in a job. A Runtime accepts named tensors from any thread. It carries out their operations in
+// One rank's membership in a job. A Runtime accepts named tensors from any thread, and carries out their operations in
 // an order on which all ranks agree. A background thread does the work, or a thread that waits for an operation
 // (progress_engine.h). A Runtime has no global state, so several ranks can live in one process.
 //
 // Trainer threads fill the queue, and the steps of CoordinationLoop empty it. An error in a step fails the job
-// (GuardedSteps). Every handle in flight then completes with this error, and the job is over.
+// (GuardedSteps). When the job fails, every handle in flight completes with the error, and the job is over.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
@@ -64,8 +64,8 @@ class Runtime {
     absl::Duration device_timeout = Device::kTimeout;
     // If the job fails while streams of the trainer wait for the job's operations on a device, Ronda calls this
     // function once, with the reason. The waiting streams never continue, and the process can no longer use the device.
-    // So the process should end. The function must not block its thread. If the function is nullptr, the streams
-    // continue with undefined data.
+    // A process that can no longer use the device should end. The function must not block its thread. If the function
+    // is nullptr, the streams continue with undefined data.
     std::function<void(const std::string& why)> stream_is_held = nullptr;
     // If other ranks have tensors on a device but this rank has none, this rank uses device number `device_hint` modulo
     // the number of devices. If the hint is unset, the local rank is the hint. An elastic job sets the hint, because
@@ -105,9 +105,9 @@ class Runtime {
   // has shut down. After these errors the job goes on. The handle may also return the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits all of `submissions`. After an error, none of them is submitted. Stores their handles in `*handles`, in the
-  // same order. Reuses the memory of `*handles`. All tensors of a group (see TensorRequest::group) are submitted in one
-  // call, and run or fail together.
+  // Submits all of `submissions`. After an error, none of them is submitted. Stores the handles of the submissions in
+  // `*handles`, in the same order. Reuses the memory of `*handles`. All tensors of a group (see TensorRequest::group)
+  // are submitted in one call, and run or fail together.
   // Errors: those of Submit.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
@@ -124,29 +124,30 @@ class Runtime {
 
   // Submits a tensor, and waits until the operation is complete or MonotonicTime() reaches `deadline`. At the deadline
   // the operation may still be in flight. If no other thread drives the progress engine, the calling thread carries out
-  // the operation itself. This saves two wake-ups: that of the background thread, and that of the calling thread.
-  // Errors: those of Submit. The handle has the errors of the operation itself. The Runtime must outlive the call.
+  // the operation itself. An operation on the calling thread saves two wake-ups: that of the background thread, and
+  // that of the calling thread. Errors: those of Submit. The handle has the errors of the operation itself. The Runtime
+  // must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
                                               absl::Duration deadline = absl::InfiniteDuration());
 
-  // Does the same as Run, but for all of `submissions`. Stores their handles in `*handles`, in the same order. All
-  // handles are complete when RunAll returns.
+  // Does the same as Run, but for all of `submissions`. Stores the handles of the submissions in `*handles`, in the
+  // same order. All handles are complete when RunAll returns.
   // Errors: those of SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Makes this rank's GPU set `bytes` at `memory` to zero, after the work that is now on `stream` (a cudaStream_t).
-  // Does not wait for the GPU.
+  // Makes this rank's GPU set `bytes` at `memory` to zero, after the work that is now on `stream` (a cudaStream_t). The
+  // function does not wait for the GPU.
   // Errors: INVALID_ARGUMENT if the memory belongs to the host or to another GPU; FAILED_PRECONDITION if there is no
   // GPU; INTERNAL for an error of the driver.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
     return device_.FillZero(memory, bytes, stream);
   }
 
-  // Opens the lane of a process set, unless it is open already. Afterwards `lanes()` can carry out the set's operations
-  // on GPU memory, in the order of the calls. All members of the set must call OpenLane at the same point of their
-  // sequence of operations in the set. OpenLane waits for the members, and returns on all of them whether the lane is
-  // open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr. `limits` apply to the
-  // lane's calls.
+  // Opens the lane of a process set, unless it is open already. As soon as the lane is open, `lanes()` can carry out
+  // the set's operations on GPU memory, in the order of the calls. All members of the set must call OpenLane at the
+  // same point of their sequence of operations in the set. OpenLane waits for the members, and returns to each of them
+  // whether the lane is open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr.
+  // `limits` apply to the lane's calls.
   // Errors: as OpenCallerLane; INVALID_ARGUMENT if the rank is not in the set.
   absl::StatusOr<bool> OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits);
 
@@ -180,7 +181,7 @@ class Runtime {
 
   // Must be called if this rank's program ends without Shutdown(). The job goes on until the process has ended. The job
   // then fails on the other ranks, and the error says how this process ended. Returns when the other ranks can know of
-  // this exit, or after a few seconds at most. Any thread may call AnnounceExit.
+  // the exit of this process, or after a few seconds at most. Any thread may call AnnounceExit.
   void AnnounceExit();
 
   // Returns the job's failure that this rank knows; OK if this rank knows no failure.
@@ -207,7 +208,7 @@ class Runtime {
   Submitter submitter() const;
 
   // Announce must be called when tensors were added to the queue at `now` and no thread waits for them. CarryOut
-  // carries out one operation. It waits until the operation has ended, but not longer than `deadline`.
+  // carries out one operation, and waits until the operation has ended, but not longer than `deadline`.
   void Announce(absl::Time now);
   void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
   void Wake() { transport_.control->Wake(); }

@@ -64,11 +64,12 @@ class StepRunner {
   bool RecordUnlockRequest(uint64_t schedule);
 
   // Submits the tensor to the locked schedule and returns true, if the tensor is in the schedule and known from an
-  // earlier round. Otherwise does nothing and returns false.
+  // earlier round. If the tensor is not in the locked schedule, or not known from an earlier round, does nothing and
+  // returns false.
   bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.step_place, entry.version); }
 
-  // If the tensor is a flag, this rank will send it with its next votes, and the function returns true. Otherwise does
-  // nothing and returns false. REQUIRES: locked().
+  // If the tensor is a flag, this rank will send it with its next votes, and the function returns true. If the tensor
+  // is not a flag, does nothing and returns false. REQUIRES: locked().
   bool SubmitFlag(const TensorEntry& entry);
 
   // Returns how many flags are in flight. Returns 0 if no schedule is locked.

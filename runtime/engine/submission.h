@@ -36,7 +36,8 @@ struct Submission {
   std::vector<int64_t> splits;
 
   // For a tensor in the memory of a GPU (request.memory): the stream with the work that writes `input`, and with the
-  // last work that uses `output`. nullptr means the default stream. On the device, the operation runs after this work.
+  // last work that uses `output`. nullptr means the default stream. On the device, the operation runs after the work on
+  // `input` and `output`.
   void* stream = nullptr;
 
   // 0 if the caller has named the tensor. For an unnamed tensor, its number among this rank's unnamed tensors in the
@@ -48,7 +49,8 @@ struct Submission {
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
 
-// The process sets as trainer threads see them. They include the changes that this rank has carried out so far.
+// The process sets as trainer threads see them. ProcessSets includes the changes of process sets that this rank has
+// carried out so far.
 //
 // Thread-safe.
 class ProcessSets {

@@ -17,17 +17,17 @@
 namespace ronda {
 
 // Records the events of a rank's tensors in the rank's flight recorder and counters. If the rank writes a timeline,
-// TensorLog also records the events there, in more detail.
+// TensorLog also records the events in the timeline, in more detail.
 //
 // Thread-safe. TensorLog does not own the flight recorder, the timeline or the counters.
 class TensorLog {
  public:
-  // `timeline` and `meter` may be nullptr. Nothing is then recorded there.
+  // `timeline` and `meter` may be nullptr. TensorLog then records nothing in the missing object.
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 
   // Returns the time for tensors that are submitted together, in nanoseconds. If a timeline shows the time, it is
-  // exact. Otherwise it may be wrong by a few milliseconds.
+  // exact. Without a timeline, the time may be wrong by a few milliseconds.
   uint64_t SubmissionTime() const {
     return IsDrawn() ? FlightNanoseconds() : static_cast<uint64_t>(absl::ToInt64Nanoseconds(CoarseFlightNow()));
   }

@@ -388,7 +388,7 @@ void TensorQueue::Close(const absl::Status& status) {
       // queue for the next attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
-      // A follower may be in flight now. The engine must not get it.
+      // A follower may be in flight now, but the engine must not get this follower.
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }

@@ -51,10 +51,10 @@ struct TensorEntry {
 //
 // When a tensor is complete, the queue keeps its name and its memory for the next submission with this name. So a
 // training step that is like earlier steps allocates nothing. A name is idle if it is not in flight. The queue keeps at
-// most kMaxIdle idle names, or as many as were ever in flight at the same time, if that is more. At this limit, the
-// queue forgets the names that have been idle for the longest time. The queue keeps no names of joins and of changes of
-// process sets, because these names may never be used again. When a process set is removed, the queue also forgets the
-// names in this set.
+// most kMaxIdle idle names, or as many as were ever in flight at the same time, if that is more. At the limit of idle
+// names, the queue forgets the names that have been idle for the longest time. The queue keeps no names of joins and of
+// changes of process sets, because these names may never be used again. When a process set is removed, the queue also
+// forgets the names in this set.
 //
 // Thread-safe. Only the engine completes entries. So the engine's pointers to entries stay valid until the engine
 // completes the entries or closes the queue.
@@ -81,7 +81,8 @@ class TensorQueue {
                                               const Ready& ready = nullptr);
 
   // Adds copies of all `submissions` to the queue. After an error or an exception, no submission has been added. Stores
-  // their handles in `*handles`, in the same order. `ready` has one element per submission, or is empty.
+  // the handles of the submissions in `*handles`, in the same order. `ready` has one element per submission, or is
+  // empty.
   // Errors: those of Add; ALREADY_EXISTS also if a name occurs twice, or if tensors of the same group are in flight.
   absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
                       std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready = {});
@@ -110,8 +111,8 @@ class TensorQueue {
   absl::Status Match(const ReceiveMatch& match);
 
   // Frees the entry's name, and then completes the handle. If the status says that a rank was late, the followers of
-  // this entry also fail. Otherwise the late rank could still submit its tensor, and the ranks would match this tensor
-  // with one of the followers. REQUIRES: `entry` is in the queue.
+  // this entry also fail. If the followers did not fail, the late rank could still submit its tensor, and the ranks
+  // would match this tensor with one of the followers. REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
   // Completes many entries. `results` has one element per entry, and each is empty afterwards. After an exception no
@@ -165,7 +166,7 @@ class TensorQueue {
   using SlotList = std::list<Slot>;
 
   // The table finds a slot by its name, and the slot owns the name. The table is not an Abseil table, because such a
-  // table is corrupt after it has found no memory to grow. This table must stay intact when memory runs out.
+  // table is corrupt after it has found no memory to grow. The queue's table must stay intact when memory runs out.
   using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
 
   // Returns the first of `submissions` whose group has tensors in flight, or nullptr.
@@ -187,8 +188,8 @@ class TensorQueue {
   // Adds `submission` as a follower of `slot`. REQUIRES: ReserveLocked was called; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether a named submission may follow the last tensor of `slot`. It may follow a refusal: the caller has no
-  // handle of the refusal, so it cannot wait until the refusal is complete.
+  // Returns whether a named submission may follow the last tensor of `slot`. A named submission may follow a refusal:
+  // the caller has no handle of the refusal, so it cannot wait until the refusal is complete.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     return !last.request.refusal.empty();

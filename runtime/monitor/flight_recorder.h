@@ -44,8 +44,8 @@ inline constexpr int kLastFlightKind = 8;
 // same clock.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
-// FlightNow() in nanoseconds, which is the unit of recorders and counters. This is a separate function because a
-// conversion would take a large part of the time for recording an event.
+// FlightNow() in nanoseconds, which is the unit of recorders and counters. FlightNanoseconds is a separate function
+// because a conversion would take a large part of the time for recording an event.
 uint64_t FlightNanoseconds();
 // Returns FlightNow(), but the time may be a few milliseconds old. This function is cheap enough for frequent events.
 FlightTime CoarseFlightNow();
@@ -58,23 +58,23 @@ struct FlightEvent {
   FlightTime time;
 };
 
-// The last events on one rank. They are in memory that the rank's peers can read. The peers can read this memory even
+// The last events on one rank, in memory that the rank's peers can read. The peers can read the recorder's memory even
 // while the rank is stopped, and after the rank has ended. If the memory contains only zero bytes, it is a valid, empty
 // recorder.
 //
-// Thread-safe. Several processes may also use it at the same time. No call ever waits for another thread or process. A
-// slot is reused after kEvents events. If a thread still writes to the slot at that time, the new event is lost. A
-// reader skips events that are being written.
+// Thread-safe. Several processes may also use a FlightRecorder at the same time. No call ever waits for another thread
+// or process. A slot is reused after kEvents events. If a thread still writes to the slot at that time, the new event
+// is lost. A reader skips events that are being written.
 //
 // Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines the slot for its event. The
 // sequence of the slot belongs to an earlier ticket. By compare-and-swap, the writer replaces it with the odd sequence
-// of its own ticket. So only one writer at a time can write to the slot. The writer stores the words of the event, each
-// with release. Then it stores the ticket's even sequence, also with release. A reader loads the sequence (acquire),
-// then the words, each with acquire, then the sequence again. If both loads return the ticket's even sequence, the
-// words belong to that ticket. The first load makes all words of the ticket visible. If a word came from a later
-// writer, its load would also make that writer's odd sequence visible. The second load of the sequence would then
-// return the odd sequence. (With fences, the loads and stores of the words could be relaxed. ThreadSanitizer does not
-// support fences, and on x86 there is no difference.)
+// of its own ticket. Because of the compare-and-swap, only one writer at a time can write to the slot. The writer
+// stores the words of the event, each with release, and then the ticket's even sequence, also with release. A reader
+// loads the sequence (acquire), then the words, each with acquire, then the sequence again. If both loads return the
+// ticket's even sequence, the words belong to that ticket. The first load makes all words of the ticket visible. If a
+// word came from a later writer, its load would also make that writer's odd sequence visible. The second load of the
+// sequence would then return the odd sequence. (With fences, the loads and stores of the words could be relaxed.
+// ThreadSanitizer does not support fences, and on x86 there is no difference.)
 class FlightRecorder {
  public:
   static constexpr int kEvents = 512;
@@ -121,8 +121,8 @@ struct FileRange {
   uint64_t offset = 0;
 };
 
-// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes only to its own recorder. If
-// ranks run on other hosts, this process receives their events and records them.
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes only to its own recorder.
+// For ranks on other hosts, this process receives their events and records them in its own memory.
 //
 // Thread-safe. Shares ownership of the recorders' memory.
 class FlightBoard {
@@ -141,7 +141,7 @@ class FlightBoard {
     size_t bytes = 0;
   };
 
-  // Uses recorders that already exist in `memory`, one per rank. Some of the recorders may be in `file`.
+  // Uses recorders that already exist in `memory`, one per rank. `file` may contain some of the recorders.
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory, MappedFile file)
       : recorders_(std::move(recorders)), memory_(std::move(memory)), file_(file) {}
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)

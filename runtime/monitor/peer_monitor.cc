@@ -35,8 +35,8 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   close(fd);
   if (bytes <= 0) return std::nullopt;
   const absl::string_view text(buffer, static_cast<size_t>(bytes));
-  // The name of the command is in parentheses, but may itself contain spaces and parentheses. So fields are counted
-  // from the last parenthesis.
+  // The name of the command is in parentheses, but may itself contain spaces and parentheses. Fields are therefore
+  // counted from the last parenthesis.
   const size_t name_end = text.rfind(") ");
   if (name_end == absl::string_view::npos) return std::nullopt;
   constexpr int kState = 0;       // field 3 of proc(5)
@@ -71,8 +71,8 @@ bool IsAlive(const ProcessId& process) {
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
-// The thread sleeps at most kDescriptorIntervalMs while it relies on descriptors, because the program may have closed
-// them. Without descriptors it sleeps at most kStopInterval.
+// While the thread relies on descriptors, it sleeps at most kDescriptorIntervalMs, because the program may have closed
+// the descriptors. Without descriptors the thread sleeps at most kStopInterval.
 constexpr int kDescriptorIntervalMs = 1000;
 constexpr absl::Duration kStopInterval = absl::Milliseconds(20);
 

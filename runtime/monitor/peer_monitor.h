@@ -52,9 +52,9 @@ inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown
 // The text of the failure on the other ranks if a rank has left the job but its process may still run.
 inline constexpr char kLeftEarly[] = "has left before the job ended";
 
-// Watches the processes of this host's other ranks. If such a process ends for any reason, PeerMonitor reports this
-// within milliseconds. Its thread sleeps in poll() on one pidfd per process. So the thread uses no CPU while it waits,
-// and does not slow down collectives.
+// Watches the processes of this host's other ranks. If the process of another rank on this host ends for any reason,
+// PeerMonitor reports the end within milliseconds. The thread of PeerMonitor sleeps in poll() on one pidfd per process.
+// So the thread uses no CPU while it waits, and does not slow down collectives.
 //
 // If the program closes descriptors that it did not open (closefrom), the monitor looks for the processes in /proc
 // instead.
@@ -97,8 +97,9 @@ class PeerMonitor {
   PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
   bool HasEnded(const Entry& entry) const;
-  // The wake-up pipe shows whether the program has closed all descriptors. In this case, files of the program may now
-  // have the numbers of the pidfds. So the monitor closes no pidfd, and polls the processes instead.
+  // The wake-up pipe shows whether the program has closed all descriptors. If the program has closed all descriptors,
+  // files of the program may now have the numbers of the pidfds. So the monitor closes no pidfd, and polls the
+  // processes instead.
   void ClosePidFd(Entry& entry) const;
   void ForgetLostDescriptors();
   // Sleeps until a process may have ended. Returns false if the monitor must stop.

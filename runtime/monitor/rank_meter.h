@@ -43,8 +43,8 @@ class RankMeter {
 
   // Times are FlightTimes, or nanoseconds where a conversion would take too long.
 
-  // Must be called when the program submits a tensor that the current step already contains. This submission begins a
-  // new step.
+  // Must be called when the program submits a tensor that the current step already contains. The second submission of a
+  // tensor within a step begins a new step.
   void BeginStep(uint64_t now);
   void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 

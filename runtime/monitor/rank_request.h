@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A user's request to a running rank, and the rank's answer. Both are stored in shared memory of the user's process and
-// the rank's process.
+// A user's request to a running rank, and the rank's answer. The request and the answer are stored in shared memory of
+// the user's process and the rank's process.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 #define RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
 
@@ -23,9 +23,9 @@ struct TimelineRequest {
   std::string path;  // of kStart: absolute; each rank inserts its number (PathOfRank)
 };
 
-// The part of a rank's shared memory (RankWords) that contains the request. It is the only part to which a process
-// other than the rank writes. This other process is rondactl, which locks the file while it writes (RankControl). In
-// each step of its progress engine, the rank compares `number` with `answered` (HasRequest).
+// The part of a rank's shared memory (RankWords) that contains the request. RankRequestWords is the only part to which
+// a process other than the rank writes. The process that writes requests is rondactl, which locks the file while it
+// writes (RankControl). In each step of its progress engine, the rank compares `number` with `answered` (HasRequest).
 //
 // Memory ordering: `number` protects the request, and `answered` protects the answer, as in RankWords. The writing side
 // stores 0 to the protecting word (`number` or `answered`), then the other words, then the new number, all with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The data that a rank publishes about itself. It is in shared memory, which other processes can map to watch the rank.
+// The data that a rank publishes about itself, in shared memory that other processes can map to watch the rank.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 #define RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 
@@ -47,8 +47,8 @@ struct DeviceTimes {
 // The data that one rank publishes, in a memfd of the rank's process. The memfd has the name kRankFileName. A process
 // of the same user opens the memfd as /proc/PID/fd/N. Processes of other users cannot open it. So a process can read
 // the data even while the rank is stopped. The memfd disappears when the rank and all readers have ended, whatever has
-// ended them. The file cannot change its size. If a process becomes a rank again after shutdown(), it creates a new
-// memfd.
+// ended these processes. The file cannot change its size. If a process becomes a rank again after shutdown(), it
+// creates a new memfd.
 //
 // Only the rank's own threads write to its RankWords. So two ranks never write to the same cache line. The request
 // (RankRequestWords) is an exception: another process writes to it, so it has its own cache lines.
@@ -76,7 +76,7 @@ struct RankWords {
     std::atomic<uint64_t> left;  // stored again, with the same number, when the rank leaves the bucket
   };
 
-  // These words describe the layout. They are at the same offsets in every version.
+  // These words describe the layout. The words that describe the layout are at the same offsets in every version.
   std::atomic<uint64_t> magic{0};
   uint32_t version = kVersion;
   uint32_t bytes = 0;  // sizeof(RankWords)

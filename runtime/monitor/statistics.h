@@ -10,7 +10,8 @@
 namespace ronda {
 
 // The macro has one row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at
-// the end of ronda_statistics. These rows generate the counters, the copy for readers, and the struct of the C ABI.
+// the end of ronda_statistics. The rows of the table generate the counters, the copy for readers, and the struct of the
+// C ABI.
 //
 //   reports_sent        control messages from this rank to rank 0
 //   reports_received    on rank 0: reports of all ranks, its own included
@@ -72,8 +73,8 @@ struct BasicStatistics {
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// A rank's counters while the job runs. The thread that drives the progress engine changes them. Only the counter of
-// steps is changed by the submitting threads.
+// A rank's counters while the job runs. The thread that drives the progress engine changes the counters. Only the
+// counter of steps is changed by the threads that submit tensors.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {

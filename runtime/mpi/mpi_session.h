@@ -65,13 +65,14 @@ class MpiSession : public std::enable_shared_from_this<MpiSession> {
   int size() const { return world_.size; }
   const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
 
-  // Returns the `text` of rank 0 on all ranks. The `text` of other ranks is ignored. Every rank must call Broadcast. It
-  // blocks until all ranks have called it.
+  // Returns the `text` of rank 0 on all ranks. The `text` of other ranks is ignored. Every rank must call Broadcast,
+  // which blocks until all ranks have called Broadcast.
   absl::StatusOr<std::string> Broadcast(absl::string_view text);
 
   // Returns a connection for messages between `ranks`, which are ranks of the job in any order. On the connection, a
   // rank's number is its position in `ranks`. The messages of different connections are separate. Exactly the members
-  // of `ranks` must call Connect, with the same `tag` below 32768. Connect blocks until all of them have called it.
+  // of `ranks` must call Connect, with the same `tag` below 32768. Connect blocks until all of `ranks` have called
+  // Connect.
   absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag);
 
   // Makes sure that the session makes no more calls to MPI. Must be called when the job has failed, because

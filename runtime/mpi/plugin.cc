@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The implementation of libronda_mpi*.so. It is built separately for each MPI, because the MPIs have different ABIs.
+// The implementation of libronda_mpi*.so. The plugin is built separately for each MPI, because the MPIs have different
+// ABIs.
 #include "runtime/mpi/plugin.h"
 
 #include <mpi.h>
@@ -17,8 +18,8 @@ struct ronda_mpi_communicator {
 
 namespace {
 
-// Returns the communicator of all ranks of the job. It keeps Ronda's messages apart from the messages of the program
-// itself. A process can have only one job over MPI at a time.
+// Returns the communicator of all ranks of the job. The communicator keeps Ronda's messages apart from the messages of
+// the program itself. A process can have only one job over MPI at a time.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;

@@ -13,8 +13,9 @@
 
 namespace ronda {
 
-// Finds ranks that wait for each other, long before a deadline passes. The programs of all these ranks wait. Each
-// tensor that one of these ranks has submitted lacks the submission of another of these ranks.
+// Finds ranks that wait for each other, long before a deadline passes. In a deadlock, the programs of all ranks that
+// take part wait. Each tensor that a rank of the deadlock has submitted lacks the submission of another rank of the
+// deadlock.
 //
 // A rank that computes is never in such a set, because it may still submit the missing tensors. In a program with
 // several threads, one thread may wait while another thread is about to submit a missing tensor. So a found deadlock
@@ -28,8 +29,8 @@ class DeadlockDetector {
   // Must be called when `rank` has reported that its program waits or runs.
   void Record(RankId rank, RankReport::Program program);
 
-  // Must be called when the coordinator has sent decisions. From then on, all ranks are treated as running until they
-  // report again that they wait.
+  // Must be called when the coordinator has sent decisions. After the coordinator's decisions, all ranks are treated as
+  // running until they report again that they wait.
   void RecordDecisions();
 
   // Describes the deadlock. Returns an empty text if there is no deadlock, or if the last call has found the same one.

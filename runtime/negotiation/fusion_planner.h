@@ -22,14 +22,14 @@ struct Agreed {
 // Groups tensors into buckets. The ranks carry out each bucket as one collective.
 //
 // Tensors may share a bucket if their operation can be fused (OperationTraits), if they are of the same kind
-// (SameKind), and if the same joined ranks do not take part in them. Adasum tensors may also share a bucket, but each
-// of them gets its own weights. Tensors of different groups may share a bucket.
+// (SameKind), and if the same joined ranks do not take part in them. Two Adasum tensors may also share a bucket, but
+// each of the tensors gets its own weights. Tensors of different groups may share a bucket.
 //
 // A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor goes into the open bucket of its
 // kind, even if tensors of other kinds came between. The buckets run in the order of their first tensors.
 //
-// The plan depends only on the arguments of Plan and on the options. Only the coordinator has a planner. It sends the
-// buckets to the other ranks.
+// The plan depends only on the arguments of Plan and on the options. Only the coordinator has a planner, and the
+// coordinator sends the buckets to the other ranks.
 class FusionPlanner {
  public:
   struct Options {

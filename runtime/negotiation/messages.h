@@ -41,16 +41,17 @@ struct RankReport {
   // in flight, and this report is its last report.
   enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
-  // The number of the latest schedule that this rank has begun, or 0 if it has begun none. If a report was sent before
-  // a schedule began, it is ignored. Its submissions are part of the schedule, or are reported again after the unlock.
+  // The number of the latest schedule that this rank has begun, or 0 if it has begun none. A report from the time
+  // before the schedule is ignored, because its submissions are part of the schedule, or are reported again after the
+  // unlock.
   uint64_t schedule = 0;
   // Whether the program may have learned of a completion between two moments: the last submission of the previous
-  // report and the last submission of this one. If the program has learned of none (kNo), the submissions of this
-  // report do not depend on those of the previous report.
+  // report and the last submission of this one. If the program has learned of no completion (kNo), the submissions of
+  // this report do not depend on the submissions of the previous report.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
   // Whether the last schedule fitted the program. kDidNotFit means that in this schedule, tensors waited for other
-  // tensors that came only later. In this case the program no longer submits its tensors as in the steps from which the
-  // schedule was made.
+  // tensors that came only later. With kDidNotFit, the program no longer submits its tensors as in the steps from which
+  // the schedule was made.
   enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
   // kWaits means that a thread of the program waits for an operation, and that the program has submitted nothing for a
   // while.
@@ -63,9 +64,9 @@ struct RankReport {
 // One tensor that every rank of its process set is ready to operate on, except the ranks that have joined.
 //
 // All ranks have submitted the same `request.shape`, except for the first dimension. FirstDimension says what the first
-// dimension of `request.shape` is. For kGathered it is 0. `first_dims` then has the first dimension of every member, in
-// the order of the process set. (For all others `first_dims` is empty.) For kLocal it is 0. For kOfRoot it is the
-// root's.
+// dimension of `request.shape` is. For kGathered, the first dimension of `request.shape` is 0, and `first_dims` has the
+// first dimension of every member, in the order of the process set. (For all other values, `first_dims` is empty.) For
+// kLocal, the first dimension is 0. For kOfRoot, the first dimension is the root's.
 //
 // If the operation adds a process set, `request.subject` of the response is the new set's id.
 struct Response {
@@ -75,8 +76,8 @@ struct Response {
   friend bool operator==(const Response&, const Response&) = default;
 };
 
-// One tensor that the ranks must carry out. It is either a full response, or the id of a response in the response
-// cache.
+// One tensor that the ranks must carry out. An Execution is either a full response, or the id of a response in the
+// response cache.
 using Execution = std::variant<CacheId, Response>;
 
 // Tensors of one process set that the ranks carry out together, as one collective.

@@ -179,7 +179,7 @@ void Negotiator::MatchReceives() {
   });
 }
 
-// Finds a message for the receive. Turns the receive into the receiver's submission of this message.
+// Finds a message for the receive. Turns the receive into the receiver's submission of the message that was found.
 bool Negotiator::MatchReceive(PendingTensor* receive) {
   // If an id of the sender or of the receiver was ignored, an earlier request of this rank may still come.
   const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
@@ -216,7 +216,7 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (!request.refusal.empty()) {
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
-    // The two submissions cannot be compared. Either this is the first submission, or the first submission was a
+    // The two submissions cannot be compared. Either this submission is the first, or the first submission was a
     // refusal, which does not describe the tensor.
   } else {
     MergeDifference(rank, request, tensor);
@@ -408,8 +408,8 @@ void Negotiator::Conclude(PendingTensor* tensor) {
     FailGroupsOf(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
-    // A refused tensor is answered immediately. It is not held with its group, because a refusal names no group. A rank
-    // that refuses a group refuses each tensor of the group.
+    // A refused tensor is answered immediately, and is not held with its group, because a refusal names no group. A
+    // rank that refuses a group refuses each tensor of the group.
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);

@@ -29,18 +29,19 @@ namespace ronda {
 // coordinator has a negotiator.
 //
 // Ranks report whenever they have new submissions. There are no fixed rounds. The ranks agree on a tensor when the last
-// rank of its process set has reported the tensor, or has joined. Tensors run in the order of these agreements. If
-// submissions of a tensor contradict each other, the tensor fails on all ranks, but only after the last rank has
-// reported it. The error quotes two of the ranks. A tensor that a rank has refused fails in the same way. A receive in
-// the order of arrival gets the message that has waited for the longest time and that no other receive has named. If a
-// rank shuts down, every tensor that lacks the rank's submission fails, now and later. docs/protocol.md explains the
-// states and the rules.
+// rank of its process set has reported the tensor, or has joined. Tensors run in the order in which the ranks agree on
+// them. If submissions of a tensor contradict each other, the tensor fails on all ranks, but only after the last rank
+// has reported it. The error quotes two of the ranks. A tensor that a rank has refused fails as a tensor with
+// contradicting submissions does. A receive in the order of arrival gets the message that has waited for the longest
+// time and that no other receive has named. If a rank shuts down, every tensor that lacks the rank's submission fails,
+// now and later. docs/protocol.md explains the states and the rules.
 //
 // When the job repeats its training steps, a response list begins a schedule (runtime/step/step.h). Until the schedule
 // is unlocked, the ranks negotiate nothing.
 //
-// The negotiator is a pure state machine. It owns no thread, reads no clock, and does no I/O. Its decisions depend only
-// on the calls that it gets. So a recorded negotiation can be replayed (recording.h).
+// The negotiator is a pure state machine. The negotiator owns no thread, reads no clock, and does no I/O. The
+// negotiator's decisions depend only on the calls that it gets, so a recorded negotiation can be replayed
+// (recording.h).
 //
 // Thread-compatible.
 class Negotiator {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tables that say which ranks take part in an operation. They contain the ranks that have shut down, the process
-// sets, and the ranks that have joined. This file also has functions that check a request against these tables.
+// The tables that say which ranks take part in an operation. The tables contain the ranks that have shut down, the
+// process sets, and the ranks that have joined. This file also has functions that check a request against these tables.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 
@@ -71,9 +71,9 @@ class JobRanks {
   absl::Time first_departure_;
 };
 
-// The process sets of a job. The table depends only on the sequence of responses. So all ranks have equal tables,
-// although they never compare them. Process sets get the ids 1, 2, ... in the order in which they are added. No id is
-// used twice.
+// The process sets of a job. A table of process sets depends only on the sequence of responses. So all ranks have equal
+// tables, although the ranks never compare their tables. Process sets get the ids 1, 2, ... in the order in which they
+// are added. No id is used twice.
 //
 // Thread-compatible. Callers may keep a Group even after its process set was removed.
 class ProcessSetTable {
@@ -83,8 +83,8 @@ class ProcessSetTable {
   // Returns the members of a set, or nullptr if no set has this id or the set was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Returns whether the members of the set have created it, without the other ranks. In this case the members also
-  // remove the set without the other ranks.
+  // Returns whether the members of the set have created it, without the other ranks. If the members have created the
+  // set without the other ranks, the members also remove the set without the other ranks.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
   // Returns whether a set with this id exists or has existed.
@@ -106,7 +106,7 @@ class ProcessSetTable {
   std::vector<bool> by_members_;                    // by id
 };
 
-// A set of positions in a Group. It has one bit per position, and counts the positions in it.
+// A set of positions in a Group. PositionSet has one bit per position, and counts the positions that it contains.
 //
 // Thread-compatible.
 class PositionSet {
@@ -176,7 +176,7 @@ class JoinTable {
   // Records that `rank` has joined. REQUIRES: `rank` is in `members` and has not joined.
   SetJoins* Add(RankId rank, const TensorRequest& request, const std::shared_ptr<const Group>& members, absl::Time now);
 
-  // Must be called when the join in the set is complete. From then on all members take part again.
+  // Must be called when the join in the set is complete, so that all members take part again.
   void Erase(ProcessSetId set) { sets_.erase(set); }
 
   // Returns the process sets in which a rank has joined, in ascending order.

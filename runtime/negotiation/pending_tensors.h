@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors on which the ranks have not agreed yet. A tensor is pending until every participant has submitted it. Then
-// the tensor is concluded. A concluded tensor of a group is held until all tensors of the group are concluded. This
-// file also has StallInspector, which finds tensors that have waited too long.
+// Tensors on which the ranks have not agreed yet. A tensor is pending until every participant has submitted it. As soon
+// as every participant has submitted the tensor, the tensor is concluded. A concluded tensor of a group is held until
+// all tensors of the group are concluded. This file also has StallInspector, which finds tensors that have waited too
+// long.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
@@ -89,7 +90,7 @@ class PendingTable {
   // Removes all tensors.
   void Clear();
 
-  // Returns the tensors for which `wanted` returns true. They are in the order in which they became pending.
+  // Returns the tensors for which `wanted` returns true, in the order in which the tensors became pending.
   std::vector<PendingTensor*> Select(const std::function<bool(const PendingTensor&)>& wanted) const;
 
   // Calls `visit` for all pending tensors, in no particular order.
@@ -256,9 +257,9 @@ class WaitingView {
   const OwnLimits own_limits_;
 };
 
-// Looks for tensors that some ranks submitted long ago and other ranks have not submitted. It reports which ranks are
-// late, which tensors they have submitted instead, and what they did last. Each tensor may have its own limits
-// (WaitLimits).
+// Looks for tensors that some ranks submitted long ago and other ranks have not submitted. StallInspector reports which
+// ranks are late, which tensors these ranks have submitted instead, and what these ranks did last. Each tensor may have
+// its own limits (WaitLimits).
 //
 // StallInspector is a pure state machine. Thread-compatible.
 class StallInspector {

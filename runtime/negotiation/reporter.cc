@@ -139,8 +139,8 @@ absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
   RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // If this rank takes no part in the tensor, it has not submitted this tensor. If it has submitted a tensor with the
-    // same name, that is another tensor.
+    // If this rank takes no part in the tensor, it has not submitted this tensor. If this rank has submitted a tensor
+    // with the same name, that tensor is another tensor.
     if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
@@ -221,8 +221,8 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
     const auto it = by_id_.find(agreed.key());
     if (it == by_id_.end() || it->second != entry.id) continue;
     by_id_.erase(it);
-    // If the process set has been removed, the request will be answered with an error. In this case the number of rows
-    // in the request does not matter.
+    // If the process set has been removed, the request will be answered with an error. For a removed process set, the
+    // number of rows in the request does not matter.
     const std::shared_ptr<const Group> members = process_sets_.Find(agreed.process_set);
     TensorRequest request = members ? RequestOf(*entry.response, options_.rank, *members) : agreed;
     if (std::erase(report_.cached, entry.id) > 0) {
@@ -233,7 +233,8 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
       report_.repeated.push_back({entry.id, std::move(request)});
     }
   }
-  // In the report, these requests come before any join, because the program submitted them before the join.
+  // In the report, the requests in `unsent` come before any join, because the program submitted these requests before
+  // the join.
   report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
                           std::make_move_iterator(unsent.end()));
 }

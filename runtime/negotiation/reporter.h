@@ -30,7 +30,8 @@ struct ResolvedSchedule {
 // begins, the Reporter forgets its submissions. When the schedule is unlocked, the caller submits all tensors in flight
 // to the Reporter again, in the original order.
 //
-// Reporter is a pure state machine. Its counterpart on the coordinator is the Negotiator. Thread-compatible.
+// Reporter is a pure state machine. The counterpart of the Reporter on the coordinator is the Negotiator.
+// Thread-compatible.
 class Reporter {
  public:
   struct Options {
@@ -62,18 +63,18 @@ class Reporter {
   // Records that the last schedule, which was unlocked, did not fit this rank's program.
   void RecordThatScheduleDidNotFit() { report_.last_schedule = RankReport::LastSchedule::kDidNotFit; }
 
-  // Records whether the program waits or runs now. If this has changed since the last report, the next report contains
-  // it. A report with submissions always says that the program runs.
+  // Records whether the program waits or runs now. If the program's state has changed since the last report, the next
+  // report contains the new state. A report with submissions always says that the program runs.
   void RecordProgram(RankReport::Program program) {
     has_program_news_ = program != told_program_;
     report_.program = program;
   }
 
-  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report says so. If a
-  // schedule is locked, the next report comes after the unlock.
+  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report says that this
+  // rank submits nothing more. If a schedule is locked, the next report comes after the unlock.
   void Drain();
 
-  // Records that this rank shuts down. Its next report is therefore its last one. If a schedule is locked, the next
+  // Records that this rank shuts down, so that its next report is its last one. If a schedule is locked, the next
   // report comes after the unlock.
   void ShutDown();
 
@@ -95,7 +96,7 @@ class Reporter {
     std::vector<ReceiveMatch> matches;    // of this rank's receives
     std::vector<TensorError> errors;      // the errors that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
-    // A schedule that begins after the buckets. The caller must submit all tensors in flight to this schedule.
+    // A schedule that begins after the buckets. The caller must submit all tensors in flight to the new schedule.
     std::optional<ResolvedSchedule> schedule;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };

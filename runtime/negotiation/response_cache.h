@@ -21,12 +21,13 @@ namespace ronda {
 // id.
 //
 // Every rank applies the same response lists in the same order. The ids, the contents and the evictions depend only on
-// these lists. So the caches of all ranks are equal, although the ranks never compare them. The cache first evicts the
-// entry that was executed least recently.
+// these lists. So the caches of all ranks are equal, although the ranks never compare their caches. The cache first
+// evicts the entry that was executed least recently.
 //
-// Two rules make eviction safe. If a rank has reported an id, and a list evicts the id without answering the report,
-// the rank repeats the request in full. Second, if the coordinator ignores an evicted id in a report, it records the id
-// and the rank. The coordinator accepts a repeated request only if it has recorded the id for this rank.
+// Two rules make it safe to evict an entry from the cache. If a rank has reported an id, and a list evicts the id
+// without answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted id
+// in a report, it records the id and the rank. The coordinator accepts a repeated request only if it has recorded the
+// id for this rank.
 //
 // The cache does not keep joins and changes of process sets. When a process set is removed, the entries of this set are
 // evicted.
@@ -45,7 +46,7 @@ class ResponseCache {
 
   // Applies a response list. Marks the cached executions in the list as used, and adds the new executions to the cache.
   // Returns the entries that were evicted for this. Every rank must apply the same lists.
-  // Errors: INVALID_ARGUMENT if the list contains an id that is not in the cache. After this error the cache is
+  // Errors: INVALID_ARGUMENT if the list contains an id that is not in the cache. After an error the cache is
   // unchanged.
   struct Evicted {
     CacheId id;

@@ -24,7 +24,8 @@ std::string Ranks(const std::vector<RankId>& ranks) {
   return absl::StrCat(absl::StrJoin(ranks.begin(), ranks.begin() + kNamed - 1, ", "), ", ..., ", ranks.back());
 }
 
-// Returns a text for the value that a field has on one rank. In errors, this text comes after the name of the field.
+// Returns a text for the value that a field has on one rank. In errors, the text for the value comes after the name of
+// the field.
 template <typename T>
 std::string ValueText(const T& value) {
   if constexpr (std::is_enum_v<T>) {

@@ -66,7 +66,7 @@ struct TensorKeyEqual {
   bool operator()(const TensorKeyView& a, const TensorKeyView& b) const { return a == b; }
 };
 
-// A hash table whose keys are TensorKeys. It can also be searched by a TensorKeyView.
+// A hash table whose keys are TensorKeys, and which can also be searched by a TensorKeyView.
 template <typename V>
 using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyEqual>;
 
@@ -128,8 +128,9 @@ struct TensorRequest {
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ; the shortest applies
 
   // If this text is not empty, the rank refuses to take part, and the text says why. The rank sends the refusal instead
-  // of its request, so that the other ranks need not wait. The operation then fails on all ranks with this text. Ronda
-  // does not know which operation the rank would have called, so `op` is kBarrier or kSendRecv.
+  // of its request, so that the other ranks need not wait. After a refusal, the operation fails on all ranks with the
+  // text of the refusal. Ronda does not know which operation the rank would have called, so `op` is kBarrier or
+  // kSendRecv.
   std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
@@ -141,10 +142,10 @@ struct TensorRequest {
 inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's name
 inline constexpr unsigned kFused = 2;   // tensors that differ in it never share a collective
 
-// The fields of TensorRequest, except the name. DescribeMismatch compares them in this order. Each row has a field, the
-// field's name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR, LIST and MESSAGE are
-// the field's form in the proto. The list is a macro because the names of protobuf's accessors are made from the
-// fields' names.
+// The fields of TensorRequest, except the name, in the order in which DescribeMismatch compares the fields. Each row
+// has a field, the field's name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR,
+// LIST and MESSAGE are the field's form in the proto. The list is a macro because the names of protobuf's accessors are
+// made from the fields' names.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
   SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
@@ -196,22 +197,23 @@ inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(reque
 // order of the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
-// Returns whether the request is a receive that takes messages in the order of arrival. Such a receive takes the first
-// message from its sender and with its tag that no earlier receive takes. Every other receive contains the name of its
-// message.
+// Returns whether the request is a receive that takes messages in the order of arrival. A receive in the order of
+// arrival takes the first message from its sender and with its tag that no earlier receive takes. Every other receive
+// contains the name of its message.
 inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
 
-// Returns whether the receive may take a message from any rank. In the request of such a receive, the receiver is also
-// the sender.
+// Returns whether the receive may take a message from any rank. In the request of a receive from any rank, the receiver
+// is also the sender.
 inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
 // Returns a hash of the fields that DescribeMismatch() compares. Two requests of one rank have equal signatures if
-// DescribeMismatch() would find no difference between them, apart from the names. Otherwise the signatures differ,
-// unless two 64-bit hashes collide. Signatures of different processes cannot be compared.
+// DescribeMismatch() would find no difference between them, apart from the names. If DescribeMismatch() would find a
+// difference, the signatures differ, unless two 64-bit hashes collide. Signatures of different processes cannot be
+// compared.
 uint64_t SignatureOf(const TensorRequest& request);
 
 // Returns the bytes of the tensor. REQUIRES: the tensor fits into memory (the codec and the client have checked this).

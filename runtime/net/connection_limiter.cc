@@ -21,7 +21,7 @@
 namespace ronda {
 namespace {
 
-// If this process has no descriptor left for a connection, it pauses for this time before the next attempt.
+// If this process has no descriptor left for a connection, the limiter pauses for this time before the next attempt.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 bool IsShortOfDescriptors(int error) {
@@ -50,8 +50,8 @@ void ConnectionLimiter::Stop() {
   }
   wake_.Wake();
   thread_.join();
-  // If the program has closed these descriptors, other files may now have their numbers. So the limiter must not close
-  // them.
+  // If the program has closed the limiter's descriptors, other files may now have the numbers of these descriptors. So
+  // the limiter must not close the descriptors.
   if (!wake_.IsIntact()) {
     listener_.Release();
     for (Connection& connection : connections_) connection.socket.Release();

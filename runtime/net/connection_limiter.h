@@ -24,12 +24,13 @@
 
 namespace ronda {
 
-// Accepts the connections to a socket, and passes them on to a server. It limits the number of connections whose
-// clients have not authenticated. So these clients cannot use up the descriptors of this process.
+// Accepts the connections to a socket, and passes them on to a server. The limiter bounds the number of connections
+// whose clients have not authenticated, so that such clients cannot use up the descriptors of this process.
 //
 // The server gets a connection after the client has sent its first bytes. At the limit, a new connection replaces the
 // connection whose time ends first. A connection that has sent nothing has the time `silence`, and a connection that
-// has not authenticated has the time `grace`. Until this time ends, the new connection waits in the system's queue.
+// has not authenticated has the time `grace`. Until the time of an older connection ends, the new connection waits in
+// the system's queue.
 //
 // Thread-safe. ConnectionLimiter owns a thread.
 class ConnectionLimiter {
@@ -59,8 +60,8 @@ class ConnectionLimiter {
   // connection.
   void Stop();
 
-  // Must be called when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. From then on, the
-  // connection of this client does not count towards the limit.
+  // Must be called when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. After this call,
+  // the connection of this client does not count towards the limit.
   void Authenticated(absl::string_view address);
 
   // Returns how many connections so far have not authenticated, including closed connections.

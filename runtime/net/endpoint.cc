@@ -29,8 +29,8 @@ namespace {
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
-  // RFC 6761 defines the name "localhost". The code handles it here, because small containers often have no /etc/hosts
-  // with this name.
+  // RFC 6761 defines the name "localhost". The code handles "localhost" itself, because small containers often have no
+  // /etc/hosts with this name.
   if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
@@ -42,7 +42,7 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
 }
 
 // Returns the first IPv4 address, or else the first IPv6 address. So if a name has addresses of both kinds, all ranks
-// choose the IPv4 address, whatever the order in which the system's resolver lists them.
+// choose an IPv4 address, whatever the order in which the system's resolver lists the addresses.
 const addrinfo* Choose(const addrinfo* list) {
   const addrinfo* ipv6 = nullptr;
   for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
@@ -87,8 +87,8 @@ NumericAddress Read(const addrinfo& info) {
 
 using Scope = InterfaceAddress::Scope;
 
-// Interfaces whose names have one of these prefixes are ignored. Their addresses look like any other address, but other
-// hosts cannot reach them.
+// Interfaces whose names have one of these prefixes are ignored. The addresses of ignored interfaces look like any
+// other address, but other hosts cannot reach these addresses.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {

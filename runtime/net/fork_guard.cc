@@ -32,7 +32,7 @@ std::array<uint8_t, 16> InIPv6sForm(const in_addr& address) {
 }
 
 // Returns the descriptors of this process. The result also contains the descriptor with which the function reads the
-// folder. It is closed afterwards.
+// folder, although the function then closes this descriptor.
 std::vector<int> OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   std::vector<int> descriptors;

@@ -149,8 +149,8 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
   bool Start(const ronda_hosts_limits& limits) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
-    // The server does not listen on a port: gRPC would accept any number of connections there. Instead, it serves the
-    // sockets that Adopt passes to it, and closes them at the end.
+    // The server does not listen on a port, because on a port gRPC would accept any number of connections. Instead of
+    // listening, the server serves the sockets that Adopt passes to it, and closes these sockets at the end.
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     builder.RegisterCallbackGenericService(this);
@@ -202,8 +202,8 @@ void ShutDown(ronda_hosts_server* server, int64_t grace_ms) {
 
 ronda_hosts_channel* Connect(const char* target, const ronda_hosts_limits* limits) {
   grpc::ChannelArguments arguments;
-  // The other rank may start later than this rank. With its default, gRPC would wait for seconds before the next
-  // attempt.
+  // The other rank may start later than this rank. With gRPC's default pause, gRPC would wait for seconds before the
+  // next attempt to connect.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
@@ -237,7 +237,7 @@ void Write(ronda_hosts_stream* stream, const void* data, size_t size) { stream->
 
 // Ends the stream. The code needs no conversion: gRPC has the same codes as absl::Status.
 void End(ronda_hosts_stream* stream, int code, const char* text, size_t size) {
-  // gRPC sends the text in a header, with percent-encoding. It drops headers that are longer than 8 KiB together.
+  // gRPC sends the text in a header, with percent-encoding, and drops headers that are longer than 8 KiB together.
   constexpr size_t kMaxTextBytes = 2000;
   stream->End(grpc::Status(static_cast<grpc::StatusCode>(code), std::string(text, std::min(size, kMaxTextBytes))));
 }

@@ -54,7 +54,7 @@ std::optional<Place> PlaceOf(const SocketAddress& address) {
 }
 
 // Parses an address and a port, for example "0100007F:5BA5". The kernel writes an address as one or four 32-bit
-// numbers. They are hexadecimal, and in the byte order of the machine.
+// numbers, which are hexadecimal and in the byte order of the machine.
 std::optional<Place> ParsePlace(absl::string_view text) {
   constexpr size_t kDigits = 8;  // of a word
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');

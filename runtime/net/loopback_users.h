@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Finds the user at the other end of a connection within this host, from the kernel's lists in /proc/net. A job without
-// a secret is on loopback. Its processes accept connections only from processes of the same user.
+// a secret uses only loopback, and its processes accept connections only from processes of the same user.
 #ifndef RONDA_RUNTIME_NET_LOOPBACK_USERS_H_
 #define RONDA_RUNTIME_NET_LOOPBACK_USERS_H_
 

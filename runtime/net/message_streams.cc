@@ -80,8 +80,8 @@ constexpr NeededCall kNeededCalls[] = {
 };
 
 // Tries all system calls that gRPC needs, because the security profile of a container may refuse some of them. The
-// calls have an invalid descriptor. If no profile refuses a call, the kernel therefore answers that the descriptor does
-// not exist.
+// tried system calls have an invalid descriptor. If no profile refuses a call, the kernel therefore answers that the
+// descriptor does not exist.
 absl::Status TryNeededCalls() {
   for (const auto& [name, make] : kNeededCalls) {
     errno = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams of messages between processes on the same host or on different hosts, through libronda_hosts.so. This plugin
-// is loaded for the first stream.
+// Streams of messages between processes on the same host or on different hosts, through libronda_hosts.so. The plugin
+// libronda_hosts.so is loaded for the first stream.
 #ifndef RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 
@@ -27,16 +27,16 @@ namespace ronda {
 // Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; the errors of LoadPlugin.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
-// The owner of a stream. Threads of the plugin call its functions. At most two of these calls run at the same time: one
-// about received messages, and one about writes.
+// The owner of a stream. Threads of the plugin call its functions. At most two of the plugin's calls run at the same
+// time: one about received messages, and one about writes.
 class MessageStreamOwner {
  public:
   virtual ~MessageStreamOwner() = default;
   virtual void OnMessage(absl::string_view message) = 0;
   // Called when no further message will come.
   virtual void OnReadsEnd() = 0;
-  // Called when the message of the last Write has been sent, or when it can never be sent. The stream then accepts the
-  // next Write.
+  // Called when the message of the last Write has been sent, or when it can never be sent. After this call, the stream
+  // accepts the next Write.
   virtual void OnWritten() = 0;
   // Called only at the server's end, when the client has cancelled the call or is gone.
   virtual void OnCancelled() {}
@@ -45,8 +45,8 @@ class MessageStreamOwner {
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// A reference to one end of a stream. A stream closes some time after a call of End, and never before. It then frees
-// its own memory.
+// A reference to one end of a stream. A stream closes some time after a call of End, and never before. When a stream
+// closes, it frees its own memory.
 class MessageStream {
  public:
   // Refers to the client's end of a stream.
@@ -65,9 +65,9 @@ class MessageStream {
   // caller must call End exactly once. REQUIRES: the same as for Write.
   void End(const absl::Status& status);
 
-  // Must be called at the server's end after the client has authenticated. From then on, the connection of the client
-  // does not count towards the server's limit. If the client has already left, its connection is still counted as
-  // unauthenticated.
+  // Must be called at the server's end after the client has authenticated. After this call, the connection of the
+  // client does not count towards the server's limit. If the client has already left, its connection is still counted
+  // as unauthenticated.
   void Authenticated() const { limiter_->Authenticated(client_); }
 
  private:
@@ -153,8 +153,8 @@ class MessageChannel {
 
   enum class Absent { kIsAwaited, kIsAnError };
 
-  // Returns a stream. It begins when it is opened. After `timeout` it is ended by force. If the server does not listen
-  // yet, `absent` decides whether the stream waits or fails.
+  // Returns a stream, which begins when it is opened, and is ended by force after `timeout`. If the server does not
+  // listen yet, `absent` decides whether the stream waits or fails.
   MessageStream Call(const std::string& method, Absent absent, absl::Duration timeout);
 
   // By force, ends the stream that Call has returned last.

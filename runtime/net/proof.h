@@ -24,8 +24,8 @@ inline constexpr size_t kProofBytes = 32;
 // Errors: INTERNAL if the system provides no random bytes.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
-// Returns the proof of `fields`. It also covers where each field ends. The first field names the purpose of the proof,
-// so that the proof is not valid for another purpose with the same secret.
+// Returns the proof of `fields`, which also covers the position where each field ends. The first field names the
+// purpose of the proof, so that the proof is not valid for another purpose with the same secret.
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
 

@@ -31,8 +31,8 @@ class ServedCall : public MessageStreamOwner {
 
   virtual void Serve(absl::string_view request) = 0;
 
-  // Must be called when the client has authenticated. It must be called before Answer, because the client may leave
-  // when it has got the answer.
+  // Must be called when the client has authenticated. Authenticated must be called before Answer, because the client
+  // may leave when it has got the answer.
   void Authenticated() const { stream_.Authenticated(); }
 
   // Sends the answer to the client, as bytes or as a protobuf message. The caller must call Answer once per request.

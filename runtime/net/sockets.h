@@ -41,8 +41,8 @@ absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
 // Checks that this host has a route to the endpoint. Errors: FAILED_PRECONDITION with the reason.
 absl::Status CheckRoute(const Endpoint& endpoint);
 
-// Returns a non-blocking Unix domain socket that listens at `path`. It takes the place of an existing socket with this
-// path. Errors: INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.
+// Returns a non-blocking Unix domain socket that listens at `path`. The new socket takes the place of an existing
+// socket with this path. Errors: INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path);
 
 }  // namespace ronda

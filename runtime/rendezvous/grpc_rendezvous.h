@@ -14,8 +14,8 @@
 
 namespace ronda {
 
-// The gRPC server in rank 0's process at which all ranks of a job meet. It runs from the start of the job until all
-// ranks have joined. It listens on only one address. Rank 0 is a member from the beginning, and makes no call to
+// The gRPC server in rank 0's process at which all ranks of a job meet. The server runs from the start of the job until
+// all ranks have joined, and listens on only one address. Rank 0 is a member from the beginning, and makes no call to
 // itself.
 //
 //   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));

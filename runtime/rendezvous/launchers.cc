@@ -22,18 +22,19 @@
 namespace ronda {
 namespace {
 
-// The largest size of a job. No job is so large, and products of ranks and sizes do not overflow below this limit.
+// The largest size of a job. Every job is smaller than this limit, and below the limit, products of ranks and sizes do
+// not overflow.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
 // If a job specifies no port, Ronda chooses one of this many ports. Neither well-known services nor outgoing
-// connections use these ports.
+// connections use a port in this range.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
 // For the store of another library, Ronda chooses one of this many ports. Neither well-known services nor outgoing
-// connections use these ports.
+// connections use a port in this range.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
 
@@ -95,8 +96,8 @@ absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName addr
   return absl::OkStatus();
 }
 
-// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. With these variables, Ronda can be used
-// together with torchrun, whose own store listens on MASTER_PORT.
+// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. With RONDA_MASTER_ADDR and
+// RONDA_MASTER_PORT, Ronda can be used together with torchrun, whose own store listens on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
@@ -237,7 +238,7 @@ struct LauncherVariables {
   // If one of these variables is set, this launcher has started the job. Incomplete settings are then an error. If no
   // such variable of any launcher is set, the job has one rank.
   VariableName signs[6] = {};
-  // Reads the other variables of this launcher. The rank and the size have been read before.
+  // Reads the other variables of the launcher. The rank and the size have been read before.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
   // Where rank 0 may listen for another library, if the launcher does not set MASTER_ADDR and MASTER_PORT.
   std::optional<StoreAddress> (*store)(const EnvironmentVariables&, const JobEnvironment&) = NoStore;
@@ -400,8 +401,8 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
 
 // Returns whether torchrun's variables agree with those of the launcher that was found: in the rank, the size and the
 // address. Frameworks and scripts of users copy the variables of MPI's or Slurm's launcher to torchrun's variables.
-// Ronda itself does this for other libraries. If the variables are copies, only the launcher that was found knows where
-// the ranks meet.
+// Ronda itself copies these variables for other libraries. If the variables are copies, only the launcher that was
+// found knows where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {

@@ -14,7 +14,7 @@ namespace ronda {
 // Reads the job from the environment variables that the launcher of this process has set. ReadJob() looks for the
 // variables of launchers in this order: RONDA_RANK and its companions; torchrun-style variables; Paddle-style
 // variables; those of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other process managers with PMI. If none of
-// these variables is set, the job has one rank.
+// the launchers' variables is set, the job has one rank.
 //
 // Errors: INVALID_ARGUMENT that names the variable, its value and the right form of a value.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);

@@ -31,8 +31,8 @@ constexpr absl::Duration kGrace = absl::Seconds(5);
 // reason.
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
-// Returns the content of an answer's last frame. The content is empty if there is a list of members. Otherwise it says
-// why there is none.
+// Returns the content of an answer's last frame. The content is empty if there is a list of members, or else says why
+// there is no list.
 std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
 
 absl::Status DecodeVerdict(const std::string& content, int size) {

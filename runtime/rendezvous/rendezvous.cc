@@ -75,9 +75,9 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TryToListen(const Config& config, c
   return TcpListener::Start(endpoint);
 }
 
-// Opens the listener to which other ranks connect for control messages and data. Stores its address in `self`. A rank
-// with children in the tree of control messages needs a listener. For other ranks nullptr is no error, because most
-// jobs exchange no data over TCP. A job that needs the missing listener reports the error later.
+// Opens the listener to which other ranks connect for control messages and data, and stores the listener's address in
+// `self`. A rank with children in the tree of control messages needs a listener. For other ranks nullptr is no error,
+// because most jobs exchange no data over TCP. A job that needs the missing listener reports the error later.
 absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const Endpoint& rendezvous, Member* self) {
   absl::StatusOr<std::unique_ptr<TcpListener>> listener = TryToListen(config, rendezvous);
   if (!listener.ok() && HasControlChildren(config.job.rank, config.job.size)) return listener.status();

@@ -19,9 +19,9 @@ namespace ronda {
 struct RendezvousResult {
   MemberList member_list;
   std::string secret;  // of the job; may be empty if all ranks are on loopback
-  // The listener for messages over TCP; nullptr if this rank has no address for them. In the list of members, a member
-  // without a port has no listener. If control messages go over TCP, a rank with children in the tree of control
-  // messages has a listener.
+  // The listener for messages over TCP, or nullptr if this rank has no address for messages over TCP. In the list of
+  // members, a member without a port has no listener. If control messages go over TCP, a rank with children in the tree
+  // of control messages has a listener.
   std::unique_ptr<TcpListener> tcp_listener;
   // The way in which ranks on different hosts exchange control messages. Unless this is TCP, no rank has a listener.
   NetworkSettings::Control control = NetworkSettings::Control::kTcp;

@@ -23,9 +23,9 @@
 
 namespace ronda {
 
-// What rank 0 does when ranks join. It processes the messages of the ranks, admits the ranks to a RendezvousTable, and
-// answers all ranks when the table is complete. The service itself does not use the network. RendezvousServer connects
-// the service to the network.
+// What rank 0 does when ranks join. The service processes the messages of the ranks, admits the ranks to a
+// RendezvousTable, and answers all ranks when the table is complete. The service itself does not use the network.
+// RendezvousServer connects the service to the network.
 //
 // Thread-safe.
 class RendezvousService {
@@ -47,8 +47,8 @@ class RendezvousService {
   // Issues a nonce. Errors: INTERNAL if the system provides no random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Processes a rank's request to join. If the rank is refused, Join calls `done` at once and returns nullopt.
-  // Otherwise the service calls `done` when all ranks have joined or the rendezvous has failed.
+  // Processes a rank's request to join. If the rank is refused, Join calls `done` at once and returns nullopt. If the
+  // rank is not refused, the service calls `done` when all ranks have joined or the rendezvous has failed.
   // Errors: the errors of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED
   // for an unknown nonce; PERMISSION_DENIED for a wrong proof; the error with which the rendezvous has failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);

@@ -80,11 +80,12 @@ class RendezvousTable {
   // already joined.
   absl::Status Add(const JoinClaim& claim);
 
-  // Removes a rank that has left before all ranks had joined. After that, another process may join as this rank.
-  // REQUIRES: `rank` is not 0, has joined, and the table is not complete.
+  // Removes a rank that has left before all ranks had joined. When a rank has been removed, another process may join as
+  // this rank. REQUIRES: `rank` is not 0, has joined, and the table is not complete.
   void Remove(RankId rank);
 
-  // Records why the table or its caller has refused a claim. This may be the reason why a rank is missing.
+  // Records why the table or its caller has refused a claim, because the refusal may be the reason why a rank is
+  // missing.
   void RecordRefusal(const absl::Status& refusal);
 
   bool complete() const { return joined_ == options_.size; }

@@ -35,7 +35,7 @@ inline void CpuRelax() {
 //   const uint32_t heard = doorbell.Rings();
 //   if (!condition) doorbell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
-// A thread that polls the condition needs no ring to wake it. It can act while other threads go on sleeping. While a
+// A thread that polls the condition needs no ring to wake it, and can act while other threads go on sleeping. While a
 // thread polls, rings are only counted, and wake nobody:
 //
 //   doorbell.StartPolling();
@@ -49,20 +49,20 @@ inline void CpuRelax() {
 //   if (doorbell.IsPollerExpected()) { ...; }   // for a moment
 //   doorbell.RingUnlessPolled();                // unless the condition has been seen
 //
-// Memory ordering: a thread that will sleep announces this (`asleep_`). Then the kernel compares `rings_` as it puts
-// the thread to sleep. The ringing thread counts its ring, and then checks whether a thread sleeps. All four steps are
-// sequentially consistent, and the kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing thread
-// finds no sleeping thread, it has counted its ring before the kernel compares. The comparison in the kernel then
-// fails, and the other thread does not go to sleep. A woken thread that reads the new count also sees all data that was
-// written before the ring.
+// Memory ordering: a thread that will sleep announces its sleep (`asleep_`). After this, the kernel compares `rings_`
+// as it puts the thread to sleep. The ringing thread counts its ring, and then checks whether a thread sleeps. All four
+// steps are sequentially consistent, and the kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing
+// thread finds no sleeping thread, it has counted its ring before the kernel compares. The comparison in the kernel
+// then fails, and the other thread does not go to sleep. A woken thread that reads the new count also sees all data
+// that was written before the ring.
 //
 // If a thread polls, the ringing thread counts a ring, and then checks whether the other thread still polls. The
 // polling thread first declares that it has stopped (StopPolling), and then reads the count of rings. These steps of
-// both threads are also sequentially consistent. So either the ringing thread sees that the poller has stopped, and
-// rings for the sleepers, or the poller sees the ring. A condition can be used instead of the count of rings. The
-// ringing thread makes the condition true with a sequentially consistent store before RingUnlessPolled. The poller
-// reads the condition again with a sequentially consistent load after StopPolling. With such a condition, the threads
-// need no count of rings.
+// the poller and of the ringing thread are also sequentially consistent. So either the ringing thread sees that the
+// poller has stopped, and rings for the sleepers, or the poller sees the ring. A condition can be used instead of the
+// count of rings. The ringing thread makes the condition true with a sequentially consistent store before
+// RingUnlessPolled. The poller reads the condition again with a sequentially consistent load after StopPolling. With
+// such a condition, the threads need no count of rings.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }

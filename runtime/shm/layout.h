@@ -30,7 +30,8 @@ namespace ronda {
 // load returns "written" sees the whole text.
 class FailureRecord {
  public:
-  // If the record is empty, stores `failure` and returns true. Otherwise returns false. REQUIRES: !failure.ok().
+  // If the record is empty, stores `failure` and returns true. If the record is not empty, returns false. REQUIRES:
+  // !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
   // Like Set, but stores the text `text` with the code UNAVAILABLE. The function takes no absl::Status, because a
@@ -100,7 +101,8 @@ struct ShmHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule requested to unlock
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // How ranks store data to the rings (Stores, StoreTrials). Rank 0 decides this for all ranks.
+  // How ranks store data to the rings (Stores, StoreTrials). Rank 0 decides for all ranks how they store data to the
+  // rings.
   std::atomic<uint32_t> stores;
   // the lap of the ring at which the last or the next trial begins; 0 before the first trial
   std::atomic<uint64_t> stores_trial;
@@ -141,9 +143,9 @@ struct ShmRankBlock {
   ShmProgress progress[kShmStageCount];
 };
 
-// Data that is too small for a stream travels in cache lines. Each of these lines has its own sequence number. The
-// sequence number shows a reader that the line's data has arrived, so the reader waits for one transfer between cores
-// instead of two.
+// Data that is too small for a stream travels in cache lines. Each cache line of small data has its own sequence
+// number. The sequence number shows a reader that the line's data has arrived, so the reader waits for one transfer
+// between cores instead of two.
 inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
@@ -153,10 +155,11 @@ struct alignas(kCacheLineBytes) ShmFlatLine {
 inline constexpr size_t kShmFlatLines = 40;
 // The lines form kShmFlatTurns sets. Each exchange uses the next set, and after the last set the first one again. Three
 // sets would be enough to be safe. A rank that has announced the end of exchange i may still read the lines of exchange
-// i. It stops reading them before it sends its data or its veto for exchange i + 1. With three sets, exchange i + 3
-// writes the lines of exchange i again. A rank that writes to them has completed exchange i + 2. So the reading rank
-// has already sent its part of exchange i + 2, and no longer reads them. The fourth set allows prefetching: a rank can
-// prefetch the lines of the exchange after the next one, because no rank reads these lines any more.
+// i. The rank stops reading these lines before it sends its data or its veto for exchange i + 1. With three sets,
+// exchange i + 3 writes the lines of exchange i again. A rank that writes to these lines has completed exchange i + 2.
+// So the reading rank has already sent its part of exchange i + 2, and no longer reads the lines. The fourth set allows
+// prefetching: a rank can prefetch the lines of the exchange after the next one, because no rank reads these lines any
+// more.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 
@@ -188,7 +191,7 @@ class ShmView {
   // Returns the lines that `rank` writes: kShmFlatTurns sets of kShmFlatLines lines.
   ShmFlatLine* FlatLines(RankId rank) const;
 
-  // Returns the address of `position` in the ring of `rank`. One lap later, the ring uses this address again.
+  // Returns the address of `position` in the ring of `rank`. One lap later, the ring uses the same address again.
   char* Data(RankId rank, uint64_t position) const;
 
  private:

@@ -116,8 +116,8 @@ class Attachment {
   // Creates the memory in the first of places_ that has room for it, and sets geometry_. If no place has room, reports
   // this to the other ranks.
   absl::StatusOr<ShmFile> MakeFile();
-  // Allocates the memory. If it has no room for slots of the wanted size, makes the slots smaller. Sets geometry_.
-  // Returns 0, or an errno.
+  // Allocates the memory. If the file has no room for slots of the wanted size, makes the slots smaller. Sets
+  // geometry_. Returns 0, or an errno.
   int Allocate(const ShmFile& file);
   // Publishes the link in the first of folders_ that accepts the link. Stores the path of the link in path_, and the
   // lock of the link in link_lock_.
@@ -156,7 +156,7 @@ class Attachment {
   // start.
   absl::Status CheckEpoch();
   // Returns a text for the error of a rank that has waited for too long. If other processes are in another epoch, the
-  // text says so. Otherwise the text is empty.
+  // text says so. The text is empty if no other processes are in another epoch.
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;

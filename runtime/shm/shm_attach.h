@@ -30,12 +30,12 @@ struct ShmAttached {
 };
 
 // Connects the ranks of one host through one piece of shared memory. Rank 0 creates shared memory that has no name. The
-// memory is a memfd. If the system refuses memfds, the memory is a file that has been removed. It is in the first of
-// ShmFolders() with enough room. Rank 0 logs a warning if the file is outside of /dev/shm, or if the memory has room
-// only for smaller slots. Rank 0 makes a link (ShmLink) in the first of ShmFolders() that accepts a link. The link
-// shows the other ranks where the memory is. The other ranks wait until the link exists. Then they open and check the
-// memory, and write their pids to it. When all ranks have attached, the link is removed, and AttachAllRanks returns. If
-// the ranks are killed before the link has been removed, only the link is left behind.
+// memory is a memfd. If the system refuses memfds, the memory is a removed file in the first of ShmFolders() with
+// enough room. Rank 0 logs a warning if the file is outside of /dev/shm, or if the memory has room only for smaller
+// slots. Rank 0 makes a link (ShmLink) in the first of ShmFolders() that accepts a link. The link shows the other ranks
+// where the memory is. The other ranks wait until the link exists. After that, they open and check the memory, and
+// write their pids to it. When all ranks have attached, the link is removed, and AttachAllRanks returns. If the ranks
+// are killed before the link has been removed, only the link is left behind.
 //
 // Errors (every rank gets the same reason, if a link or the memory can pass it on):
 //  - RESOURCE_EXHAUSTED if the memory has no room for the smallest slots.
@@ -50,8 +50,8 @@ absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 // Like AttachAllRanks, but the ranks are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Returns whether the ranks together may use at least one core per rank. In this case, a rank that spins takes no core
-// from another rank.
+// Returns whether the ranks together may use at least one core per rank. If every rank has a core, a rank that spins
+// takes no core from another rank.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

@@ -27,7 +27,7 @@ class ShmMapping {
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
-  // Returns the descriptor of the mapped file, or -1 if there is none. Other processes of the user find the file
+  // Returns the descriptor of the mapped file, or -1 if there is none. Other processes of the user find the mapped file
   // through this descriptor (RankWords).
   int descriptor() const { return file_.get(); }
 
@@ -44,9 +44,9 @@ class ShmFile {
  public:
   ShmFile() = default;
 
-  // Creates and opens an empty file. If `folder` is empty, the file is a memfd, in the memory of the kernel. Otherwise
-  // it is in the file system of `folder`. The links in /proc/PID/fd show a path that ends in `name` ("/ronda-j"),
-  // perhaps before " (deleted)". Returns 0, or an errno.
+  // Creates and opens an empty file. If `folder` is empty, the file is a memfd, in the memory of the kernel. If a
+  // folder is given, the file is in the file system of `folder`. The links in /proc/PID/fd show a path that ends in
+  // `name` ("/ronda-j"), perhaps before " (deleted)". Returns 0, or an errno.
   int Create(const std::string& folder, const std::string& name);
 
   // Opens a file of another process. `path` is the link to the file in that process' /proc/PID/fd.
@@ -54,9 +54,9 @@ class ShmFile {
   // files, or if the file belongs to another user or has a name; other errors of the system.
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
-  // Allocates real memory for `bytes` zero bytes. Later accesses can then raise no SIGBUS. After that, a memfd can no
-  // longer change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if the process
-  // may not have files of this size; other errors come from the system.
+  // Allocates real memory for `bytes` zero bytes. Later accesses can then raise no SIGBUS. After the call of Allocate,
+  // a memfd can no longer change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if
+  // the process may not have files of this size; other errors come from the system.
   int Allocate(size_t bytes) const;
 
   // Returns the present size of the file.

@@ -70,8 +70,8 @@ absl::Status NotOfThisNamespace(const std::string& path, const ShmLink& link, co
 }
 
 // Returns the lock of a byte of the folder that the creator of `link` holds. The lock is a shared lock, so two creators
-// in different pid namespaces may lock the same byte. If one of them leaves a link behind, this link seems to be in use
-// until the other creator has ended.
+// in different pid namespaces may lock the same byte. If one of two such creators leaves a link behind, this link seems
+// to be in use until the other creator has ended.
 struct flock LockOf(const ShmLink& link, int16_t type) {
   constexpr int kPidBits = 22;  // the kernel's PID_MAX_LIMIT
   const uint64_t byte = (link.creator.start_time << kPidBits) | static_cast<uint64_t>(link.creator.pid);

@@ -36,14 +36,14 @@ ShmLink ShmLinkOfThisProcess(int descriptor, int error_number);
 
 // Locks a byte of `folder`. This process will publish its link in this folder. The kernel releases the lock when the
 // returned descriptor is closed, at the latest when this process and the children that inherited the descriptor have
-// ended. A process in another pid namespace cannot look up this process' pid. But the lock shows it whether the link is
-// a leftover. Sets link->is_locked if it has taken the lock. Takes no lock if the folder is not on a tmpfs: other
+// ended. A process in another pid namespace cannot look up this process' pid, but sees from the lock whether the link
+// is a leftover. Sets link->is_locked if it has taken the lock. Takes no lock if the folder is not on a tmpfs: other
 // machines may also mount such a folder, and may not see the lock.
 UniqueFd LockForLink(const std::string& folder, ShmLink* link);
 
 // Makes the link `path`. Replaces a leftover at this path. Errors: ALREADY_EXISTS if the path may belong to another job
-// of this user. All other errors are PERMISSION_DENIED as for ReadShmLink, and those of the system. After them, another
-// path may work.
+// of this user. All other errors are PERMISSION_DENIED as for ReadShmLink, and those of the system. After these other
+// errors, another path may work.
 absl::Status PublishShmLink(const std::string& path, const ShmLink& link);
 
 // Errors: NOT_FOUND; PERMISSION_DENIED if `path` is another user's, or was made in another pid namespace;

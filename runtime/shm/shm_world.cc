@@ -39,9 +39,9 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
 }
 
 // Each rank watches this many ranks: those with the next higher numbers. Rank 0 follows the last rank, so the ranks
-// form a circle. If ranks die, a living rank that comes before them in this circle watches at least one of them. The
-// living rank makes the job fail on all ranks. If every rank watched all others, a host would need one descriptor for
-// each pair of ranks. Each rank is watched by several ranks, because one watching rank may be stopped.
+// form a circle. If ranks die, a living rank that comes before these ranks in the circle watches at least one of them.
+// The living rank makes the job fail on all ranks. If every rank watched all others, a host would need one descriptor
+// for each pair of ranks. Each rank is watched by several ranks, because one watching rank may be stopped.
 constexpr int kWatchedRanks = 32;
 
 bool Watches(RankId watcher, RankId peer, int size) {

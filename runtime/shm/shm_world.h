@@ -71,8 +71,8 @@ class ShmWorld {
   // Returns the flight recorders of all ranks of the job, in the order of the job's ranks.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Returns whether a waiting thread may spin before it sleeps. It may not spin if it could take the core of the rank
-  // for which it waits.
+  // Returns whether a waiting thread may spin before it sleeps. A waiting thread may not spin if it could take the core
+  // of the rank for which it waits.
   bool MaySpin() const { return may_spin_; }
 
   // Returns the job's first failure, or OK if the job has not failed.

@@ -9,7 +9,7 @@
 // submitted the flag, it is complete together with that bucket. If some rank has not submitted the flag, the ranks send
 // it again with the vote on the following bucket. So a flag needs no separate bucket, wakes no thread and delays no
 // bucket. If a program waits for a flag and submits nothing else, the rank unlocks the schedule, and the flag is
-// negotiated. (Any tensor that waits too long has this effect.)
+// negotiated. (Any tensor that waits too long makes the rank unlock the schedule.)
 #ifndef RONDA_RUNTIME_STEP_FLAGS_H_
 #define RONDA_RUNTIME_STEP_FLAGS_H_
 
@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// The names of all flags. Callers cannot use these names for their own tensors, because the prefix "ronda/" is
+// The names of all flags. Callers cannot use the names of flags for their own tensors, because the prefix "ronda/" is
 // reserved.
 inline constexpr absl::string_view kStopFlag = "ronda/should_stop";
 inline constexpr absl::string_view kChangeFlag = "ronda/elastic_poll";

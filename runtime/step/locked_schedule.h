@@ -32,20 +32,20 @@ namespace ronda {
 // kUnlocking: this rank wants to unlock. The rank enters the next bucket at once, without its tensors, and vetoes the
 // bucket. No rank carries out a vetoed bucket, and no rank enters another bucket after the vetoed bucket. So all ranks
 // have completed the buckets before the vetoed bucket, and no rank has carried out any later bucket. All ranks unlock
-// the schedule at the vetoed bucket. After that, the ranks negotiate the tensors in flight.
+// the schedule at the vetoed bucket. After the unlock, the ranks negotiate the tensors in flight.
 //
 // A rank wants to unlock the schedule in these cases:
 //  - A tensor is submitted that is not in the schedule, or that differs from the one in the schedule.
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
-//  - Another rank has requested to unlock. A rank that wants to unlock the schedule sends this request, so that
+//  - Another rank has requested to unlock. A rank that wants to unlock the schedule sends a request to unlock, so that
 //    sleeping ranks wake up and vote. A rank also sends the request when it has waited in a bucket longer than the
 //    warning time.
 //  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). For example, a program
-//    may now wait for each tensor before it submits the next one. It then never fills a bucket with two tensors. After
-//    the schedule has been unlocked, each tensor runs as soon as all ranks have submitted it. Tensors also wait too
-//    long if the threads of a program work at different speeds. In a schedule, the fast thread then waits for the slow
-//    thread in every round.
+//    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. After the
+//    schedule has been unlocked, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if
+//    the threads of a program work at different speeds. In a schedule, the fast thread then waits for the slow thread
+//    in every round.
 //
 // If a rank is only late, no rank unlocks the schedule: the other ranks wait for the late rank in the bucket.
 //
@@ -112,8 +112,9 @@ class LockedSchedule {
 
   // --- Buckets. REQUIRES: locked().
 
-  // Returns the index of the bucket that this rank must enter now. The rank vetoes this bucket if unlocking(), and
-  // approves it otherwise. Returns nullopt if this rank lacks tensors of the bucket, or if it must unlock the schedule.
+  // Returns the index of the bucket that this rank must enter now. The rank vetoes the returned bucket if unlocking(),
+  // and approves it otherwise. Returns nullopt if this rank lacks tensors of the bucket, or if it must unlock the
+  // schedule.
   std::optional<size_t> Next() const;
 
   // Records that this rank has entered bucket Next() at `now`, and that the ranks have voted.
@@ -166,8 +167,8 @@ class LockedSchedule {
   // also waited.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
-  // When to check stuck_since_ again. This time does not change when a bucket becomes ready. Otherwise every bucket
-  // would wake the background thread, to give it a new deadline.
+  // When to check stuck_since_ again. This time does not change when a bucket becomes ready. If this time changed,
+  // every bucket would wake the background thread, to give the thread a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
 };
 

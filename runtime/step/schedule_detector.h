@@ -48,17 +48,17 @@ class ScheduleDetector {
   bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
 
   // Returns the tensors in the order of the last step. Sets only those fields of each StepTensor that do not come from
-  // the request of the tensor. `batches` covers the last few steps. For each of these steps, it has two numbers: that
-  // of the list that released the tensor, and that of the earlier calls of Wait.
+  // the request of the tensor. `batches` covers the last few steps. For each of the last few steps, `batches` has two
+  // numbers: that of the list that released the tensor, and that of the earlier calls of Wait.
   // REQUIRES: complete().
   std::vector<StepTensor> step() const;
 
   // Records that the schedule was unlocked, after all of its buckets were carried out `rounds` times.
   void Unlocked(uint64_t rounds);
 
-  // Records that the last schedule did not fit the program. After each such call, the next schedule needs twice as many
-  // identical steps, up to 1,024. This number returns to its first value when a schedule that needed n identical steps
-  // has lasted for at least n rounds.
+  // Records that the last schedule did not fit the program. After each call of this function, the next schedule needs
+  // twice as many identical steps, up to 1,024. The number of identical steps returns to its first value when a
+  // schedule that needed n identical steps has lasted for at least n rounds.
   void Distrust();
 
  private:

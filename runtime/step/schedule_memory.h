@@ -19,9 +19,9 @@ namespace ronda {
 // A schedule is known if it lasted for `lasting_rounds` rounds the last time it was locked. A known schedule begins
 // again in one of two ways.
 //  - After one negotiated step. The schedule begins with the list after which all of its tensors have been released.
-//    Releases are counted since it was unlocked, or since the last such list.
+//    Releases are counted since the schedule was unlocked, or since the last such list.
 //  - At once. The schedule begins with a list that contains other tensors and no tensor of the schedule. Only the
-//    schedule that was unlocked last can begin in this way, and only if it was unlocked between two of its rounds.
+//    schedule that was unlocked last can begin at once, and only if it was unlocked between two of its rounds.
 //    ScheduleMemory then guesses that the program has only done something else for a while. If the guess was wrong,
 //    ScheduleMemory makes no such guess until the schedule has lasted again.
 //

@@ -27,8 +27,9 @@ struct PlannedBucket {
   std::vector<CacheId> ids;
 };
 
-// Successive items, all of which were seen together in some step (StepTensor), and the buckets of these items. In this
-// step each item was submitted before any other item was complete, so the items may run in any order.
+// Successive items, all of which were seen together in some step (StepTensor), and the buckets of these items. In the
+// step in which the items were seen together, each item was submitted before any other item was complete, so the items
+// may run in any order.
 struct Wave {
   const StepTensor* first = nullptr;
   std::vector<size_t> places;  // indices of StepTensor::batches at which all items are equal

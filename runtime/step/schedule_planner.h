@@ -19,8 +19,9 @@ namespace ronda {
 struct StepTensor {
   CacheId id = 0;
   absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
-  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step of this index,
-  // each rank submitted both tensors before it could know that one of them was complete.
+  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step of an index at
+  // which the `batches` are equal, each rank submitted both tensors before it could know that one of the tensors was
+  // complete.
   std::vector<uint64_t> batches;
 
   // The following fields come from the tensor's request.
@@ -34,17 +35,18 @@ struct StepTensor {
 //
 // Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket ends when it has
 // `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
-// `hold` after the last one. So less data remains to be reduced at the end of a step. On a GPU a bucket costs launches
-// and events, and the program runs ahead of the device. So on a GPU, a bucket may end early only if it has
-// kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an exception.
+// `hold` after the last one. A bucket that ends early leaves less data to be reduced at the end of a step. On a GPU a
+// bucket costs launches and events, and the program runs ahead of the device. So on a GPU, a bucket may end early only
+// if it has kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an
+// exception.
 //
 // Tensors share a bucket only if all tensors between the bucket's first and last tensor were seen together. If two
 // tensors were not seen together, the program may be waiting for one of them before it submits the other. A bucket with
 // both would then never be ready. Tensors that were not seen together run in the order of their average ready times.
-// This order is safe: if the program submits tensor b only after tensor a is complete, then b is ready later than a in
-// every step, and therefore also on average. If tensors have been seen together, their buckets run in the order in
-// which the buckets become ready. So a bucket for a rare kind of tensor, which fills up only at the end of a step,
-// delays no other bucket.
+// The order of ready times is safe: if the program submits tensor b only after tensor a is complete, then b is ready
+// later than a in every step, and therefore also on average. If tensors have been seen together, their buckets run in
+// the order in which the buckets become ready. So a bucket for a rare kind of tensor, which fills up only at the end of
+// a step, delays no other bucket.
 //
 // Either all tensors of a group run, or none of them. So a group is never divided.
 //

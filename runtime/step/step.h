@@ -5,7 +5,8 @@
 // A training program reduces the same tensors in every step. The first steps are negotiated: each rank reports its
 // tensors, and the coordinator answers with a list of buckets. Each negotiated step takes two messages per rank. A step
 // that repeats needs neither message, because all ranks already know what comes next. So the coordinator fixes the
-// buckets of the step. From then on each rank carries out these buckets again and again, without a control message.
+// buckets of the step. In the following steps, each rank carries out these buckets again and again, without a control
+// message.
 //
 // 1. The coordinator finds a step that repeats. Response caches give each agreed tensor an id that is the same on all
 //    ranks. The coordinator's StepObserver sees the ids of the tensors that each list releases. The StepObserver plans
@@ -23,10 +24,10 @@
 //    vote in a barrier. vote.h has the rule.
 //
 // 4. The schedule is unlocked. A rank may have to do something else: a new tensor, another shape, a join, a shutdown.
-//    It then enters the next bucket at once, without its tensors, and vetoes it. The bucket then changes nothing on any
-//    rank, and all ranks unlock at that point. The ranks submit their tensors in flight to the negotiation again, in
-//    the same order. The rank that vetoes also requests the other ranks to unlock, so that they enter the bucket soon.
-//    If a rank is only late, the other ranks wait for it.
+//    The rank then enters the next bucket at once, without its tensors, and vetoes the bucket. The bucket then changes
+//    nothing on any rank, and all ranks unlock at that point. The ranks submit their tensors in flight to the
+//    negotiation again, in the same order. The rank that vetoes also requests the other ranks to unlock, so that they
+//    enter the bucket soon. If a rank is only late, the other ranks wait for it.
 //
 // In this folder, a rank *vetoes* a bucket. The veto makes all ranks *unlock* the schedule.
 //
@@ -39,7 +40,7 @@
 //   schedule_planner.h    which tensors of a step share a bucket
 //   schedule_memory.h     the schedules that a job has had, which begin again sooner
 //
-// All classes in this folder are pure state machines. They use neither the negotiation nor the collectives. The
+// All classes in this folder are pure state machines, which use neither the negotiation nor the collectives. The
 // engine's StepRunner (runtime/engine/step_runner.h) passes the rank's submissions to a LockedSchedule, and the buckets
 // of the LockedSchedule to the executor. docs/locked_schedule.md has the complete rules, and says why they are safe.
 #ifndef RONDA_RUNTIME_STEP_STEP_H_
@@ -73,7 +74,8 @@ struct ScheduleProgress {
   uint64_t buckets = 0;
 };
 
-// Where a tensor is in a schedule. The queue keeps this place for the next submission of the tensor.
+// Where a tensor is in a schedule. The queue keeps the tensor's place in the schedule for the next submission of the
+// tensor.
 struct StepPlace {
   uint64_t schedule = 0;  // its number; 0: in none
   uint64_t version = 0;   // of the tensor's request: another version may be another tensor

@@ -42,8 +42,8 @@ class StepObserver {
   // Records that tensors that are released from now on may have waited for tensors of earlier lists.
   void Wait() { detector_.Wait(); }
 
-  // Records that the last schedule did not fit the program of a rank. If several ranks report this about the same
-  // schedule, only the first report has an effect.
+  // Records that the last schedule did not fit the program of a rank. If several ranks report that the same schedule
+  // did not fit, only the first report has an effect.
   void Distrust();
 
   // Records that the next list releases the tensor with this id, on all ranks of the job.

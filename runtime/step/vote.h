@@ -15,8 +15,8 @@
 namespace ronda {
 
 // A vote on whether a call is carried out. The vote travels with the data of the call, or before it. The call is
-// carried out if all ranks of the job approve. If any rank vetoes, no rank writes its output. The call then has no
-// effect. It is still counted in the sequence of calls, because every rank has made it.
+// carried out if all ranks of the job approve. If any rank vetoes, no rank writes its output. A vetoed call has no
+// effect, but is still counted in the sequence of calls, because every rank has made the call.
 //
 // A backend sends a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
 // result to Decide(). The order does not matter, and a word may be combined several times.
@@ -67,9 +67,9 @@ struct VotedBucket {
   WireFormat wire = WireFormat::kNone;
 };
 
-// Returns whether the vote travels with the bucket's data. This is so only for a reduction that takes one round of the
-// host's communicator. In all other cases the ranks first vote in a barrier, because after a veto a rank could not undo
-// its part of the bucket:
+// Returns whether the vote travels with the bucket's data. The vote travels with the data only in a reduction that
+// takes one round of the host's communicator. For all other buckets, the ranks first vote in a barrier, because after a
+// veto a rank could not undo its part of the bucket:
 //  - Other operations write their outputs as the data arrives, and Adasum takes several rounds.
 //  - A GPU carries out all work that it has been given.
 //  - If a tensor has a residual, rounding the tensor to the wire's format changes the residual. Only the rank itself

@@ -13,8 +13,8 @@ namespace {
 
 constexpr absl::string_view kHello = "ronda.v1.Data.Hello";
 constexpr absl::string_view kWelcome = "ronda.v1.Data.Welcome";
-// In a job without a secret, the proofs use this key. A proof with this key keeps different jobs on one host apart. It
-// does not protect against other callers.
+// In a job without a secret, the proofs use this key. A proof with the key kNoSecret keeps different jobs on one host
+// apart, but does not protect against other callers.
 constexpr absl::string_view kNoSecret = "no secret";
 
 struct Nonces {

@@ -34,7 +34,7 @@ constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
 // Besides the missing ranks, this many callers that have not authenticated may be connected at the same time.
 constexpr size_t kRoomForCallers = 64;
 // This rank accepts at most this many callers in a row before it reads what they have sent. More callers would exceed
-// the limit. Some would be dropped before this rank had read anything from them.
+// the limit, so some callers would be dropped before this rank had read anything from them.
 constexpr int kCallersPerRound = static_cast<int>(kRoomForCallers);
 constexpr int kMostComplaints = 5;
 
@@ -76,8 +76,8 @@ void SetUp(int fd) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
 }
 
-// Reads until `text` has `wanted` bytes. Returns whether it has them now. Does not read further, because the next bytes
-// may be data.
+// Reads until `text` has `wanted` bytes, and returns whether `text` has them now. Does not read further, because the
+// next bytes may be data.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   const size_t before = text->size();
   text->resize(wanted);
@@ -89,14 +89,14 @@ absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   return SystemError("cannot read", errno);
 }
 
-// Writes a few bytes. A new connection always has room for them in its buffer.
+// Writes a few bytes. A new connection always has room for a few bytes in its buffer.
 absl::Status WriteAll(int fd, absl::string_view text) {
   const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   return SystemError("cannot write", sent < 0 ? errno : EAGAIN);
 }
 
-// This rank's call to another rank. It is repeated until the connection has been made.
+// This rank's call to another rank. The call is repeated until the connection has been made.
 class OutgoingCall {
  public:
   OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& id) : options_(options), id_(id) {}
@@ -354,7 +354,8 @@ absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) 
         absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.id.level));
   }
   RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
-  // If there is a connection already, the caller has lost it. Otherwise it would not have called again.
+  // If a connection exists already, the caller has lost this connection: a caller that still had it would not have
+  // called again.
   *socket = std::move(call.socket);
   return absl::OkStatus();
 }

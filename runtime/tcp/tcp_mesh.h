@@ -43,9 +43,10 @@ struct TcpMeshOptions {
 };
 
 // Connects this rank to its partners in each of `levels`. The rank must be a member of every level. A rank calls those
-// partners that have lower ranks. The partners with higher ranks call this rank. Both ends of a connection prove that
-// they know the job's secret (tcp_handshake.h). Callers that fail to prove this, or that send nothing, are dropped. No
-// rank waits for them. A call that fails or gets no answer is repeated until the time is over.
+// partners that have lower ranks. The partners with higher ranks call this rank. The ranks at both ends of a connection
+// prove that they know the job's secret (tcp_handshake.h). Callers that fail to prove that they know the secret, or
+// that send nothing, are dropped. No rank waits for such callers. A call that fails or gets no answer is repeated until
+// the time is over.
 //
 // Blocks until all connections exist. Returns one PointToPoint for each level, in the order of `levels`. Errors:
 // DEADLINE_EXCEEDED that names the missing ranks, with the reason if it is known; the job's failure; RESOURCE_EXHAUSTED

@@ -19,11 +19,11 @@ namespace ronda {
 namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint64_t);
-// A queue that is never empty removes its complete entries from memory from time to time. It does so if at least this
-// many entries are complete, and more than half of all entries.
+// A queue that is never empty removes its complete entries from memory from time to time. The queue removes complete
+// entries if at least this many entries are complete, and more than half of all entries.
 constexpr size_t kEntriesToReclaim = 256;
 
-// How many memory vectors (iovec) one call to the kernel gets. A message needs two.
+// How many memory vectors (iovec) one call to the kernel gets. A message needs two vectors.
 constexpr size_t kVectors = 16;
 // If at most this many connections are active, it is cheaper to try all of them than to ask the kernel which of them
 // can move data.

@@ -29,7 +29,7 @@ namespace ronda {
 //   RONDA_RETURN_IF_ERROR(queue.Advance(moved));
 //
 // Sender and receiver use the queue in the same way. The sender writes the lengths of its messages to the stream. The
-// receiver overwrites the lengths of its messages with those in the stream. The two must be equal.
+// receiver overwrites the lengths of its messages with those in the stream, which must be equal.
 //
 // The queue keeps its memory for the next messages. Thread-compatible.
 class TransferQueue {
@@ -42,12 +42,12 @@ class TransferQueue {
   bool empty() const { return first_ == entries_.size(); }
   bool IsComplete(Number number) const { return number < completed_; }
 
-  // Sets `vectors` to the memory of the next bytes of the stream. It is limited by the added messages and by the number
-  // of vectors. Returns the number of vectors in use. The vectors are valid until the next Add.
+  // Sets `vectors` to the memory of the next bytes of the stream, as far as the added messages and the number of
+  // vectors allow. Returns the number of vectors in use. The vectors are valid until the next Add.
   size_t Fill(absl::Span<iovec> vectors);
 
   // Records that `bytes` of the bytes named by Fill were moved. Errors: INTERNAL if a message has another length than
-  // expected. After this error the stream cannot be used.
+  // expected. After an INTERNAL error the stream cannot be used.
   absl::Status Advance(size_t bytes);
 
  private:
@@ -67,10 +67,10 @@ class TransferQueue {
 // (TransferQueue).
 //
 // The sender passes as much of a message to the kernel as the kernel accepts, directly from the memory of the caller. A
-// receiver reads the message into the caller's memory once the caller has asked for the message. Until then, the
-// message stays in the buffers of the kernel and, when these are full, at the sender. There is no other flow control.
-// The transfers cannot deadlock if sender and receiver submit their messages in the same order. When the receiver waits
-// for a message, it has already asked for all earlier ones.
+// receiver reads the message into the caller's memory once the caller has asked for the message. Until the caller has
+// asked for the message, it stays in the buffers of the kernel and, when these are full, at the sender. There is no
+// other flow control. The transfers cannot deadlock if sender and receiver submit their messages in the same order.
+// When the receiver waits for a message, it has already asked for all earlier ones.
 //
 // If a connection breaks, the transfers that need it fail. Data that arrived before the failure can still be received,
 // even if this rank can no longer send.
@@ -122,7 +122,7 @@ class TcpMessages : public PointToPoint {
   void Move();
   static void MoveOut(Connection& connection);
   static void MoveIn(Connection& connection);
-  // Asks the kernel which connections can move data. Waits not longer than `longest`.
+  // Asks the kernel which connections can move data. The function does not wait longer than `longest`.
   void Poll(absl::Duration longest);
 
   const RankId rank_;

@@ -53,8 +53,8 @@ bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incu
 // zeros stands for the defaults.
 using TuningPoint = std::vector<size_t>;
 
-// Searches for settings with which rounds take less time than with the defaults. If no settings do, chooses the
-// defaults.
+// Searches for settings with which rounds take less time than with the defaults. If no settings are faster than the
+// defaults, Autotuner chooses the defaults.
 //
 //   while (!tuner.finished()) {
 //     ... put tuner.point() in force; tuner.BeginMeasuring(); ...

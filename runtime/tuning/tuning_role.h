@@ -89,7 +89,8 @@ class TuningLog {
 //
 //   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> unlock -> TakeSettings -> ...
 //
-// Thread-compatible. Reads no clock. It writes to the log of the job and, if the options name one, to a log file.
+// Thread-compatible. Reads no clock. TuningRole writes to the log of the job and, if the options name one, to a log
+// file.
 class TuningRole {
  public:
   struct Options {

@@ -30,9 +30,10 @@ namespace ronda {
 // all-to-alls, and gathers for one rank. Allgathers also use the flat communicator if the ranks are not numbered host
 // by host.
 //
-// First each host adds up its ranks' contributions in the order of the ranks. Then the sums of the hosts are added up,
-// in the order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the result once.
-// So results are the same on all ranks and in every run, but their last bits can differ from those of a flat backend.
+// First each host adds up its ranks' contributions in the order of the ranks. After this, the sums of the hosts are
+// added up, in the order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the
+// result once. So results are the same on all ranks and in every run, but their last bits can differ from those of a
+// flat backend.
 class HierarchicalCommunicator : public Communicator {
  public:
   struct Options {

@@ -38,7 +38,7 @@ namespace ronda {
 // Thread-compatible, except that a second thread may call Across while the first thread works with other slots.
 class LevelOps {
  public:
-  // The number of chunks that may be under way at the same time. Each of these chunks has its own slot.
+  // The number of chunks that may be under way at the same time. Each chunk that is under way has its own slot.
   static constexpr size_t kSlots = 2;
 
   virtual ~LevelOps() = default;

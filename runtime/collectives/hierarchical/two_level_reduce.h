@@ -28,8 +28,8 @@ namespace ronda {
 // across hosts.
 class AcrossWorker {
  public:
-  // The function that handles one slot, on the thread of the worker. If it throws std::bad_alloc, Await returns
-  // RESOURCE_EXHAUSTED.
+  // The function that handles one slot, on the thread of the worker. If the function throws std::bad_alloc, Await
+  // returns RESOURCE_EXHAUSTED.
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
@@ -91,8 +91,8 @@ class TwoLevelReduce {
 
   explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
 
-  // `call` must deliver the whole result to all ranks of the job. Its ballot is ignored. Errors: the errors of the two
-  // levels. After an error this object must not be used again.
+  // `call` must deliver the whole result to all ranks of the job. Run ignores the ballot of `call`. Errors: the errors
+  // of the two levels. After an error this object must not be used again.
   absl::Status Run(const ReduceCall& call);
 
  private:
@@ -125,7 +125,7 @@ class TwoLevelReduce {
   absl::Status CutUp(const Plan& plan, size_t slot);
   void MakeCallAcross(const Plan& plan, Slot& slot) const;
   absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
-  // Makes the list of the chunk's runs, in order. Returns the number of bytes of these runs.
+  // Makes the list of the chunk's runs, in order. Returns the number of bytes of the chunk's runs.
   size_t ListRuns(const Plan& plan, const Slot& slot);
 
   // Returns whether this rank reduces a part of the chunk across hosts.

@@ -20,10 +20,10 @@ namespace {
 constexpr int kLooks = 200;
 // The number of polls between two checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// A wait polls for this time, which is longer than the transfer of a chunk on one host. After this time it sleeps
-// between polls. Each sleep lasts for a small part of the time that the wait has taken so far. If another thread wants
-// the core, polling costs more than sleeping. Yielding also costs more time than sleeping in this case, because the
-// thread gets the core back only a scheduler tick later.
+// A wait polls for this time, which is longer than the transfer of a chunk on one host. A wait that has polled for this
+// time sleeps between polls. Each sleep lasts for a small part of the time that the wait has taken so far. If another
+// thread wants the core, polling costs more than sleeping. If another thread wants the core, yielding also costs more
+// time than sleeping, because the thread gets the core back only a scheduler tick later.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
 // If data that arrives can wake a rank, a wait yields the core for this time, and then sleeps.

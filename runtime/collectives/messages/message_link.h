@@ -83,7 +83,8 @@ class MessageLink {
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
   absl::Status failure() const { return options_.job_failure(); }
-  // Returns whether a wait keeps its core between polls. It does so if this host has a core for each of its ranks.
+  // Returns whether a wait keeps its core between polls. A wait keeps its core if this host has a core for each of its
+  // ranks.
   bool keeps_core() const { return keeps_core_; }
   // Returns whether ranks share cores, and arriving data wakes a sleeping rank.
   bool is_woken_by_data() const { return !keeps_core_ && options_.messages->rest_ends_with_data(); }

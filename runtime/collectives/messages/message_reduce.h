@@ -132,23 +132,23 @@ struct MessageReduceMemory {
 
 // Carries out one long reduction. Each member reduces one part of the data, its *region*. A region is divided into
 // *slices*. All members send their contributions to a region to the region's member, slice by slice, in the wire's
-// format. This member reduces the contributions, and sends the results to all members that receive any of them. While
-// slice k travels, slice k - 1 is reduced and the results of slice k - 2 arrive.
+// format. The region's member reduces the contributions, and sends the results to all members that receive any of them.
+// While slice k travels, slice k - 1 is reduced and the results of slice k - 2 arrive.
 //
 //                    contributions            results
 //   all receive all  to equal regions         to all
 //   few receive      to equal regions         to those that receive any: no rank reduces more than the others
 //   each a part      to the receiver's part   to no other rank
 //
-// A slice that lies in the tensors in one piece, in the wire's format, is sent from there or received there. Other
-// slices go through scratch memory, which holds a few slices per member.
+// A slice that lies in the tensors in one piece, in the wire's format, is sent directly from the tensors or received
+// directly into the tensors. All other slices go through scratch memory, which holds a few slices per member.
 //
 // In-place calls are safe, because the contribution to a slice is sent before the results of this slice overwrite it.
 // Thread-compatible.
 class MessageReduce {
  public:
-  // Slices with the same number have about `chunk_bytes` in all regions together. They have more bytes if, because of
-  // the number of members, the messages would be too small. All arguments must outlive the object.
+  // Slices with the same number have about `chunk_bytes` in all regions together. Slices have more than `chunk_bytes`
+  // if, because of the number of members, the messages would be too small. All arguments must outlive the object.
   MessageReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
                 Dissemination& exchange, MessageReduceMemory& memory);
 
@@ -190,8 +190,8 @@ class MessageReduce {
   size_t BytesOf(int member, uint64_t k) const { return SliceOf(member, k).count * granule_bytes_; }
   bool Receives(int member) const;
 
-  // These functions return the address of a member's slice k in the tensors. They return nullptr if the tensors do not
-  // have the wire's format, or if the slice is not contiguous in the tensors.
+  // These functions return the address of a member's slice k in the tensors. The functions return nullptr if the
+  // tensors do not have the wire's format, or if the slice is not contiguous in the tensors.
   const char* InputOf(int member, uint64_t k) const;
   char* OutputOf(int member, uint64_t k) const;
   template <typename Address>

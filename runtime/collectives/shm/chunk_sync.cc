@@ -110,8 +110,8 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
     const absl::Duration now = MonotonicTime();
     if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
-    // This host has a core for each rank. But the scheduler may have put the late rank on this core, where it waits for
-    // this thread.
+    // Although this host has a core for each rank, the scheduler may have put the late rank on this core. The late rank
+    // then waits for this thread to yield.
     sched_yield();
   } while (!world_->HasFailed());
   return false;

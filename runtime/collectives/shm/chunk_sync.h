@@ -16,19 +16,19 @@
 // Sleeping: a waiter stores the value for which it waits (waits_for), adds itself to `sleepers`, and then checks the
 // counter again. A publisher stores its counter, checks `sleepers`, checks waits_for of each sleeper, and rings the
 // sleeper's doorbell. (doorbell.h explains why no ring is lost.) There is no fence between the store of the counter and
-// the check of `sleepers`. A fence would wait until the stored cache lines come back from the core that read them last.
-// So passing on each chunk would take longer. Without a fence, the publisher may find no sleeper while other cores do
+// the check of `sleepers`. A fence would wait until the stored cache lines come back from the core that read them last,
+// so passing on each chunk would take longer. Without a fence, the publisher may find no sleeper while other cores do
 // not see its store yet. The other cores see the store soon, and the compiler does not reorder the store and the check.
-// Therefore a waiter checks again when kStoresArrive has passed since it added itself to `sleepers`. Only if this check
-// also fails, it sleeps for long. Even then it wakes up every second, because the publisher may be stopped before it
-// rings the doorbell.
+// A waiter therefore checks the counter again when kStoresArrive has passed since it added itself to `sleepers`. If
+// this check also fails, the waiter sleeps for long. Even during a long sleep, the waiter wakes up every second,
+// because the publisher may be stopped before it rings the doorbell.
 //
 // Votes (communicator.h): a rank stores its vote in a word beside its `packed` counter, and then stores the counter. A
 // rank that has loaded the counter (acquire) also sees the word with the vote. When all ranks have packed their first
-// chunk, every rank reads the words of all ranks. Until then no rank writes any output. Votes use two words
-// alternately. So in vote n + 2 a rank overwrites its word of vote n. By then all ranks have read the word of vote n.
-// If the rank approved in vote n + 1, all ranks had reached vote n + 1. The second reason: if the rank vetoed in vote n
-// + 1, it first waited until all other ranks had finished the collective of vote n.
+// chunk, every rank reads the words of all ranks. No rank writes any output before it has read these words. In vote n +
+// 2, a rank therefore overwrites its word of vote n. When a rank overwrites its word of vote n, all ranks have already
+// read this word. If the rank approved in vote n + 1, all ranks had reached vote n + 1. The second reason: if the rank
+// vetoed in vote n + 1, it first waited until all other ranks had finished the collective of vote n.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -191,7 +191,7 @@ class ChunkSync {
                           const RunningCollective& running);
   // Rings the doorbells of all ranks that sleep until this rank makes progress.
   void WakeWaiters();
-  // These functions wait a moment without sleeping. They return whether the word has reached the value.
+  // These functions wait a moment without sleeping. The functions return whether the word has reached the value.
   bool Spin(const std::atomic<uint64_t>& word, uint64_t value) const;
   bool Yield(const std::atomic<uint64_t>& word, uint64_t value) const;
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);

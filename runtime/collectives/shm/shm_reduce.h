@@ -20,9 +20,9 @@ namespace ronda {
 // data in transit stays in the cache. ShmReduce has two algorithms, whose results have the same bits:
 //
 // - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank itself reduces everything that
-//   it receives. This takes one wait less than the other algorithm. The full exchange is used for two ranks, for small
-//   data, and for calls in which each rank receives another part. In calls with different parts, each element is still
-//   reduced only once.
+//   it receives. The full exchange takes one wait less than the other algorithm. The full exchange is used for two
+//   ranks, for small data, and for calls in which each rank receives another part. In calls with different parts, each
+//   element is still reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //

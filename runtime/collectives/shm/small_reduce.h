@@ -25,18 +25,19 @@ namespace ronda {
 //
 // A contribution travels in *lines* of 64 bytes, each of which carries the number of its exchange (layout.h). Data in a
 // ring needs two transfers between cores: first the counter that announces the data, then the data. A flat exchange
-// takes only one transfer. It copies the data once more, line by line, so it is only for small data.
+// takes only one transfer. A flat exchange copies the data once more, line by line, so it is only for small data.
 //
 // Exchanges use several sets of lines in turn (kShmFlatTurns). Before a rank writes to a set again, it has completed a
 // later exchange. Every rank contributed to that exchange after its last use of the set. So a contribution of one line
 // need not be copied, and is valid until the next exchange.
 //
-// After an exchange, the lines are in the caches of the ranks that have read them. A store to such a line would first
-// have to fetch the line from there. Therefore, at the end of each exchange, a rank prefetches the lines of the
-// exchange after the next. The prefetch matters most between cores that share no cache. If the ranks begin at the same
-// time, 4 bytes then take 0.20 us instead of 0.32 us, and 1 KiB 0.43 us instead of 0.54 us.
+// After an exchange, the lines are in the caches of the ranks that have read them. A store to a line in another rank's
+// cache would first have to fetch the line from that cache. Therefore, at the end of each exchange, a rank prefetches
+// the lines of the exchange after the next. The prefetch matters most between cores that share no cache. If the ranks
+// begin at the same time, 4 bytes then take 0.20 us instead of 0.32 us, and 1 KiB 0.43 us instead of 0.54 us.
 //
-// Votes (communicator.h) travel in the number of the first line. The lowest bits of this number are the rank's vote.
+// Votes (communicator.h) travel in the number of the first line. The lowest bits of the first line's number are the
+// rank's vote.
 //
 // Thread-compatible. The FlatExchange does not own the ChunkSync.
 class FlatExchange {
@@ -50,9 +51,10 @@ class FlatExchange {
   char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
   // Sends each rank's `bytes` bytes at `own` to every rank. Every rank must make the same call. The caller must have
-  // reserved `chunks` in the stream for the exchange. It must later announce that this rank has finished with `chunks`.
-  // If `ballot` is not null, the exchange holds the vote, and clears running.late_call when the vote is known. If this
-  // rank vetoes, `own` is not used. REQUIRES: bytes <= max_bytes(). Errors: those of ChunkSync::WaitFor.
+  // reserved `chunks` in the stream for the exchange, and must later announce that this rank has finished with
+  // `chunks`. If `ballot` is not null, the exchange holds the vote, and clears running.late_call when the vote is
+  // known. If this rank vetoes, Run does not use `own`. REQUIRES: bytes <= max_bytes(). Errors: those of
+  // ChunkSync::WaitFor.
   absl::Status Run(const char* own, size_t bytes, const ChunkSequence& chunks, Ballot* ballot,
                    RunningCollective& running);
 
@@ -87,10 +89,10 @@ class FlatExchange {
 // reduces all contributions itself.
 //
 // The smallest contributions travel in the lines of a flat exchange. Larger contributions travel in *blocks*. Each rank
-// writes its block to its ring, and then takes part in a flat exchange that carries no data. The rank's line in this
-// flat exchange announces the block and carries the vote. This is faster than a counter: the line is prefetched ahead
-// of time, while a counter would have to be fetched from the waiting ranks. The other ranks reduce directly from the
-// block.
+// writes its block to its ring, and then takes part in a flat exchange that carries no data. The rank's line in a flat
+// exchange without data announces the block and carries the vote. The rank's line is faster than a counter: the line is
+// prefetched ahead of time, while a counter would have to be fetched from the waiting ranks. The other ranks reduce
+// directly from the block.
 //
 // Thread-compatible. The SmallReduce does not own the constructor's arguments.
 class SmallReduce {

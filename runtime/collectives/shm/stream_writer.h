@@ -32,20 +32,20 @@ constexpr Stores Other(Stores stores) {
   return stores == Stores::kThroughCache ? Stores::kPastCache : Stores::kThroughCache;
 }
 
-// Decides when the ranks try the other kind of stores, and which kind they use after that. It compares the costs of the
-// two kinds of stores over laps. A lap is one pass through the whole ring. StoreTrials is a pure state machine: its
-// callers pass it the time.
+// Decides when the ranks try the other kind of stores, and which kind they use after that. StoreTrials compares the
+// costs of the two kinds of stores over laps. A lap is one pass through the whole ring. StoreTrials is a pure state
+// machine: its callers pass it the time.
 //
 // A trial begins at laps 4, 8, 16 and so on, and later every 128 laps. A trial begins sooner if the settled kind was
-// much slower in two laps. For example, this happens if a rank was moved to a core that shares no cache with the cores
-// of the other ranks. A trial also begins after a second and 16 laps, because 128 laps take long in a job that
-// communicates little.
+// much slower in two laps. For example, the settled kind becomes slow if a rank was moved to a core that shares no
+// cache with the cores of the other ranks. A trial also begins after a second and 16 laps, because 128 laps take long
+// in a job that communicates little.
 //
 // Thread-compatible.
 class StoreTrials {
  public:
-  // The length of a trial. Only the second lap of a trial is measured: in the first lap, the cache lines are still
-  // where the settled kind of stores has left them.
+  // The length of a trial. Only the second lap of a trial is measured, because in the first lap, the cache lines are
+  // still where the settled kind of stores has left them.
   static constexpr uint64_t kLaps = 2;
 
   // Returns whether `lap` is part of the trial that begins at `trial`. A `trial` of 0 means that no trial has been
@@ -57,8 +57,8 @@ class StoreTrials {
   // interrupted. `now` is MonotonicTime().
   void FinishLap(uint64_t lap, double cost, absl::Duration now);
 
-  // Returns the first lap of the last or the next trial. This lap is decided 3 laps before it begins. So every rank
-  // reads the decision in time, because ranks are less than a lap apart.
+  // Returns the first lap of the last or the next trial. The first lap of a trial is decided 3 laps before it begins.
+  // So every rank reads the decision in time, because ranks are less than a lap apart.
   uint64_t trial() const { return trial_; }
 
   // Returns the kind of stores that is used outside trials.
@@ -103,9 +103,9 @@ class StoreTrials {
 // another rank clogs the path between the caches.
 //
 // So all ranks try the other kind from time to time (StoreTrials). Rank 0 measures the time between the writes of two
-// successive chunks. This time includes the reads of the first of the two chunks. Rank 0 stores its decisions in shared
-// memory, where all ranks read them. Both kinds of stores write the same bytes. So a rank that sees a decision late is
-// only slower.
+// successive chunks. The measured time includes the reads of the first of the two chunks. Rank 0 stores its decisions
+// in shared memory, where all ranks read them. Both kinds of stores write the same bytes. So a rank that sees a
+// decision late is only slower.
 //
 // Thread-compatible.
 class StreamWriter {

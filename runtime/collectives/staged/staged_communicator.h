@@ -18,7 +18,8 @@
 namespace ronda {
 
 // Does collectives of tensors in the memory of a GPU, by means of any communicator of the host. Tensors are copied to
-// pinned memory, and the results are copied back. This class serves ranks that share a GPU, and machines without NCCL.
+// pinned memory, and the results are copied back. StagedCommunicator serves ranks that share a GPU, and machines
+// without NCCL.
 //
 // Unlike the calls of other communicators of devices, a call blocks until the host's communicator has handled the
 // call's last piece. So a call waits for the stream's earlier work and for the other ranks. When a call returns, only

@@ -16,8 +16,8 @@ namespace ronda {
 // Carries out a reduction of a device's tensors by a communicator of the host.
 //
 // The device scales the elements before it copies them to the host. If the wire's format has 16 bits, the device also
-// converts the elements. Then it copies half as many bytes, and the host reduces this format anyway. 8-bit blocks are
-// made on the host from the unchanged tensors. So the residuals of the tensors are also copied to the host.
+// converts the elements: the device then copies half as many bytes, and the host reduces this format anyway. 8-bit
+// blocks are made on the host from the unchanged tensors. So the residuals of the tensors are also copied to the host.
 //
 // How a call is divided into rounds depends only on facts that are the same on all ranks. So all ranks have the same
 // rounds.

@@ -13,7 +13,7 @@ namespace ronda {
 namespace {
 
 // A wait first spins for this time, because a copy of a few kilobytes takes only microseconds. A wait that takes longer
-// sleeps, for example a wait for a kernel of the trainer.
+// than this time sleeps, for example a wait for a kernel of the trainer.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr absl::Duration kPollInterval = absl::Microseconds(50);
 

@@ -37,7 +37,8 @@ class StagedCall {
 
 // Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
 //
-// It has two slots. While the host works on one round, the device copies the data of the next round to the other slot.
+// Staging has two slots: while the host works on one round, the device copies the data of the next round to the other
+// slot.
 //
 // Thread-compatible.
 class Staging {

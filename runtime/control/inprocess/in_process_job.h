@@ -64,12 +64,13 @@ class InProcessJob {
     const void* arguments;         // the call's arguments, of a type that the caller knows
   };
 
-  // Waits until every member of the meeting has posted. Then runs `work` with the arguments of all members, in the
-  // order of the group. Returns when the `work` of every member has returned. So no other member uses the arguments of
-  // `post` after this call has returned. Meetings of disjoint groups do not wait for each other.
+  // Waits until every member of the meeting has posted. After this, runs `work` with the arguments of all members, in
+  // the order of the group, and returns when the `work` of every member has returned. So no other member uses the
+  // arguments of `post` after this call has returned. Meetings of disjoint groups do not wait for each other.
   //
   // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED that names the missing
-  // member and the label. After these errors `work` has not run. Errors of `work` are also returned.
+  // member and the label. After an error that does not come from `work`, `work` has not run. Errors of `work` are also
+  // returned.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 

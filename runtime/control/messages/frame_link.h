@@ -30,11 +30,11 @@ struct LinkFrame {
 // knows the size of the next message, and need not ask the library for it. If all tensors of a training step are
 // cached, a rank's report is a single short message.
 //
-// Both ends use the same byte order: ranks compare it when they connect. The pop functions do not move data. Before
-// these functions, the caller must call PointToPoint::Progress, so that the library can move data.
+// The two ends of a link use the same byte order: ranks compare it when they connect. The pop functions do not move
+// data. Before these functions, the caller must call PointToPoint::Progress, so that the library can move data.
 //
-// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. During this time the
-// object must not be destroyed, unless no more calls to the library follow.
+// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. While the library uses
+// the buffers, the object must not be destroyed, unless no more calls to the library follow.
 class FrameLink {
  public:
   // `messages` must outlive this object.

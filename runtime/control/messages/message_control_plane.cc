@@ -66,8 +66,8 @@ absl::Status MessageControlPlane::Connect() {
   return options_.absence.ok() ? AwaitStart() : FailForAbsence();
 }
 
-// This function is called in two cases. In one case, a frame that this rank needs may be lost. In the second case, this
-// rank leaves the job while the ranks below it in the tree still need it.
+// FailAloneLocked is called if a frame that this rank needs may be lost, or if this rank leaves the job while the ranks
+// below it still need it.
 void MessageControlPlane::FailAloneLocked(const absl::Status& failure) {
   const absl::Status attributed = Attributed(failure);
   node().Propose(attributed);

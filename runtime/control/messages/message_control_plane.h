@@ -45,12 +45,12 @@ struct MessageControlPlaneOptions {
   // The function must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
   // Depart calls on_depart, and AnnounceExit calls on_exit. These functions notify the other ranks of this host of the
-  // departure or the exit, in addition to the messages. Both may be nullptr.
+  // departure or the exit, in addition to the messages. on_depart and on_exit may be nullptr.
   std::function<void()> on_depart;
   std::function<void()> on_exit;
   std::shared_ptr<const void> kept;  // kept as long as the control plane lives
   // Called if the control plane releases `messages` while the library still has unfinished work. After this call,
-  // nobody may call the library again. The function may be nullptr.
+  // nobody may call the library again. abandon_messages may be nullptr.
   std::function<void()> abandon_messages;
   int fan_out = kControlFanOut;  // most children of a rank, the same on all ranks
   // Whether each rank of this host has its own core. Only then may a thread spin for a message.
@@ -59,12 +59,12 @@ struct MessageControlPlaneOptions {
 
 // Carries control messages over TCP, MPI, or any other PointToPoint. The ranks form a tree. Each rank exchanges
 // messages with its parent, and the parent passes on messages for other ranks. On the path to rank 0, a report passes
-// one rank on each level of the tree. If equal reports of several ranks wait at the same parent, the parent passes them
-// on as one report. So if all ranks have cached a step, its reports become fewer on their way to rank 0.
+// one rank on each level of the tree. If equal reports of several ranks wait at the same parent, the parent passes on
+// only one report. So if all ranks have cached a step, its reports become fewer on their way to rank 0.
 //
 // Messages move only while a thread of the rank looks for them. This thread is the thread in Wait, or a thread that
-// calls Receive. While the rank is in a collective or computes, no such thread looks for messages. The control plane's
-// own thread then looks for them. So a rank can pass on requests to unlock, failures and signs of life at any time.
+// calls Receive. While the rank is in a collective or computes, only the control plane's own thread looks for messages.
+// So a rank can pass on requests to unlock, failures and signs of life at any time.
 //
 // If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until a message
 // comes. No other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond at a
@@ -72,10 +72,10 @@ struct MessageControlPlaneOptions {
 // for a few milliseconds, the control plane's own thread begins to look. An idle rank uses no core.
 //
 // If messages do not wake threads, as over MPI, threads look for messages by calling the library repeatedly. After a
-// message has moved, a rank in Wait looks for a tenth of a millisecond without a pause. After this time the rank sleeps
-// between two looks, for an eighth of the time since the last message, up to 1 ms. Wake ends this sleep. If no message
-// has moved for 20 ms, or if no other thread looks, the control plane's thread looks for messages every millisecond. An
-// idle rank then uses 1.6 % of a core.
+// message has moved, a rank in Wait looks for a tenth of a millisecond without a pause. After a tenth of a millisecond
+// without a message, the rank sleeps between two looks, for an eighth of the time since the last message, up to 1 ms. A
+// call of Wake ends the sleep between two looks. If no message has moved for 20 ms, or if no other thread looks, the
+// control plane's thread looks for messages every millisecond. An idle rank then uses 1.6 % of a core.
 //
 // If a neighbour's connection breaks without a departure, or a rank gives no sign of life for heartbeat_timeout, the
 // job fails. The failure names rank, host and pid. If several ranks report failures, the first failure that reaches

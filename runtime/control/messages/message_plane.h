@@ -115,7 +115,8 @@ class MessageControlPlane final : public ControlPlane {
   // Runs `call`. If `call` runs out of memory, this rank fails, because a frame that it needs may now be lost.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`, which passes `payload` to the node. If the job has failed, returns the failure instead.
+  // Runs `call`, which passes `payload` to the node. If the job has failed, Send returns the failure instead of running
+  // `call`.
   template <typename Call>
   absl::Status Send(absl::string_view payload, const Call& call);
   // Makes `failure` the job's failure, unless rank 0 decides on another failure.
@@ -127,7 +128,8 @@ class MessageControlPlane final : public ControlPlane {
   void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWatcherLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Sleeps at the descriptors until messages can be moved, but not longer than `longest`. Then moves the messages.
+  // Sleeps at the descriptors until messages can be moved, but not longer than `longest`. After the sleep, moves the
+  // messages.
   // REQUIRES: no other thread sleeps at the descriptors.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sleeps like WatchLocked, but moves no messages. REQUIRES: cannot_poll_ is false.
@@ -147,7 +149,7 @@ class MessageControlPlane final : public ControlPlane {
   // The function that the control plane's thread runs.
   void Run();
   void TellFailureLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Looks for messages if no other thread looks for them. Returns after `longest` at the latest.
+  // Looks for messages if no other thread looks for messages. Returns after `longest` at the latest.
   void RelayLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RelayByLookingLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -166,7 +168,8 @@ class MessageControlPlane final : public ControlPlane {
   const std::optional<WakePipe> pipe_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
-  // The error if `pipe_` is not intact. In this case the program has probably also closed other descriptors of Ronda.
+  // The error if `pipe_` is not intact. If `pipe_` is not intact, the program has probably also closed other
+  // descriptors of Ronda.
   const absl::Status lost_pipe_ = absl::FailedPreconditionError(
       "the program has closed descriptors that Ronda has opened: let it close only its own");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock

@@ -121,8 +121,8 @@ bool NodeLinks::CompleteSends(Link& link) {
 }
 
 void NodeLinks::Flush() {
-  // If a link breaks, the node creates frames for other links. Some of these links have already been flushed, so the
-  // loop runs again.
+  // If a link breaks, the node creates frames for other links. Some of the links with new frames have already been
+  // flushed, so the loop runs again.
   do {
     has_broken_ = false;
     for (Link& link : links_) FlushTo(link);
@@ -167,8 +167,8 @@ void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
     messages_->Progress();
   } while (ReceiveFrom(link));
   Break(link, why);
-  // The calls of Progress have also read frames from the other links. The loop receives these frames now: poll()
-  // reports no descriptor as ready for frames that have already been read.
+  // The calls of Progress have also read frames from the other links. The loop receives the frames that have already
+  // been read, because poll() reports no descriptor as ready for such frames.
   for (Link& other : links_) ReceiveFrom(other);
 }
 

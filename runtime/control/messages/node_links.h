@@ -29,11 +29,11 @@ namespace ronda {
 // parent answers with its own end frame. Because of these end frames, no connection is closed while it contains unread
 // bytes. So no message is lost.
 //
-// On each link, only one piece at a time is being sent. New reports that come during this time join the reports that
-// wait.
+// On each link, only one piece at a time is being sent. New reports that come while a piece is being sent join the
+// reports that wait.
 //
-// Thread-compatible. Any call may run out of memory. After such an error the rank must not go on, because a frame may
-// have been lost.
+// Thread-compatible. Any call may run out of memory. When a call has run out of memory, the rank must not go on,
+// because a frame may have been lost.
 class NodeLinks {
  public:
   struct Options {

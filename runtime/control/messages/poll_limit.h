@@ -9,8 +9,8 @@
 namespace ronda {
 
 // Limits how long a thread polls for a message before it sleeps. The limit is 50 us. In a collective, a thread spins
-// for another rank for the same time. If the ranks outnumber the cores, the limit is 16 polls. In this case the thread
-// yields its core between two polls, because the rank that must answer may need this core.
+// for another rank for the same time. If the ranks outnumber the cores, the limit is 16 polls. If the ranks outnumber
+// the cores, the thread yields its core between two polls, because the rank that must answer may need this core.
 //
 // Thread-compatible.
 class PollLimit {

@@ -29,8 +29,8 @@ class SelfJob {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
-// The control plane of a job with only one rank. It returns each message to the rank that has sent it. SelfControlPlane
-// is the smallest complete implementation of ControlPlane.
+// The control plane of a job with only one rank. SelfControlPlane returns each message to the rank that has sent it.
+// SelfControlPlane is the smallest complete implementation of ControlPlane.
 class SelfControlPlane : public ControlPlane {
  public:
   explicit SelfControlPlane(std::shared_ptr<SelfJob> job) : job_(std::move(job)) {}

@@ -180,7 +180,7 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
   // After Receive, this rank acts on its own broadcasts together with the other ranks. So the other ranks must be able
-  // to receive these broadcasts first: they may need them before this rank calls Receive again.
+  // to receive these broadcasts first, because they may need the broadcasts before this rank calls Receive again.
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));

@@ -31,10 +31,11 @@ inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 // consistent as Doorbell::RingUnlessPolled requires. The reader loads `written` (acquire), then the bytes. In the same
 // way, the reader stores `read` (release). The writer loads `read` (acquire) before it uses the freed room again. A
 // writer that finds too little room stores `writer_is_blocked`, then loads `read` again. The reader stores `read`, then
-// loads `writer_is_blocked`. These four accesses are sequentially consistent. So either the writer sees the new room,
-// or the reader sees that it must ring the doorbell of the writer.
+// loads `writer_is_blocked`. The two stores and the two loads of `read` and `writer_is_blocked` are sequentially
+// consistent. So either the writer sees the new room, or the reader sees that it must ring the doorbell of the writer.
 //
-// FrameWriter is the writing end of the ring. It keeps the bytes for which the ring has no room yet. Thread-compatible.
+// FrameWriter is the writing end of the ring. FrameWriter keeps the bytes for which the ring has no room yet.
+// Thread-compatible.
 class FrameWriter {
  public:
   explicit FrameWriter(ShmRingHeader* ring) : ring_(ring) {}

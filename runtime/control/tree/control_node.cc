@@ -354,8 +354,8 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // Perhaps this rank itself was stopped, for example by a debugger. In this case it has not yet read the frames that
-  // have come while it was stopped.
+  // Perhaps this rank itself was stopped, for example by a debugger. A rank that was stopped has not yet read the
+  // frames that have come while it was stopped.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;

@@ -60,8 +60,8 @@ struct ControlTree {
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
 // Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So every host can report the
-// last event of a rank that is late. A rank sends its latest event only if no other event has followed for
-// `standstill`. It sends each event only once. So neither ranks that work nor ranks that stay idle cause traffic.
+// last event of a rank that is late. A rank sends its latest event only once, and only if no other event has followed
+// for `standstill`. So neither ranks that work nor ranks that stay idle cause traffic.
 //
 // The rank sends the age of the event and not its time, because the clocks of the hosts differ. Thread-compatible.
 class EventRelay {
@@ -102,13 +102,13 @@ class EventRelay {
   std::vector<Timed> down_;
 };
 
-// One rank in the tree of the control plane. It processes the frames of its neighbours, notices neighbours that are
-// silent or have ended, and produces frames for its neighbours. The neighbours of a rank are its parent and its
-// children.
+// One rank in the tree of the control plane. The ControlNode of a rank processes the frames of its neighbours, notices
+// neighbours that are silent or have ended, and produces frames for its neighbours. The neighbours of a rank are its
+// parent and its children.
 //
-// ControlNode is a pure state machine, which uses no network, no thread and no clock. Its caller passes in frames and
-// times. The caller also gets pieces of bytes from it (PopPiece), and must deliver the pieces to the neighbour in
-// order.
+// ControlNode is a pure state machine, which uses no network, no thread and no clock. The caller of ControlNode passes
+// in frames and times. The caller also gets pieces of bytes from it (PopPiece), and must deliver the pieces to the
+// neighbour in order.
 //
 // The job's first failure is the first failure that reaches rank 0. All other ranks pass their failures on to rank 0,
 // and accept the failure that rank 0 announces. If a rank is cut off from rank 0, this loss is the failure of the rank
@@ -143,8 +143,8 @@ class ControlNode {
   void Lose(RankId neighbour);
   // Returns whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Returns whether frames of this rank may still reach the neighbour. This is so unless its link has ended or this
-  // rank has given it up.
+  // Returns whether frames of this rank may still reach the neighbour: the neighbour's link has not ended, and this
+  // rank has not given up the neighbour.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
   // Returns the next bytes to send to the neighbour. Returns an empty text if nothing waits to be sent.

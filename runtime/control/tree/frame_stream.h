@@ -18,7 +18,7 @@ namespace ronda {
 // Cuts frames of any length into short pieces, and joins pieces to frames.
 
 // The size of a piece. Each piece that arrives is a sign of life, so one piece must not take longer than the heartbeat
-// timeout. Within this timeout (10 s), a slow link of 400 kbit/s moves about one piece.
+// timeout. Within the heartbeat timeout of 10 s, a slow link of 400 kbit/s moves about one piece.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
@@ -51,7 +51,7 @@ class FrameAssembler {
   void Append(absl::string_view piece);
 
   // Moves the next frame to `frame`. Returns false if the frame has not come completely.
-  // Errors: INVALID_ARGUMENT if a frame is longer than allowed. After this error, all further bytes are meaningless.
+  // Errors: INVALID_ARGUMENT if a frame is longer than allowed. After an error, all further bytes are meaningless.
   absl::StatusOr<bool> Next(std::string* frame);
 
  private:

@@ -19,7 +19,8 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Milliseconds(50);
 constexpr int kMissingRow = 1;
-// The text between the elements of a batch. No name contains this text, because line ends in names are escaped.
+// The text between the elements of a batch. No name contains the text between elements, because line ends in names are
+// escaped.
 constexpr absl::string_view kSeparator = ",\n{";
 
 }  // namespace

@@ -21,12 +21,12 @@
 
 namespace ronda {
 
-// The thread that writes a timeline. The thread gets events from a queue. It adds them to the file in batches, at most
-// 20 times per second. While no event comes, the thread sleeps. If the file has reached its largest size or cannot be
-// written, the thread only counts the events. The file's last event contains the number of missing events.
+// The thread that writes a timeline. The thread gets events from a queue, and adds the events to the file in batches,
+// at most 20 times per second. While no event comes, the thread sleeps. If the file has reached its largest size or
+// cannot be written, the thread only counts the events. The file's last event contains the number of missing events.
 //
-// Any thread may call the constructor and the destructor. TimelineWriter does not own the queue. It is the queue's only
-// reader.
+// Any thread may call the constructor and the destructor. TimelineWriter does not own the queue, but is the queue's
+// only reader.
 class TimelineWriter {
  public:
   struct Options {
@@ -68,8 +68,9 @@ class TimelineWriter {
   std::thread thread_;
 };
 
-// The timeline of a rank. It is off, or a thread writes it to a file. Any thread may record events. While the timeline
-// is off, recording an event costs one load. While it is on, recording costs one copy (event_queue.h).
+// The timeline of a rank. A timeline is off, or a thread writes the timeline to a file. Any thread may record events.
+// While the timeline is off, recording an event costs one load. While it is on, recording costs one copy
+// (event_queue.h).
 //
 //   if (timeline.on()) timeline.Record(event);
 //

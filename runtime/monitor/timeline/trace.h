@@ -78,11 +78,11 @@ class TraceText {
 
 // Converts the events of a rank to the text of a trace.
 //
-// Each tensor has a row. In this row, a span goes from each submission of the tensor to its completion. This span
-// contains three other spans. NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are known to have
-// the tensor. QUEUE lasts until the tensor's bucket is carried out, and ALLREDUCE lasts until the end. In the locked
-// schedule, the span LOCKED replaces NEGOTIATE_ALLREDUCE and QUEUE. LOCKED lasts until all tensors of the bucket are
-// ready. Collectives have a separate row. The work of the device for collectives has another separate row.
+// Each tensor has a row. In this row, a span goes from each submission of the tensor to its completion. The span of a
+// submission contains three other spans. NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are
+// known to have the tensor. QUEUE lasts until the tensor's bucket is carried out, and ALLREDUCE lasts until the end. In
+// the locked schedule, the span LOCKED replaces NEGOTIATE_ALLREDUCE and QUEUE. LOCKED lasts until all tensors of the
+// bucket are ready. Collectives have a separate row. The work of the device for collectives has another separate row.
 //
 // A span is written after it has ended. Spans that have not ended are in the text of Unfinished, which is written again
 // with each batch.
@@ -106,7 +106,7 @@ class TraceBuilder {
   // caller must write each result after the previous result.
   std::string TakeFinished() { return finished_.Take(); }
 
-  // Returns the spans that have not ended. The caller must write this text after the finished spans.
+  // Returns the spans that have not ended. The caller must write the unfinished spans after the finished spans.
   std::string Unfinished() const;
 
   // The number of added events that are not drawn.
@@ -162,7 +162,7 @@ class TraceBuilder {
 // write, which replaces the temporary elements and the closing bracket of the last call. The write contains the new
 // elements, the new temporary elements, and the closing bracket. If the replaced text was longer, spaces overwrite the
 // rest of it. If the process is killed, the array is complete, unless the kernel was copying the write at that moment.
-// In this case the closing bracket is missing, but viewers do not need it.
+// If the process is killed during this copy, the closing bracket is missing, but viewers do not need the bracket.
 //
 // Thread-compatible. TraceFile owns the open file.
 class TraceFile {
@@ -178,8 +178,8 @@ class TraceFile {
   static constexpr size_t kReserve = 1024;
   size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 
-  // Adds `elements` for good, and `end` until the next call replaces it. Both texts are JSON values with commas between
-  // them. `end` must begin with a comma, which separates it from `elements`.
+  // Adds `elements` for good, and `end` until the next call replaces it. `elements` and `end` are JSON values with
+  // commas between them. `end` must begin with a comma, which separates it from `elements`.
   // Errors: the operating system's error, with the path.
   absl::Status Write(absl::string_view elements, absl::string_view end);
 
