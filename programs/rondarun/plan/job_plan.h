@@ -89,7 +89,8 @@ std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
 // Decides which program starts the ranks, and how. The program is this launcher (on its own host), mpirun, or an agent
 // over ssh. If mpirun starts the ranks, the function runs mpirun once to get its version. If the user leaves the choice
-// open and mpirun or its plugin is missing, agents over ssh start the ranks. The plan then has a note with the reason.
+// open and mpirun or its plugin is missing, agents over ssh start the ranks. If mpirun or its plugin is missing and
+// agents start the ranks, the plan has a note with the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can correct.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

@@ -146,7 +146,8 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    // Port 0 means that the system refuses sockets. The ranks can still find each other in shared memory.
+    // Port 0 means that the system refuses sockets. Without sockets, the ranks can still find each other in shared
+    // memory.
     if (request.rank_count > 1 && request.free_port != 0) AddMasterAddress(kLoopback, request.free_port, &environment);
     if (request.store_port != 0) AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {

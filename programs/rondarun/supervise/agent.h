@@ -44,8 +44,8 @@ struct AgentMessage {
     kMembers,
     kMember,
     kMemberSignal,
-    // Tells a node that the job has ended, with the job's exit code and the reason. The node is not a child of the
-    // launcher.
+    // Tells a node, which is not a child of the launcher, that the job has ended, with the job's exit code and the
+    // reason.
     kEnd,
     // Tells a node that is numbered by arrival which number it has.
     kNodeNumber,

@@ -31,7 +31,8 @@ absl::Status PollSet::Wait(absl::Duration timeout) {
 
 absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
   SignalInbox inbox;
-  // The parent process may have set SIGCHLD to be ignored. The kernel would then discard the ranks' exit codes.
+  // The parent process may have set SIGCHLD to be ignored. If SIGCHLD were ignored, the kernel would discard the ranks'
+  // exit codes.
   signal(SIGCHLD, SIG_DFL);
   sigset_t awaited;
   sigemptyset(&awaited);
