@@ -174,7 +174,7 @@ class HostsConnector {
   std::unique_ptr<ControlPlane> control_;
 };
 
-// Connects the shared memory of this host. Even a rank that is alone on its host does so.
+// Connects the shared memory of this host. Even a rank that is alone on its host connects the shared memory.
 absl::Status HostsConnector::JoinMemoryHere() {
   const std::string& hostname = job_.topology.hostname;
   ShmWorld::Options options =
@@ -288,7 +288,7 @@ absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
   // Connects the TCP control plane before MPI, because the control plane reports ranks that cannot go on. MPI itself
-  // would wait for such a rank for ever.
+  // would wait for ever for a rank that cannot go on.
   if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectTcpControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);

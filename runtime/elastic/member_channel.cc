@@ -95,8 +95,8 @@ absl::Status MemberChannel::Leave() {
 absl::StatusOr<MemberChannel::Request> MemberChannel::Look() {
   if (!end_.ok()) return Request::kEnd;
   RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
-  // The launcher sends a place only to a member that has asked for one. So a place that comes at another time is
-  // ignored.
+  // The launcher sends a place only to a member that has asked for a place, so a member ignores a place that comes at
+  // another time.
   if (!message || std::holds_alternative<EpochPlace>(*message)) return request_;
   request_ = Request::kChange;
   if (const auto* end = std::get_if<EndNotice>(&*message)) {

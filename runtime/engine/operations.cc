@@ -85,8 +85,8 @@ std::string DescribeParts(absl::Span<const size_t> parts, const Group& participa
 
 // Returns the memory for the `bytes` of a result that consists of rows. The memory is the caller's, or belongs to the
 // result. If the caller's memory is too small, the rank receives into memory of the result, because the other ranks
-// need this rank to take part. The operation then ends with an error, but only on this rank. If the result is made of
-// parts, `parts` says how many bytes each participant sends.
+// need this rank to take part. If the caller's memory is too small, the operation ends with an error, but only on this
+// rank. If the result is made of parts, `parts` says how many bytes each participant sends.
 absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
                                   absl::Span<const size_t> parts = {}) {
   const Submission& submission = run.submission(i);

@@ -97,7 +97,8 @@ absl::StatusOr<bool> ConnectionLimiter::Wait() {
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
-    // If the server has got the connection, the server reads its bytes. The limiter then waits only for its end.
+    // If the server has got the connection, the server reads the bytes of the connection. The limiter then waits only
+    // for the end of the connection.
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }

@@ -44,7 +44,7 @@ class ConnectionLimiter {
     Until until = Until::kHandedOver;
     absl::Duration silence = absl::Milliseconds(100);
     absl::Duration grace = absl::Seconds(2);
-    // The limiter's thread calls this function with a socket that does not block.
+    // The limiter's thread calls hand_over with a socket that does not block.
     std::function<void(UniqueFd connection)> hand_over;
   };
 

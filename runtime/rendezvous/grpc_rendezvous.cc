@@ -248,8 +248,8 @@ absl::StatusOr<MemberList> JoinOnce(const RendezvousClientOptions& options) {
   return DecodeMemberList(response, options.claim);
 }
 
-// If rank 0 is still in an earlier epoch, this rank pauses for this time before it tries again. That rank 0 has been
-// notified of the later epoch, and will end.
+// If rank 0 is still in an earlier epoch, this rank pauses for this time before it tries again. A rank 0 in an earlier
+// epoch has been notified of the later epoch, and will end.
 constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 }  // namespace

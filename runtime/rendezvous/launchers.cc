@@ -142,8 +142,8 @@ absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironmen
 }
 
 // Sets the job's id from `prefix` and `parts`, which identify the job among all jobs of one launcher. If a part is
-// missing, the id is not set. The id is only used to name shared memory. So it is set only if all ranks are on one
-// host.
+// missing, the job's id is not set. The id is only used to name shared memory. So it is set only if all ranks are on
+// one host.
 void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
   if (job->local_size != job->size) return;
   std::string id(prefix);

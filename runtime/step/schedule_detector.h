@@ -20,7 +20,7 @@ namespace ronda {
 // happened.
 //
 // A step ends with the first list after which all tensors of the previous step have been released again. If one tensor
-// is released a second time before that, the step ends before the list with this second release, and the count of
+// is released a second time before this list, the step ends before the list with the second release, and the count of
 // identical steps starts again. It does not matter with which tensor a step begins, because the buckets of a schedule
 // repeat in a circle.
 //

@@ -24,7 +24,7 @@
 //    vote in a barrier. vote.h has the rule.
 //
 // 4. The schedule is unlocked. A rank may have to do something else: a new tensor, another shape, a join, a shutdown.
-//    The rank then enters the next bucket at once, without its tensors, and vetoes the bucket. The bucket then changes
+//    The rank then enters the next bucket at once, without its tensors, and vetoes the bucket. A vetoed bucket changes
 //    nothing on any rank, and all ranks unlock at that point. The ranks submit their tensors in flight to the
 //    negotiation again, in the same order. The rank that vetoes also requests the other ranks to unlock, so that they
 //    enter the bucket soon. If a rank is only late, the other ranks wait for it.

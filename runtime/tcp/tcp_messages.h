@@ -68,9 +68,9 @@ class TransferQueue {
 //
 // The sender passes as much of a message to the kernel as the kernel accepts, directly from the memory of the caller. A
 // receiver reads the message into the caller's memory once the caller has asked for the message. Until the caller has
-// asked for the message, it stays in the buffers of the kernel and, when these are full, at the sender. There is no
-// other flow control. The transfers cannot deadlock if sender and receiver submit their messages in the same order.
-// When the receiver waits for a message, it has already asked for all earlier ones.
+// asked for the message, it stays in the buffers of the kernel and, when these are full, at the sender. Apart from
+// these buffers, messages have no flow control. The transfers cannot deadlock if sender and receiver submit their
+// messages in the same order. When the receiver waits for a message, it has already asked for all earlier ones.
 //
 // If a connection breaks, the transfers that need it fail. Data that arrived before the failure can still be received,
 // even if this rank can no longer send.

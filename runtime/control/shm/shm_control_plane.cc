@@ -35,7 +35,7 @@ constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 
 // How long a worker gives the coordinator's polling thread to fetch a message, before the worker rings the
-// coordinator's doorbell. Waking a thread takes longer than this time.
+// coordinator's doorbell. Waking a thread takes longer than kPollerComesBack.
 constexpr absl::Duration kPollerComesBack = absl::Microseconds(8);
 
 }  // namespace
