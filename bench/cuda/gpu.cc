@@ -107,11 +107,13 @@ absl::StatusOr<absl::Duration> Gpu::Time(const std::string& label, const Submit&
   return span.Elapsed();
 }
 
-absl::StatusOr<GpuGradients> GpuGradients::Create(const ModelShapes& model, Gpu* gpu) {
+absl::StatusOr<GpuGradients> GpuGradients::Create(const ModelShapes& model, Gpu* gpu, Places places) {
+  const auto room_for = [places](const Parameter& parameter) {
+    const size_t bytes = static_cast<size_t>(parameter.count()) * sizeof(float);
+    return places == Places::kAdjacent ? bytes : RoundedUp(bytes);
+  };
   size_t total = 0;
-  for (const Parameter& parameter : model.parameters) {
-    total += RoundedUp(static_cast<size_t>(parameter.count()) * sizeof(float));
-  }
+  for (const Parameter& parameter : model.parameters) total += room_for(parameter);
   GpuGradients gradients;
   RONDA_ASSIGN_OR_RETURN(gradients.memory_, gpu->Allocate(total));
   std::byte* next = gradients.memory_.data();
@@ -119,7 +121,7 @@ absl::StatusOr<GpuGradients> GpuGradients::Create(const ModelShapes& model, Gpu*
     const auto count = static_cast<size_t>(parameter.count());
     gradients.tensors_.push_back({reinterpret_cast<float*>(next), count});
     gradients.bytes_ += count * sizeof(float);
-    next += RoundedUp(count * sizeof(float));
+    next += room_for(parameter);
   }
   return gradients;
 }

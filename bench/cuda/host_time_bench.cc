@@ -5,12 +5,14 @@
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// The benchmark measures CPU time, not elapsed time. It measures the background thread, and the trainer thread from the
-// first submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of
-// CUDA and NCCL) have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
+// The benchmark measures CPU time: that of the background thread, and that of the trainer thread from the first
+// submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of CUDA
+// and NCCL) have a separate column. Another column has the elapsed time of a step, to the end of its work on the GPU.
+// Ranks that share a GPU tell NCCL that they are on different hosts.
 //
-// Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. It gives each
-// tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured code:
+// Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. The command
+// gives each tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured
+// code:
 //
 //   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
@@ -31,6 +33,7 @@
 #include "bench/harness/results.h"
 #include "bench/harness/statistics.h"
 #include "client/ronda.hpp"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -39,11 +42,18 @@ namespace {
 struct HostTimeOptions {
   std::string preset = "resnet50";
   int blocks = 11;
-  int steps = 20;    // of a block
-  int warm_up = 40;  // steps before the first block
-  int elements = 0;  // of each tensor; 0: as in the model
-  std::string only;  // the only way to submit; empty: all ways
+  int steps = 20;                    // of a block
+  int warm_up = 40;                  // steps before the first block
+  int elements = 0;                  // of each tensor; 0: as in the model
+  std::string only;                  // the only way to submit; empty: all ways
+  std::string places = "allocated";  // where the gradients lie
 };
+
+constexpr char kAdjacent[] = "adjacent";
+
+GpuGradients::Places PlacesOf(const HostTimeOptions& options) {
+  return options.places == kAdjacent ? GpuGradients::Places::kAdjacent : GpuGradients::Places::kAllocated;
+}
 
 // How a step submits its tensors.
 struct Submission {
@@ -55,12 +65,13 @@ constexpr Submission kSubmissions[] = {{Submission::kOneByOne, "one", "one by on
                                        {Submission::kPrepared, "prepared", "one by one, prepared"},
                                        {Submission::kGrouped, "group", "as a group"}};
 
-// The cost of one step: CPU time in microseconds.
+// The cost of one step in microseconds: CPU time, and the elapsed time.
 struct HostTime {
   double trainer = 0;
   double coordinator = 0;
   double both = 0;
   double others = 0;
+  double elapsed = 0;
   double buckets = 0;  // their number
 };
 
@@ -101,6 +112,7 @@ class Steps {
 
   // Runs `steps` steps, and returns their mean cost.
   absl::StatusOr<HostTime> Run(int steps) {
+    const absl::Duration start = MonotonicTime();
     const absl::Duration process = CpuTimeOfProcess();
     const absl::Duration thread = CpuTimeOfThisThread();
     const absl::Duration coordinator = CoordinatorTime();
@@ -118,7 +130,8 @@ class Steps {
     return HostTime{.trainer = mean(trainer),
                     .coordinator = mean(coordinators),
                     .both = mean(trainer + coordinators),
-                    .others = mean(others)};
+                    .others = mean(others),
+                    .elapsed = mean(MonotonicTime() - start)};
   }
 
  private:
@@ -154,7 +167,7 @@ class Steps {
   std::vector<Tensor> tensors_;
   std::vector<Handle> handles_;
   PreparedGroup prepared_;
-  std::vector<pid_t> coordinator_;  // the threads that the job has started with
+  std::vector<pid_t> coordinator_;  // the threads that init() has started
 };
 
 // Returns the buckets per step, from two readings of the statistics. Errors: INTERNAL if a control message was sent in
@@ -182,7 +195,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
   if (rank() == 0) {
     std::printf("# warm: %d steps, %lld buckets of a locked schedule\n", options.warm_up,
                 static_cast<long long>(before.buckets_scheduled));
-    std::fflush(stdout);  // run.sh waits for it
+    std::fflush(stdout);  // run.sh waits for this line
   }
   std::vector<HostTime> blocks;
   for (int i = 0; i < options.blocks; ++i) {
@@ -194,6 +207,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
                   .coordinator = MedianOf(&HostTime::coordinator, blocks),
                   .both = MedianOf(&HostTime::both, blocks),
                   .others = MedianOf(&HostTime::others, blocks),
+                  .elapsed = MedianOf(&HostTime::elapsed, blocks),
                   .buckets = buckets};
 }
 
@@ -207,13 +221,14 @@ absl::StatusOr<ModelShapes> Shapes(const HostTimeOptions& options) {
 
 absl::Status Run(const HostTimeOptions& options, const LaunchedRank& launched, Gpu* gpu) {
   RONDA_ASSIGN_OR_RETURN(const ModelShapes model, Shapes(options));
-  RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu));
+  RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu, PlacesOf(options)));
   RONDA_RETURN_IF_ERROR(gpu->Finish());
   const Table table({{.title = "CPU time of the host", .width = 22, .align = Table::Column::Align::kLeft},
                      {.title = "trainer us", .width = 11},
                      {.title = "coordinator us", .width = 11},
                      {.title = "both us", .width = 11},
                      {.title = "other threads us", .width = 11},
+                     {.title = "elapsed us", .width = 11},
                      {.title = "buckets", .width = 7}});
   std::string text =
       absl::StrCat("# ", gpu->name(), ", ", launched.size, launched.size == 1 ? " rank" : " ranks", "; medians of ",
@@ -223,8 +238,9 @@ absl::Status Run(const HostTimeOptions& options, const LaunchedRank& launched, G
     if (!options.only.empty() && options.only != submission.flag) continue;
     Steps steps(submission.way, model, gradients, gpu);
     RONDA_ASSIGN_OR_RETURN(const HostTime time, Measure(options, &steps));
-    absl::StrAppend(&text, table.Row({submission.name, Fixed(time.trainer, 1), Fixed(time.coordinator, 1),
-                                      Fixed(time.both, 1), Fixed(time.others, 1), Fixed(time.buckets, 1)}));
+    absl::StrAppend(&text,
+                    table.Row({submission.name, Fixed(time.trainer, 1), Fixed(time.coordinator, 1), Fixed(time.both, 1),
+                               Fixed(time.others, 1), Fixed(time.elapsed, 1), Fixed(time.buckets, 1)}));
     absl::StrAppend(
         &aims,
         AimLine(absl::StrCat("CPU time of an allreduce of ", model.name, "'s ", model.parameters.size(), " tensors, ",
@@ -270,6 +286,10 @@ int Main(const std::vector<std::string>& words) {
             Integer(&options.warm_up, kPositive));
   flags.Add({.names = {"--elements"}, .value = "N", .help = "Elements of each tensor (those of the model)."},
             Integer(&options.elements, kPositive));
+  flags.Add({.names = {"--places"},
+             .value = "PLACES",
+             .help = "Where the gradients lie: as an allocator could place them, or adjacent (allocated)."},
+            Choice(&options.places, {"allocated", kAdjacent}));
   std::vector<std::string> ways;
   for (const Submission& submission : kSubmissions) ways.emplace_back(submission.flag);
   flags.Add({.names = {"--only"}, .value = "WAY", .help = "One way of submitting the tensors (all)."},

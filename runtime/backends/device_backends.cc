@@ -18,13 +18,18 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/nccl/nccl_direct.h"
+#include "runtime/collectives/peer/peer_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/shared_memory.h"
 
 namespace ronda {
 namespace {
 
 constexpr char kSeparator = '\t';
+
+// The most characters of DeviceFacts::why_no_peer that a rank sends.
+constexpr size_t kLongestPeerReason = 100;
 
 std::vector<RankId> AllRanks(const DeviceSituation& situation) {
   std::vector<RankId> ranks(situation.facts.size());
@@ -115,34 +120,44 @@ absl::StatusOr<std::string> MeritUnless(std::string objection, absl::string_view
 absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& request, const NcclLoader& nccl,
                                                  DeviceHierarchyOptions::Across across) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
-  return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across, .order = order});
+  RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
+  return ConnectDeviceHierarchy({.request = request,
+                                 .library = std::move(library),
+                                 .across = across,
+                                 .order = settings.order,
+                                 .windows = settings.windows});
 }
 
 }  // namespace
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
   const std::string fields =
-      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.why_no_nccl},
+      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.windows,
+                     facts.in_place, facts.why_no_peer.substr(0, kLongestPeerReason), facts.why_no_nccl},
                     absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 6));
-  if (fields.size() != 7) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 9));
+  if (fields.size() != 10) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
   return DeviceFacts{.host = fields[0],
                      .pci_bus = fields[1],
                      .uuid = fields[2],
                      .nccl = fields[3],
-                     .why_no_nccl = fields[6],
+                     .why_no_nccl = fields[9],
                      .wanted = fields[4],
-                     .order = fields[5]};
+                     .why_no_peer = fields[8],
+                     .order = fields[5],
+                     .windows = fields[6],
+                     .in_place = fields[7]};
 }
 
-absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts) {
+absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts) {
   RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(facts.front()));
-  return first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks;
+  return NcclSettings{.order = first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks,
+                      .windows = first.windows.empty() ? NcclWindows::kNone : NcclWindows::kSymmetric,
+                      .reduces_in_place = !first.in_place.empty()};
 }
 
 namespace {
@@ -154,7 +169,7 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
 
 absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
+  RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                          NcclCommunicator::Create({.rank = request.rank,
                                                    .size = static_cast<int>(request.facts.size()),
@@ -163,20 +178,56 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                                                    .library = std::move(library),
                                                    .host = request.host,
                                                    .marks = request.marks,
-                                                   .order = order,
+                                                   .order = settings.order,
+                                                   .windows = settings.windows,
                                                    .job_failure = request.job_failure}));
   NcclCommunicator* const made = communicator.get();
   return DeviceTransport{.communicator = std::move(communicator),
                          .failure = [made] { return made->failure(); },
                          .abort = [made] { made->Abort(); },
-                         .setup_deadline = NcclCommunicator::Options().init_deadline};
+                         .setup_deadline = NcclCommunicator::Options().init_deadline,
+                         .reduces_in_place = settings.reduces_in_place};
 }
 
 absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const DeviceSupport::DirectRequest& request,
                                                                      const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
-  return NcclDirect::Connect(request, std::move(library), order);
+  RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
+  return NcclDirect::Connect(request, std::move(library), settings.order);
+}
+
+// Returns why the devices of the ranks cannot map each other's memory; empty if nothing is known that prevents it.
+std::string ObjectionToPeers(const DeviceSituation& situation) {
+  const DeviceFacts& first = situation.facts.front();
+  if (situation.facts.size() > PeerGroup::kMostMembers) {
+    return absl::StrCat("the job has ", situation.facts.size(), " ranks, and at most ", PeerGroup::kMostMembers,
+                        " can map each other's memory");
+  }
+  for (const RankId rank : AllRanks(situation)) {
+    const DeviceFacts& facts = FactsOf(situation, rank);
+    if (facts.host != first.host) return absl::StrCat("ranks 0 and ", rank, " are on different hosts");
+    if (!facts.why_no_peer.empty()) return absl::StrCat("rank ", rank, ": ", facts.why_no_peer);
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> RatePeer(const DeviceSituation& situation) {
+  return MeritUnless(ObjectionToPeers(situation), "the ranks' GPUs map each other's memory");
+}
+
+absl::StatusOr<DeviceTransport> ConnectPeer(const DeviceSupport::Request& request, const NcclLoader&) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PeerCommunicator> communicator,
+                         PeerCommunicator::Create({.rank = request.rank,
+                                                   .size = static_cast<int>(request.facts.size()),
+                                                   .device = request.device,
+                                                   .stream = request.stream,
+                                                   .host = request.host,
+                                                   .marks = request.marks,
+                                                   .job_failure = request.job_failure}));
+  PeerCommunicator* const made = communicator.get();
+  return DeviceTransport{.communicator = std::move(communicator),
+                         .failure = [made] { return made->failure(); },
+                         .abort = [made] { made->Abort(); }};
 }
 
 // Rates the backend that sends tensors through pinned memory and the hosts' communicator.
@@ -238,6 +289,12 @@ constexpr DeviceBackend kDeviceBackends[] = {
      .score = 50,
      .rate = RateHierarchicalNccl,
      .connect = ConnectHierarchicalNccl},
+    // The score is low, because no GPU has run this backend yet. A user can choose it.
+    {.name = "peer",
+     .help = "GPUs of one host that map each other's memory, also several ranks on one GPU",
+     .score = 40,
+     .rate = RatePeer,
+     .connect = ConnectPeer},
 };
 
 }  // namespace
@@ -248,25 +305,32 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
   Libraries libraries = {.cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
                          .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home,
                                   python = settings.python] { return LoadNccl(path, toolkit, python); }};
-  const SumOrder order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl;
+  const NcclSettings of_nccl = {.order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl,
+                                .windows = settings.nccl_windows ? NcclWindows::kSymmetric : NcclWindows::kNone,
+                                .reduces_in_place = settings.reduce_in_place};
   if (!settings.nccl_host.empty()) {
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
-                                            Identity::kPlace, order);
+                                            Identity::kPlace, of_nccl);
   }
   // Identifies the host in the same way as NCCL. The host's name alone is not enough, because machines may have the
   // same name.
   return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
-                                          Identity::kUuid, order);
+                                          Identity::kUuid, of_nccl);
 }
 
-std::string DeviceBackends::Facts(const Device& device) {
-  DeviceFacts facts = {.host = host_, .wanted = wanted_, .order = order_ == SumOrder::kOfRanks ? "ranks" : ""};
+std::string DeviceBackends::Facts(Device& device) {
+  DeviceFacts facts = {.host = host_,
+                       .wanted = wanted_,
+                       .order = nccl_.order == SumOrder::kOfRanks ? "ranks" : "",
+                       .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : "",
+                       .in_place = nccl_.reduces_in_place ? "adjacent" : ""};
   ronda_cuda_device description = {};
   // If the device's place is not known, the rank counts as the only rank that uses the device.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;
   }
+  facts.why_no_peer = std::string(SharingUnit(device).status().message());
   const auto nccl = libraries_.nccl();
   if (nccl.ok()) {
     facts.nccl = (*nccl)->version;

@@ -165,6 +165,14 @@ absl::Status ReadFailureGrace(const EnvironmentVariables& variables, DeviceSetti
       &*devices->failure_grace);
 }
 
+// Reads a switch that is off by default.
+absl::Status ReadDeviceSwitch(const EnvironmentVariables& variables, VariableName variable, bool* is_on) {
+  std::optional<bool> value;
+  RONDA_RETURN_IF_ERROR(variables.ReadSwitch(variable, &value));
+  *is_on = value.value_or(false);
+  return absl::OkStatus();
+}
+
 absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* devices) {
   RONDA_RETURN_IF_ERROR(
       variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
@@ -175,9 +183,9 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   // NCCL_HOSTID is NCCL's own variable. With NCCL_HOSTID, NCCL can treat ranks of one host as ranks of several hosts.
   // Such ranks may share a device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
-  std::optional<bool> reproducible;
-  RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_REPRODUCIBLE", &reproducible));
-  devices->reproducible = reproducible.value_or(false);
+  RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_REPRODUCIBLE", &devices->reproducible));
+  RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_NCCL_WINDOWS", &devices->nccl_windows));
+  RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_REDUCE_IN_PLACE", &devices->reduce_in_place));
   RONDA_RETURN_IF_ERROR(ReadFailureGrace(variables, devices));
   return ReadBackend(variables, "RONDA_DEVICE_BACKEND", DeviceBackendNames(), &devices->backend);
 }

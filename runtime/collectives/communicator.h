@@ -103,6 +103,8 @@ struct ReduceCall {
   // all members, some backends send fewer bytes. nullptr: each member knows only its own parts.
   using PartOf = absl::FunctionRef<PartRange(size_t segment, int position)>;
   const PartOf* part_of = nullptr;
+  // How the segments lie in memory, the same on every rank. A backend may ignore it.
+  BucketLayout layout = BucketLayout::kAny;
 };
 
 struct BroadcastCall {

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/host_map.h"
@@ -64,20 +65,37 @@ struct DeviceTransport {
   // The first call of a group may take this time to connect the group's ranks, even if the call's own deadline is
   // shorter. The backend ends the first call of a group when this time is over.
   absl::Duration setup_deadline = absl::ZeroDuration();
+  // Whether allreduces of adjacent tensors (ReduceCall::layout) work on the tensors in their own memory.
+  bool reduces_in_place = false;
+};
+
+// Elements that a rank sends to another rank, or receives from it.
+struct DirectPart {
+  void* data = nullptr;  // a part that is sent is only read
+  size_t count = 0;      // elements
 };
 
 // A collective that a transport carries out in the order of the calls, without a negotiation between the ranks.
 struct DirectCall {
-  // All ranks of the transport take part. The operation is an allreduce, a broadcast, an allgather of equal parts, or a
-  // reducescatter into equal parts.
+  // All ranks of the transport take part. The operation is an allreduce, a reduce, a broadcast, an allgather of equal
+  // parts, a reducescatter into equal parts, or an exchange (see `sends`).
   CallInfo info;
   const void* input = nullptr;
-  void* output = nullptr;  // may equal the input of an allreduce or a broadcast
+  void* output = nullptr;  // may equal the input of an allreduce, a reduce or a broadcast; a reduce: only on the root
   size_t count = 0;        // elements of this rank's `input`; for a reducescatter, of its `output`
   DType dtype = DType::kFloat32;
   ReduceOp reduction = ReduceOp::kSum;
   kernels::Scale scale;  // applied to each rank's elements, before a sum
-  int root = 0;          // the root's position; only for a broadcast
+  int root = 0;          // the root's position; only for a reduce or a broadcast
+
+  // An exchange is a gather, a scatter or an alltoall. These two fields then have a part for each rank, in the order of
+  // the positions, and `input`, `output` and `count` are not used. What a rank sends to a second rank must have as many
+  // elements as the second rank receives from it. The part of a rank for itself may be the same memory in both fields.
+  // Otherwise the received parts overlap no other part. Other operations have no parts.
+  absl::Span<const DirectPart> sends = {};
+  absl::Span<const DirectPart> receives = {};
+
+  bool is_exchange() const { return !sends.empty(); }
 };
 
 // Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
@@ -117,7 +135,7 @@ class DeviceSupport {
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
   // kLongestFacts characters.
   static constexpr size_t kLongestFacts = 320;
-  virtual std::string Facts(const Device& device) = 0;
+  virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
   // `facts` contains the facts of all ranks. Errors: the reason why this rank cannot be connected.

@@ -17,12 +17,31 @@ namespace {
 
 namespace cuda_kernels = ronda::kernels::cuda;
 
-// Functions of CUDA's driver API. They return facts about a device. The CUDA runtime lacks some of these facts, and
-// returns others only after it has created a context, which takes hundreds of megabytes on the device.
+// Functions of CUDA's driver API. The first ones return facts about a device. The CUDA runtime lacks some of these
+// facts, and returns others only after it has created a context, which takes hundreds of megabytes on the device. The
+// other ones share memory between ranks, and let streams work on words. The CUDA runtime has no such functions.
 struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
   CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // of the part, for a part of a GPU; nullptr: an old driver
+
+  bool can_share = false;  // whether the driver has the functions below
+  CUresult (*device_attribute)(int* value, CUdevice_attribute attribute, CUdevice device);
+  CUresult (*granularity)(size_t* bytes, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags flags);
+  CUresult (*create_memory)(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
+                            unsigned long long flags);
+  CUresult (*export_memory)(void* file, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                            unsigned long long flags);
+  CUresult (*import_memory)(CUmemGenericAllocationHandle* handle, void* file, CUmemAllocationHandleType type);
+  CUresult (*release_memory)(CUmemGenericAllocationHandle handle);
+  CUresult (*reserve_addresses)(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr address_hint,
+                                unsigned long long flags);
+  CUresult (*free_addresses)(CUdeviceptr address, size_t bytes);
+  CUresult (*map)(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags);
+  CUresult (*unmap)(CUdeviceptr address, size_t bytes);
+  CUresult (*set_access)(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count);
+  CUresult (*batch_word_ops)(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* ops, unsigned int flags);
 
   // Returns the functions; nullptr if there is no driver.
   static const CudaDriver* Get();
@@ -34,11 +53,26 @@ bool Find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
+// The second version of cuStreamBatchMemOp needs no option of the driver's module, and comes with drivers of CUDA 11.7.
+bool FindSharing(void* library, CudaDriver* driver) {
+  return Find(library, "cuDeviceGetAttribute", &driver->device_attribute) &&
+         Find(library, "cuMemGetAllocationGranularity", &driver->granularity) &&
+         Find(library, "cuMemCreate", &driver->create_memory) &&
+         Find(library, "cuMemExportToShareableHandle", &driver->export_memory) &&
+         Find(library, "cuMemImportFromShareableHandle", &driver->import_memory) &&
+         Find(library, "cuMemRelease", &driver->release_memory) &&
+         Find(library, "cuMemAddressReserve", &driver->reserve_addresses) &&
+         Find(library, "cuMemAddressFree", &driver->free_addresses) && Find(library, "cuMemMap", &driver->map) &&
+         Find(library, "cuMemUnmap", &driver->unmap) && Find(library, "cuMemSetAccess", &driver->set_access) &&
+         Find(library, "cuStreamBatchMemOp_v2", &driver->batch_word_ops);
+}
+
 const CudaDriver* LoadDriver() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
   static CudaDriver driver;
   Find(library, "cuDeviceGetUuid_v2", &driver.device_uuid);
+  driver.can_share = FindSharing(library, &driver);
   CUresult (*initialize)(unsigned int) = nullptr;
   const bool is_complete = Find(library, "cuInit", &initialize) &&
                            Find(library, "cuPointerGetAttribute", &driver.pointer_attribute) &&
@@ -176,6 +210,122 @@ int Release(ronda_cuda_memory kind, void* memory) {
   return BesideCaptures([=] { return kind == RONDA_CUDA_DEVICE_MEMORY ? cudaFree(memory) : cudaFreeHost(memory); });
 }
 
+// The driver and the runtime have the same numbers for the errors of the functions below.
+
+// Returns the driver's functions for shared memory; nullptr if the driver lacks them.
+const CudaDriver* SharingDriver() {
+  const CudaDriver* const driver = CudaDriver::Get();
+  return driver != nullptr && driver->can_share ? driver : nullptr;
+}
+
+CUmemLocation OnThisDevice() {
+  CUmemLocation location = {};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  cudaGetDevice(&location.id);
+  return location;
+}
+
+CUmemAllocationProp SharedMemory() {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = OnThisDevice();
+  return properties;
+}
+
+int SharingUnit(size_t* bytes) {
+  const CudaDriver* const driver = SharingDriver();
+  if (driver == nullptr) return cudaErrorNotSupported;
+  const CUmemAllocationProp properties = SharedMemory();
+  for (const CUdevice_attribute attribute : {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                             CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED}) {
+    int is_supported = 0;
+    const CUresult error = driver->device_attribute(&is_supported, attribute, properties.location.id);
+    if (error != CUDA_SUCCESS) return error;
+    if (is_supported == 0) return cudaErrorNotSupported;
+  }
+  return driver->granularity(bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+}
+
+int AllocateShared(size_t bytes, int* file) {
+  const CudaDriver* const driver = SharingDriver();
+  if (driver == nullptr) return cudaErrorNotSupported;
+  return BesideCaptures([=]() -> int {
+    const CUmemAllocationProp properties = SharedMemory();
+    CUmemGenericAllocationHandle handle = 0;
+    if (const int error = driver->create_memory(&handle, bytes, &properties, 0); error != 0) return error;
+    const int error = driver->export_memory(file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    driver->release_memory(handle);  // the descriptor keeps the memory
+    return error;
+  });
+}
+
+int MapFile(const CudaDriver& driver, int file, CUdeviceptr address, size_t bytes) {
+  CUmemGenericAllocationHandle handle = 0;
+  // CUDA takes the descriptor itself in the place of the pointer.
+  void* const number = reinterpret_cast<void*>(static_cast<intptr_t>(file));
+  const int error = driver.import_memory(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (error != 0) return error;
+  const int mapped = driver.map(address, bytes, 0, handle, 0);
+  driver.release_memory(handle);  // the mapping keeps the memory
+  return mapped;
+}
+
+// Ends the first `count` mappings from `address` on, and gives back the addresses of all `reserved` mappings.
+int Unmap(const CudaDriver& driver, CUdeviceptr address, int count, int reserved, size_t bytes) {
+  int error = 0;
+  for (int i = 0; i < count; ++i) {
+    const int unmapped = driver.unmap(address + static_cast<size_t>(i) * bytes, bytes);
+    if (error == 0) error = unmapped;
+  }
+  const int freed = driver.free_addresses(address, static_cast<size_t>(reserved) * bytes);
+  return error == 0 ? freed : error;
+}
+
+int MapShared(const int* files, int count, size_t bytes, void** memory) {
+  const CudaDriver* const driver = SharingDriver();
+  if (driver == nullptr) return cudaErrorNotSupported;
+  return BesideCaptures([=]() -> int {
+    const size_t all = static_cast<size_t>(count) * bytes;
+    CUdeviceptr address = 0;
+    if (const int error = driver->reserve_addresses(&address, all, 0, 0, 0); error != 0) return error;
+    int error = 0;
+    int mapped = 0;
+    while (error == 0 && mapped < count) {
+      error = MapFile(*driver, files[mapped], address + static_cast<size_t>(mapped) * bytes, bytes);
+      if (error == 0) ++mapped;
+    }
+    CUmemAccessDesc access = {};
+    access.location = OnThisDevice();
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (error == 0) error = driver->set_access(address, all, &access, 1);
+    if (error != 0) Unmap(*driver, address, mapped, count, bytes);
+    *memory = error == 0 ? reinterpret_cast<void*>(address) : nullptr;
+    return error;
+  });
+}
+
+int UnmapShared(void* memory, int count, size_t bytes) {
+  const CudaDriver* const driver = SharingDriver();
+  if (driver == nullptr) return cudaErrorNotSupported;
+  return BesideCaptures([=] { return Unmap(*driver, reinterpret_cast<CUdeviceptr>(memory), count, count, bytes); });
+}
+
+int RegisterHost(void* memory, size_t bytes, void** on_device) {
+  *on_device = nullptr;
+  return BesideCaptures([=]() -> int {
+    const int error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (error != cudaSuccess) return error;
+    const int found = cudaHostGetDevicePointer(on_device, memory, 0);
+    if (found != cudaSuccess) cudaHostUnregister(memory);
+    return found;
+  });
+}
+
+int UnregisterHost(void* memory) {
+  return BesideCaptures([=] { return cudaHostUnregister(memory); });
+}
+
 int CreateStream(void** stream) {
   int lowest = 0;
   int highest = 0;
@@ -249,6 +399,33 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
 
 int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAsync(dst, 0, bytes, AsStream(stream))); }
 
+// A write comes after all earlier writes of the stream (CU_STREAM_WRITE_VALUE_DEFAULT).
+CUstreamBatchMemOpParams ParametersOf(const ronda_cuda_word_op& op) {
+  CUstreamBatchMemOpParams parameters = {};
+  if (op.action == RONDA_CUDA_WRITE_WORD) {
+    parameters.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    parameters.writeValue.address = reinterpret_cast<CUdeviceptr>(op.word);
+    parameters.writeValue.value = op.value;
+    parameters.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+  } else {
+    parameters.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    parameters.waitValue.address = reinterpret_cast<CUdeviceptr>(op.word);
+    parameters.waitValue.value = op.value;
+    const bool at_least = op.action == RONDA_CUDA_AWAIT_WORD_AT_LEAST;
+    parameters.waitValue.flags = at_least ? CU_STREAM_WAIT_VALUE_GEQ : CU_STREAM_WAIT_VALUE_EQ;
+  }
+  return parameters;
+}
+
+int RunWordOps(const ronda_cuda_word_op* ops, int count, void* stream) {
+  const CudaDriver* const driver = SharingDriver();
+  if (driver == nullptr) return cudaErrorNotSupported;
+  if (count < 1 || count > RONDA_CUDA_MOST_WORD_OPS) return cudaErrorInvalidValue;
+  CUstreamBatchMemOpParams parameters[RONDA_CUDA_MOST_WORD_OPS];
+  std::transform(ops, ops + count, parameters, ParametersOf);
+  return driver->batch_word_ops(AsStream(stream), static_cast<unsigned int>(count), parameters, 0);
+}
+
 // The first call to NVTX looks for a profiler. Without a profiler the domain is a null pointer, and all calls to NVTX
 // return at once.
 nvtxDomainHandle_t Domain() {
@@ -286,6 +463,12 @@ constexpr ronda_cuda_plugin kTable = {
     .device_of = DeviceOf,
     .allocate = Allocate,
     .release = Release,
+    .sharing_unit = SharingUnit,
+    .allocate_shared = AllocateShared,
+    .map_shared = MapShared,
+    .unmap_shared = UnmapShared,
+    .register_host = RegisterHost,
+    .unregister_host = UnregisterHost,
     .create_stream = CreateStream,
     .destroy_stream = DestroyStream,
     .is_capturing = IsCapturing,
@@ -299,6 +482,7 @@ constexpr ronda_cuda_plugin kTable = {
     .elapsed_ms = ElapsedMs,
     .copy = Copy,
     .fill_zero = FillZero,
+    .run_word_ops = RunWordOps,
     .pack = Launch<cuda_kernels::PackCall, cuda_kernels::DevicePack>,
     .unpack = Launch<cuda_kernels::UnpackCall, cuda_kernels::DeviceUnpack>,
     .reduce = Launch<cuda_kernels::ReduceCall, cuda_kernels::DeviceReduce>,

@@ -20,7 +20,7 @@
 extern "C" {
 
 // Every change of the function table, or of a struct in the functions' arguments, must raise this version.
-#define RONDA_CUDA_PLUGIN_VERSION 5
+#define RONDA_CUDA_PLUGIN_VERSION 6
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
@@ -36,6 +36,24 @@ enum ronda_cuda_memory {
   RONDA_CUDA_DEVICE_MEMORY = 0,
   RONDA_CUDA_PINNED_HOST_MEMORY = 1  // the device can also address it, by the same pointer
 };
+
+// What a stream does with a word of 32 bits when the operation's turn comes.
+enum ronda_cuda_word_action {
+  // Makes all results of the stream's earlier work visible to every device and every host thread, then writes `value`.
+  RONDA_CUDA_WRITE_WORD = 0,
+  // Waits until the word minus `value`, as a signed number, is at least 0. So the comparison survives an overflow.
+  RONDA_CUDA_AWAIT_WORD_AT_LEAST = 1,
+  RONDA_CUDA_AWAIT_WORD_EQUAL = 2  // waits until the word equals `value`
+};
+
+struct ronda_cuda_word_op {
+  ronda_cuda_word_action action;
+  void* word;  // aligned to 4 bytes, in memory that the device can address; for registered memory, its device address
+  uint32_t value;
+};
+
+// The most operations in one call of run_word_ops (the limit of cuStreamBatchMemOp).
+#define RONDA_CUDA_MOST_WORD_OPS 256
 
 struct ronda_cuda_plugin {
   uint32_t version;  // RONDA_CUDA_PLUGIN_VERSION
@@ -67,6 +85,25 @@ struct ronda_cuda_plugin {
   int (*allocate)(ronda_cuda_memory kind, size_t bytes, void** memory);
   int (*release)(ronda_cuda_memory kind, void* memory);
 
+  // The following functions are for memory that several ranks of a host use, in one process or in several.
+  //
+  // Sets *bytes to the unit of the sizes of shared memory. Returns an error if the device cannot share memory, or if
+  // its streams cannot work on words.
+  int (*sharing_unit)(size_t* bytes);
+  // Allocates `bytes` bytes of this thread's device, a multiple of the unit, and sets *file to a descriptor of them.
+  // The caller closes the descriptor, and may send it to other processes. The memory exists as long as a process has a
+  // descriptor of it or has mapped it.
+  int (*allocate_shared)(size_t bytes, int* file);
+  // Maps the memory of `count` descriptors for this thread's device, one after the other from *memory on. Each has
+  // `bytes` bytes. The memory may be on other devices, if this device can access them. unmap_shared gets the same
+  // sizes. unmap_shared may wait for the device.
+  int (*map_shared)(const int* files, int count, size_t bytes, void** memory);
+  int (*unmap_shared)(void* memory, int count, size_t bytes);
+  // Lets all devices address whole pages of the host's memory, which may be shared with other processes. Sets
+  // *on_device to the address that devices use. Both functions may wait for the device.
+  int (*register_host)(void* memory, size_t bytes, void** on_device);
+  int (*unregister_host)(void* memory);
+
   // Creates a stream with the highest priority that the device offers. Work on this stream does not wait for the
   // default stream.
   int (*create_stream)(void** stream);
@@ -90,6 +127,8 @@ struct ronda_cuda_plugin {
   // All functions below put their work on `stream`, which runs it in the order of the calls.
   int (*copy)(void* dst, const void* src, size_t bytes, void* stream);  // between any memories, host memory pinned
   int (*fill_zero)(void* dst, size_t bytes, void* stream);
+  // Puts `count` operations on the stream, which carries them out in their order (cuStreamBatchMemOp).
+  int (*run_word_ops)(const ronda_cuda_word_op* ops, int count, void* stream);
   int (*pack)(const ronda::kernels::cuda::PackCall* call, void* stream);
   int (*unpack)(const ronda::kernels::cuda::UnpackCall* call, void* stream);
   int (*reduce)(const ronda::kernels::cuda::ReduceCall* call, void* stream);

@@ -3,9 +3,9 @@
 #include "runtime/engine/executor.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -26,8 +26,25 @@ bool VotesWithData(const TensorRequest& request) {
 // Returns a copy of `run` for the time after the vote, in which all ranks have approved the bucket.
 BucketRun Decided(const BucketRun& run) {
   BucketRun decided = run;
+  decided.layout = run.info.ballot->layout;
   decided.info.ballot = nullptr;
   return decided;
+}
+
+// Returns the layout of this rank's tensors in the bucket. Empty tensors lie anywhere. NCCL needs aligned elements.
+BucketLayout MemoryLayoutOf(const BucketRun& run) {
+  const std::byte* end = nullptr;  // of the tensors so far
+  for (size_t i = 0; i < run.size(); ++i) {
+    const size_t bytes = TensorBytes(run.request(i));
+    if (bytes == 0) continue;
+    const auto* const begin = static_cast<const std::byte*>(run.submission(i).input);
+    if (run.submission(i).output != begin || (end != nullptr && begin != end)) return BucketLayout::kAny;
+    if (end == nullptr && reinterpret_cast<uintptr_t>(begin) % SizeOf(run.request(i).dtype) != 0) {
+      return BucketLayout::kAny;
+    }
+    end = begin + bytes;
+  }
+  return BucketLayout::kAdjacent;
 }
 
 // If a rank does not take part in the vote, the other ranks start a negotiation after the warning time, and the
@@ -104,6 +121,7 @@ absl::StatusOr<Executor::Decision> Executor::ExecuteIfAllApprove(const AgreedBuc
   if (!approves) run.position.reset();
   run.info.limits = LimitsOfVote(run.info.limits);
   run.info.ballot = &ballot;
+  if (approves) ballot.own_layout = OwnLayout(run);
   RONDA_RETURN_IF_ERROR(CarryAndComplete(run));
   return Decision{.result = ballot.result, .flags = ballot.flags};
 }
@@ -121,6 +139,13 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
           .position = group.PositionOf(parts_.communicator->rank()),
           .entries = entries_,
           .results = absl::MakeSpan(results_)};
+}
+
+BucketLayout Executor::OwnLayout(const BucketRun& run) const {
+  const DeviceLane* const lane = parts_.devices->lane();
+  const TensorRequest& kind = run.request(0);
+  const bool may_be_in_place = kind.memory == Memory::kCuda && kind.op == OpType::kAllreduce && run.size() > 1;
+  return may_be_in_place && lane != nullptr && lane->reduces_in_place() ? MemoryLayoutOf(run) : BucketLayout::kAny;
 }
 
 absl::Status Executor::CarryAndComplete(const BucketRun& run) {

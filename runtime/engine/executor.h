@@ -5,17 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/adasum.h"
@@ -121,6 +118,8 @@ class Executor {
   // Finds this rank's submissions for the bucket, one per response.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
+  // Returns kAdjacent if the device's lane can reduce the bucket in place, and this rank's tensors are adjacent.
+  BucketLayout OwnLayout(const BucketRun& run) const;
   absl::Status CarryAndComplete(const BucketRun& run);
   // Returns kFailed if some rank has no device for the bucket's tensors. If the result is kFailed, the handles contain
   // the reason.

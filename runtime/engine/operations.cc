@@ -3,7 +3,6 @@
 #include "runtime/engine/operations.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -214,7 +213,8 @@ absl::Status Reductions::Reduce(const BucketRun& run) {
                            .prescale = {.multiplier = kind.prescale},
                            .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
                            .delivery = DeliveryOf(kind.op),
-                           .part_of = kind.op == OpType::kAllreduce ? nullptr : &known_parts};
+                           .part_of = kind.op == OpType::kAllreduce ? nullptr : &known_parts,
+                           .layout = run.layout};
   return kind.reduction == Reduction::kAdasum ? Adasum(&plane_->communicator(), &plane_->adasum_ops(), call)
                                               : plane_->communicator().Reduce(call);
 }

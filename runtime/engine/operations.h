@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -37,6 +36,7 @@ struct BucketRun {
   std::optional<int> position;                     // among the participants; nullopt: this rank takes no part
   absl::Span<const TensorEntry* const> entries{};  // this rank's, by response; empty if it takes no part
   absl::Span<OperationResult> results{};           // for the handles, by response; empty if it takes no part
+  BucketLayout layout = BucketLayout::kAny;        // as the ranks have agreed
 
   bool takes_part() const { return position.has_value(); }
   size_t size() const { return bucket.responses.size(); }

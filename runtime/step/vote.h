@@ -14,38 +14,48 @@
 
 namespace ronda {
 
-// A vote on whether a call is carried out. The vote travels with the data of the call, or before it. The call is
-// carried out if all ranks of the job approve. If any rank vetoes, no rank writes its output. A vetoed call has no
-// effect, but is still counted in the sequence of calls, because every rank has made the call.
+// How the tensors of a bucket lie in memory. kAdjacent: on every rank, the tensors' results replace their inputs, and
+// the tensors lie one after the other, in the order of the bucket and without gaps. kAny: perhaps not.
+enum class BucketLayout : uint8_t { kAny, kAdjacent };
+
+// A vote on whether a call is carried out. The vote travels before the call's data, or with the data. The call is
+// carried out if all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no
+// effect, except that it counts in the sequence of calls, because every rank has made it.
 //
 // A backend sends a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
 // result to Decide(). The order does not matter, and a word may be combined several times.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
-  Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
-  Flags own_flags = {};       // of a rank that approves
-  // The thread that makes the call runs this function at most once: when it has waited for the other ranks longer than
+  Vote own = Vote::kApprove;                     // kVeto: the segments' pointers are not used
+  Flags own_flags = {};                          // of a rank that approves
+  BucketLayout own_layout = BucketLayout::kAny;  // of this rank's tensors, if it approves
+  // The thread that makes the call runs this function at most once, when it has waited for the other ranks longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // The result of the vote, equal on every rank. After a veto, no flag is complete.
+  // The result of the vote, equal on every rank. After a veto no flag counts as submitted. The layout is kAdjacent if
+  // it is kAdjacent on every rank.
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
   Flags flags = {};
+  BucketLayout layout = BucketLayout::kAny;
 
-  // The number of bits in a word. The veto has one bit. Each flag has two bits: whether it is missing, and whether it
-  // is raised.
-  static constexpr int kWordBits = 1 + 2 * kFlagCount;
+  // The number of bits in a word: one bit for the veto, two bits for each flag (whether it is missing, and whether it
+  // is raised), and one bit for tensors that are not adjacent.
+  static constexpr int kWordBits = 1 + 2 * kFlagCount + 1;
 
   constexpr uint8_t word() const {
     if (own == Vote::kVeto) return kVetoBit;
     return static_cast<uint8_t>((kAllFlags & ~own_flags.submitted) << kMissingShift |
-                                (own_flags.submitted & own_flags.raised) << kRaisedShift);
+                                (own_flags.submitted & own_flags.raised) << kRaisedShift |
+                                (own_layout == BucketLayout::kAny ? kApartBit : 0));
   }
 
   // Sets the result from the combined word of all ranks.
   constexpr void Decide(uint8_t words) {
     result = (words & kVetoBit) != 0 ? Result::kVetoed : Result::kCarriedOut;
     flags = {};
+    layout = BucketLayout::kAny;
     if (result == Result::kVetoed) return;
+    if ((words & kApartBit) == 0) layout = BucketLayout::kAdjacent;
     flags.submitted = static_cast<uint8_t>(kAllFlags & ~(words >> kMissingShift));
     flags.raised = static_cast<uint8_t>(flags.submitted & words >> kRaisedShift);
   }
@@ -54,6 +64,7 @@ struct Ballot {
   static constexpr uint8_t kVetoBit = 1;
   static constexpr int kMissingShift = 1;
   static constexpr int kRaisedShift = kMissingShift + kFlagCount;
+  static constexpr uint8_t kApartBit = 1 << (kRaisedShift + kFlagCount);
   static constexpr uint8_t kAllFlags = (1 << kFlagCount) - 1;
   static_assert(kWordBits <= 8);
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank dies while another rank's stream waits for the reduced gradients. The waiting stream has already got the
-// optimizer's work.
+// Tests a job in which a rank dies while another rank's stream waits for the reduced gradients. The waiting stream has
+// already got the optimizer's work.
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,8 +55,8 @@ struct Descent {
 
 using Optimizer = ronda::DistributedOptimizer<Descent>;
 
-// Trains up to a step whose reduction has begun on the device of rank 0 but not on the device of rank 1. Then rank 1
-// dies. Objects are leaked, because their destructors would wait for a stream.
+// Trains up to a step whose reduction has begun on the device of rank 0 but not on the device of rank 1. At this point
+// rank 1 dies. Objects are leaked, because their destructors would wait for a stream.
 Optimizer& TrainUntilRank1Dies() {
   ronda::init();
   auto& descent = *new Descent;
@@ -102,15 +102,24 @@ void GoesOnTraining() {
   EXPECT_THAT(again.message(), HasSubstr("a stream of the program waits for allreduce 'g'"));
 }
 
-JobResult RunWith(const std::string& program, const std::string& grace) {
+// A test whose parameter is RONDA_DEVICE_BACKEND.
+class GpuFailures : public ::testing::TestWithParam<std::string> {
+ protected:
+  static JobResult RunWith(const std::string& program, const std::string& grace);
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, GpuFailures, ::testing::Values("nccl", "peer"),
+                         [](const auto& backend) { return backend.param; });
+
+JobResult GpuFailures::RunWith(const std::string& program, const std::string& grace) {
   return RunRankProgram(program, kRanks,
                         {.env = {{"RONDA_CUDA_PLUGIN", ronda::testing::kFakeCudaPath},
                                  {"RONDA_NCCL_LIBRARY", ronda::testing::kFakeNcclLibraryPath},
-                                 {"RONDA_DEVICE_BACKEND", "nccl"},
+                                 {"RONDA_DEVICE_BACKEND", GetParam()},
                                  {"RONDA_FAILURE_GRACE", grace}}});
 }
 
-TEST(GpuFailures, AProcessThatWaitsForItsStreamEnds) {
+TEST_P(GpuFailures, AProcessThatWaitsForItsStreamEnds) {
   const JobResult job = RunWith("gpu_failure_waits", "100ms");
   EXPECT_EQ(job.ranks[0].exit_code, EXIT_FAILURE);
   EXPECT_THAT(job.ranks[0].output,
@@ -121,12 +130,12 @@ TEST(GpuFailures, AProcessThatWaitsForItsStreamEnds) {
   EXPECT_THAT(job.left_in_shared_memory, IsEmpty());
 }
 
-TEST(GpuFailures, TheNextCallFailsAndTheUpdateIsNotMade) {
+TEST_P(GpuFailures, TheNextCallFailsAndTheUpdateIsNotMade) {
   const JobResult job = RunWith("gpu_failure_trains", "inf");
   EXPECT_EQ(job.ranks[0].exit_code, EXIT_SUCCESS) << job.ranks[0].output;
 }
 
-TEST(GpuFailures, AProgramCanLetItsStreamsGoOn) {
+TEST_P(GpuFailures, AProgramCanLetItsStreamsGoOn) {
   const JobResult job = RunWith("gpu_failure_waits", "continue");
   EXPECT_EQ(job.ranks[0].exit_code, EXIT_SUCCESS) << job.ranks[0].output;
   EXPECT_THAT(job.ranks[0].output, HasSubstr("went on: 2 updates, 1 of them wrong"));

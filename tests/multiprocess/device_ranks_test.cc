@@ -90,6 +90,37 @@ TEST_F(DeviceRanksTest, RanksThatShareADeviceGoThroughTheHost) {
   EXPECT_THAT(run.err(), HasSubstr("go over staged"));
 }
 
+TEST_F(DeviceRanksTest, RanksThatShareADeviceMapEachOthersMemory) {
+  LauncherRun run({"-np", "3", kProgram}, With({"FAKE_CUDA_DEVICES=1", "FAKE_CUDA_DELAY_SEED=7", "FAKE_CUDA_STRICT=2",
+                                                "CUDA_DEVICE_MAX_CONNECTIONS=1", "RONDA_DEVICE_BACKEND=peer"}));
+  ExpectAllOk(run, 3);
+  EXPECT_THAT(run.err(), HasSubstr("go over peer, as RONDA_DEVICE_BACKEND says"));
+}
+
+TEST_F(DeviceRanksTest, RanksWithADeviceEachMapEachOthersMemory) {
+  const int ranks = IsReal() ? *CountDevices(**LoadCudaPlugin(Plugin())) : 3;
+  if (ranks < 2) GTEST_SKIP() << "there is one device";
+  LauncherRun run({"-np", std::to_string(ranks), kProgram},
+                  With({"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_DELAY_SEED=8", "RONDA_DEVICE_BACKEND=peer"}));
+  ExpectAllOk(run, ranks);
+}
+
+// The refusal is one error of each operation on all ranks, and names the rank and the reason.
+TEST_F(DeviceRanksTest, RanksWhoseDevicesCannotMapEachOthersMemoryAreRefused) {
+  if (IsReal()) GTEST_SKIP() << "real devices have this ability";
+  const auto expect_refusal = [](std::vector<std::string> environment, const std::string& text) {
+    environment.emplace_back("RONDA_DEVICE_BACKEND=peer");
+    LauncherRun run({"-np", "2", kProgram}, With(std::move(environment)));
+    EXPECT_NE(run.Finish(), 0);
+    EXPECT_THAT(run.out() + run.err(), HasSubstr(text));
+  };
+  expect_refusal({"FAKE_CUDA_DEVICES=1", "FAKE_CUDA_SHARING=0"},
+                 "rank 0: cuda:0: sharing memory with other ranks: operation not supported");
+  expect_refusal({"FAKE_CUDA_DEVICES=2", "FAKE_CUDA_SHARING=1"},
+                 "rank 0 cannot share the memory of its GPU with other ranks: cuda:0: mapping the memory of other "
+                 "ranks: invalid device ordinal");
+}
+
 TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   const int ranks = IsReal() ? *CountDevices(**LoadCudaPlugin(Plugin())) : 3;
@@ -100,8 +131,17 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
 
-// NCCL lets ranks share a device if their values of NCCL_HOSTID differ, because it then takes the ranks for ranks of
-// several hosts.
+TEST_F(DeviceRanksTest, RanksWhoseBuffersAreWindowsOfNcclGetTheSameSums) {
+  if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
+  const int ranks = IsReal() ? *CountDevices(**LoadCudaPlugin(Plugin())) : 3;
+  if (ranks < 2) GTEST_SKIP() << "there is one device";
+  LauncherRun run({"-np", std::to_string(ranks), kProgram}, OverNccl({"FAKE_CUDA_DEVICES=3", "RONDA_NCCL_WINDOWS=1"}));
+  ExpectAllOk(run, ranks);
+  EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
+}
+
+// If ranks have different values of NCCL_HOSTID, NCCL treats them as ranks of different hosts, and lets them share a
+// device.
 TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),

@@ -13,6 +13,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/inprocess/in_process_communicator.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
+#include "runtime/collectives/peer/peer_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "runtime/cuda/device.h"
@@ -38,19 +39,20 @@ absl::StatusOr<Machine> RealMachine(const std::string& path) {
   return Machine{.fake = nullptr, .plugin = plugin, .devices = devices};
 }
 
-Machine FakeMachineFor(int size) {
+Machine FakeMachineFor(int size, int queues) {
   constexpr int kDevices = 2;
   // Streams with random pauses reveal missing waits.
   auto fake = std::make_shared<const FakeCuda>(FakeCuda::Options{.devices = kDevices,
                                                                  .delay_seed = static_cast<uint64_t>(size == 3 ? 3 : 0),
-                                                                 .host_access = FakeMemory::HostAccess::kFatal});
+                                                                 .host_access = FakeMemory::HostAccess::kFatal,
+                                                                 .queues = queues});
   const ronda_cuda_plugin* const plugin = fake->table();
   return {.fake = std::move(fake), .plugin = plugin, .devices = kDevices};
 }
 
-absl::StatusOr<Machine> MachineFor(int size) {
+absl::StatusOr<Machine> MachineFor(int size, int queues = FakeCuda::kMostQueues) {
   const char* const path = std::getenv(kRealPlugin);
-  return path == nullptr ? FakeMachineFor(size) : RealMachine(path);
+  return path == nullptr ? FakeMachineFor(size, queues) : RealMachine(path);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> StageThrough(const Machine& machine, std::unique_ptr<Communicator> host) {
@@ -84,6 +86,44 @@ std::vector<Transport> ConnectStagedTransports(int size) {
     EXPECT_EQ(staged.status(), absl::OkStatus());
     transport.communicator = *std::move(staged);
   }
+  return transports;
+}
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectPeer(const Machine& machine,
+                                                          const std::shared_ptr<InProcessJob>& job, RankId rank,
+                                                          int size) {
+  OnDevice::Parts parts = {.cuda = machine.fake};
+  RONDA_ASSIGN_OR_RETURN(parts.device, Device::Open(machine.plugin, rank % machine.devices));
+  RONDA_ASSIGN_OR_RETURN(parts.stream, DeviceStream::Create(parts.device.get()));
+  parts.host = std::make_unique<InProcessCommunicator>(job, rank);
+  RONDA_ASSIGN_OR_RETURN(parts.communicator,
+                         PeerCommunicator::Create({.rank = rank,
+                                                   .size = size,
+                                                   .device = parts.device,
+                                                   .stream = parts.stream->handle(),
+                                                   .host = parts.host.get(),
+                                                   .slot_bytes = 16 << 10,
+                                                   .one_shot_bytes = 4 << 10,
+                                                   .job_failure = [job] { return job->failure(); }}));
+  return std::make_unique<OnDevice>(std::move(parts));
+}
+
+}  // namespace
+
+std::vector<Transport> ConnectPeerTransports(int size) {
+  const auto job = std::make_shared<InProcessJob>(InProcessJob::Options{.size = size});
+  const absl::StatusOr<Machine> machine = MachineFor(size, /*queues=*/2);
+  EXPECT_EQ(machine.status(), absl::OkStatus());
+  std::vector<Transport> transports(static_cast<size_t>(size));
+  RunRanksOn(transports, [&](RankId rank, Transport& transport) {
+    absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectPeer(*machine, job, rank, size);
+    ASSERT_EQ(communicator.status(), absl::OkStatus());
+    transport = {.control = std::make_unique<InProcessControlPlane>(job, rank),
+                 .communicator = *std::move(communicator),
+                 .flights = job->flights()};
+  });
   return transports;
 }
 

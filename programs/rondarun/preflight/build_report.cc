@@ -119,6 +119,7 @@ Backends, which carry data between ranks:
                       Line("mpi (MPICH)", parts.mpich, "the same under MPICH's"),
                       Line("nccl", parts.nccl, "tensors in the memory of GPUs, one a rank"),
                       R"(    [X] staged       tensors in the memory of GPUs, through the host and one of the others
+    [X] peer         tensors in the memory of GPUs of one host, which may be shared by ranks; on request
 
 Devices:
 )",

@@ -33,9 +33,9 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   const auto once = [&] {
     if (!std::exchange(is_late, true)) ballot.when_late();
   };
-  // The votes and flags that this rank knows so far. At first this rank knows only its own votes and flags, after the
-  // first step those of its host, and at the end those of all hosts.
-  Ballot known = {.own = ballot.own, .own_flags = ballot.own_flags, .when_late = once};
+  // The votes, flags and layouts that this rank knows so far. At first they are the rank's own, after the first step
+  // those of its host, and at last those of all hosts.
+  Ballot known = {.own = ballot.own, .own_flags = ballot.own_flags, .own_layout = ballot.own_layout, .when_late = once};
   int steps = 0;
   const auto vote = [&](Communicator& level) -> absl::Status {
     CallInfo round = LevelInfo(info, steps++);
@@ -43,6 +43,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
     RONDA_RETURN_IF_ERROR(level.Barrier(round));
     known.own = known.result == Ballot::Result::kVetoed ? Ballot::Vote::kVeto : Ballot::Vote::kApprove;
     known.own_flags = known.flags;
+    known.own_layout = known.layout;
     return absl::OkStatus();
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
@@ -51,6 +52,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
   ballot.result = known.result;
   ballot.flags = known.flags;
+  ballot.layout = known.layout;
   return absl::OkStatus();
 }
 

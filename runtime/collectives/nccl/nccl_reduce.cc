@@ -2,11 +2,11 @@
 
 #include "runtime/collectives/nccl/nccl_reduce.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/packing.h"
 #include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
@@ -16,20 +16,6 @@ namespace cuda = kernels::cuda;
 
 // The number of events: each of the two slots has two events, and joint_ is another.
 constexpr int kEvents = 2 * 2 + 1;
-
-const std::byte* ElementOf(const void* tensor, size_t element, DType dtype) {
-  return static_cast<const std::byte*>(tensor) + element * SizeOf(dtype);
-}
-std::byte* ElementOf(void* tensor, size_t element, DType dtype) {
-  return static_cast<std::byte*>(tensor) + element * SizeOf(dtype);
-}
-
-bool IsEmpty(const ReduceCall& call) {
-  return std::all_of(call.segments.begin(), call.segments.end(),
-                     [](const Segment& segment) { return segment.count == 0; });
-}
-
-bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
 // Returns whether the members receive equal parts of the call's only tensor, in the order of the members.
 bool HasEqualParts(const ReduceCall& call, int members) {
@@ -44,16 +30,24 @@ bool HasEqualParts(const ReduceCall& call, int members) {
   return true;
 }
 
-// Returns whether NCCL can work directly on the tensor. The result is the same on all members.
+// Returns whether NCCL can work directly on the tensors. The result is the same on all members.
 bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
+  if (call.layout == BucketLayout::kAdjacent) {
+    // Packing multiplies integers in a wider type, so integers with a factor are packed.
+    return layout.dtype == call.dtype && DeliversAll(call) &&
+           (IsFloatingPoint(call.dtype) || FactorsOf(layout, call).before.IsIdentity());
+  }
   return call.segments.size() == 1 && layout.dtype == call.dtype && FactorsOf(layout, call).before.IsIdentity() &&
          (DeliversAll(call) || HasEqualParts(call, members));
 }
 
-// Returns the range of a tensor's result that this rank receives.
-PartRange WantedOf(const ReduceCall& call, const Segment& segment) {
-  if (DeliversAll(call)) return {.begin = 0, .count = segment.count};
-  return {.begin = segment.part_begin, .count = segment.part_count};
+// Returns the tensors as one tensor, which begins with the first tensor that is not empty.
+// REQUIRES: the call has one tensor, or adjacent tensors, and they are not all empty.
+Segment WholeOf(const ReduceCall& call) {
+  Segment whole = *std::ranges::find_if(call.segments, [](const Segment& segment) { return segment.count > 0; });
+  whole.count = 0;
+  for (const Segment& segment : call.segments) whole.count += segment.count;
+  return whole;
 }
 
 // Collects the result of the calls of one NCCL group, up to the first failure.
@@ -140,20 +134,24 @@ absl::Status NcclReduce::Meet(const CallInfo& info, Entry* entry) {
 }
 
 absl::Status NcclReduce::RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry) {
-  const Segment& tensor = call.segments.front();
+  const Segment tensor = WholeOf(call);
   const size_t count = DeliversAll(call) ? tensor.count : tensor.count / static_cast<size_t>(members.size());
-  const WireLayout layout = LayoutOf(call.dtype, call.wire);
-  const kernels::Scale scale = FactorsOf(layout, call).after;
+  const WireFactors factors = FactorsOf(LayoutOf(call.dtype, call.wire), call);
+  RONDA_RETURN_IF_ERROR(ScaleInPlace(call, tensor.output, count, factors.before));
   RONDA_RETURN_IF_ERROR(DeliversAll(call)
                             ? AllReduce(call.info, entry, tensor.input, tensor.output, count, call.dtype, op)
                             : ReduceScatter(call.info, entry, tensor.input, tensor.output, count, call.dtype, op));
+  return ScaleInPlace(call, tensor.output, count, factors.after);
+}
+
+absl::Status NcclReduce::ScaleInPlace(const ReduceCall& call, void* data, size_t count, const kernels::Scale& scale) {
   if (scale.IsIdentity()) return absl::OkStatus();
-  return LaunchReduce("scaling", {.sources = tensor.output,
+  return LaunchReduce("scaling", {.sources = data,
                                   .source_count = 1,
-                                  .wire = {.dtype = layout.dtype},
+                                  .wire = {.dtype = call.dtype},
                                   .op = call.op,
                                   .scale = scale,
-                                  .dst = tensor.output,
+                                  .dst = data,
                                   .granules = count});
 }
 
@@ -282,7 +280,7 @@ absl::Status NcclReduce::ReduceScatter(const CallInfo& info, Entry* entry, const
 absl::Status NcclReduce::Pack(const Reduction& run, const Slot& slot, size_t chunk) {
   ReductionPlan::Tables* const known = tables_ != nullptr ? &(*tables_)[chunk] : nullptr;
   PackSegments& segments = known != nullptr ? known->packed : packed_;
-  if (known == nullptr || !std::exchange(known->has_packed, true)) FillPacked(run, slot, &segments);
+  if (known == nullptr || !std::exchange(known->has_packed, true)) FillPacked(run.call, *plan_, slot.chunk, &segments);
   if (segments.empty()) return absl::OkStatus();
   const cuda::PackCall call = {.segments = segments.data(),
                                .segment_count = static_cast<int>(segments.size()),
@@ -294,25 +292,14 @@ absl::Status NcclReduce::Pack(const Reduction& run, const Slot& slot, size_t chu
               Launch("packing", [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, run.kernels); }));
 }
 
-void NcclReduce::FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const {
-  const ReduceCall& call = run.call;
-  const bool rounds = IsNarrowed(call.dtype, call.wire);
-  segments->clear();
-  for (int region = 0; region < plan_->regions(); ++region) {
-    plan_->ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
-      const Segment& segment = call.segments[piece.tensor];
-      segments->push_back({.input = ElementOf(segment.input, piece.begin, call.dtype),
-                           .residual = rounds && segment.residual != nullptr ? segment.residual + piece.begin : nullptr,
-                           .count = piece.count,
-                           .offset = piece.offset});
-    });
-  }
-}
-
 absl::Status NcclReduce::Unpack(const Reduction& run, const Slot& slot, size_t chunk) {
   ReductionPlan::Tables* const known = tables_ != nullptr ? &(*tables_)[chunk] : nullptr;
   UnpackSegments& segments = known != nullptr ? known->unpacked : unpacked_;
-  if (known == nullptr || !std::exchange(known->has_unpacked, true)) FillUnpacked(run, slot, &segments);
+  if (known == nullptr || !std::exchange(known->has_unpacked, true)) {
+    segments.clear();
+    const int region = plan_->regions() == 1 ? 0 : run.members.self();
+    AddUnpacked(run.call, *plan_, slot.chunk, region, 0, &segments);
+  }
   if (segments.empty()) return absl::OkStatus();
   const cuda::UnpackCall call = {.segments = segments.data(),
                                  .segment_count = static_cast<int>(segments.size()),
@@ -323,23 +310,6 @@ absl::Status NcclReduce::Unpack(const Reduction& run, const Slot& slot, size_t c
   return Mark(StreamPhase::kUnpack, run.kernels, Launch("unpacking", [&](const ronda_cuda_plugin& kernels) {
                 return kernels.unpack(&call, run.kernels);
               }));
-}
-
-void NcclReduce::FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const {
-  const ReduceCall& call = run.call;
-  segments->clear();
-  const int region = plan_->regions() == 1 ? 0 : run.members.self();
-  plan_->ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
-    const Segment& segment = call.segments[piece.tensor];
-    const PartRange wanted = WantedOf(call, segment);
-    const size_t begin = std::max(piece.begin, wanted.begin);
-    const size_t end = std::min(piece.begin + piece.count, wanted.begin + wanted.count);
-    if (begin >= end) return;
-    segments->push_back({.output = ElementOf(segment.output, begin - wanted.begin, call.dtype),
-                         .count = end - begin,
-                         .offset = piece.offset,
-                         .skip = begin - piece.begin});
-  });
 }
 
 absl::Status NcclReduce::LaunchReduce(absl::string_view what, const cuda::ReduceCall& call) {

@@ -14,6 +14,7 @@
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
+#include "runtime/collectives/nccl/packing.h"
 #include "runtime/collectives/nccl/plan_cache.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/wire_plan.h"
@@ -25,14 +26,15 @@ namespace ronda {
 // Does the reductions of an NcclCommunicator. Each reduction uses one of these algorithms:
 //
 //                    all members receive everything        each member receives another part, and all know all parts
-//   plain            ncclAllReduce [, scaled in place]     ncclReduceScatter [, scaled in place]
+//   plain            [scaled,] ncclAllReduce [, scaled]    ncclReduceScatter [, scaled]
 //   NCCL adds up     packed, ncclAllReduce, unpacked       packed by member, ncclReduceScatter, unpacked
 //   Ronda adds up    packed, shards sent and received,     packed by member, parts sent and received, reduced,
 //                    reduced, ncclAllGather, unpacked      unpacked
 //
-// The plain algorithm is for a single tensor that needs no conversion, because NCCL can work on such a tensor in the
-// trainer's memory. All members choose the same algorithm, because the choice depends only on facts that are the same
-// on all members. wire_plan.h says which reductions NCCL does itself.
+// The plain algorithm is for a single tensor that needs no conversion, and for tensors that are adjacent on all ranks
+// (BucketLayout), because NCCL can work on them in the trainer's memory. Factors are applied there too, except that a
+// single tensor with a factor before the sum is packed. All members choose the same algorithm, because the choice
+// depends only on facts that are the same on all members. wire_plan.h says which reductions NCCL does itself.
 //
 // If a fusion buffer is larger than a chunk, it is sent chunk by chunk, through two buffers that are used alternately.
 // While NCCL works on one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous
@@ -127,16 +129,14 @@ class NcclReduce {
   absl::Status ReduceScatter(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
                              DType dtype, NcclRedOp op);
 
-  using PackSegments = std::vector<kernels::cuda::PackSegment>;
-  using UnpackSegments = std::vector<kernels::cuda::UnpackSegment>;
   absl::Status Pack(const Reduction& run, const Slot& slot, size_t chunk);
-  void FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const;
   absl::Status Unpack(const Reduction& run, const Slot& slot, size_t chunk);
-  void FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const;
 
   // Makes `to` wait for all work that `from` has so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
+  // Multiplies `count` elements in place.
+  absl::Status ScaleInPlace(const ReduceCall& call, void* data, size_t count, const kernels::Scale& scale);
   absl::Status Mark(StreamPhase phase, StreamHandle stream, absl::Status status);
   absl::Status Copy(void* to, const void* from, size_t bytes, StreamHandle stream);
   template <typename Function>

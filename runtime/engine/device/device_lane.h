@@ -82,6 +82,9 @@ class DeviceLane : public DataPlane {
   // device (Device::Abandon).
   void Close(const absl::Status& status);
 
+  // Whether the transport reduces adjacent tensors in their own memory.
+  bool reduces_in_place() const { return transport_.reduces_in_place; }
+
   Communicator& communicator() override { return *transport_.communicator; }
   AdasumOps& adasum_ops() override { return adasum_ops_; }
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;

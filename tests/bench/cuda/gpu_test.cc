@@ -57,6 +57,14 @@ TEST_F(GpuTest, GradientsLieApartAndAreZero) {
   for (size_t i = 0; i < a.count; ++i) EXPECT_EQ(a.data[i], 0) << i;
 }
 
+TEST_F(GpuTest, AdjacentGradientsHaveNoGaps) {
+  const auto gpu = OpenedFor(0);
+  const ModelShapes model = {.name = "two", .parameters = {{.name = "a", .shape = {3, 5}}, {.name = "b", .shape = {}}}};
+  const auto gradients = GpuGradients::Create(model, gpu.get(), GpuGradients::Places::kAdjacent);
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_EQ(gradients->tensors()[1].data, gradients->tensors()[0].data + 15);
+}
+
 TEST_F(GpuTest, FinishWaitsForTheStream) {
   const auto gpu = OpenedFor(0);
   std::atomic<bool> is_done{false};
@@ -116,7 +124,7 @@ TEST(ThreadTimesTest, ThreadsComeAndGo) {
     id = other.id();
     EXPECT_THAT(Threads(), Contains(id));
   }
-  // The kernel may need some time to forget the thread.
+  // The kernel may list the thread for a moment after the thread has been joined.
   while (::testing::Matches(Contains(id))(Threads())) std::this_thread::yield();
   EXPECT_EQ(CpuTimeOf(id), absl::ZeroDuration());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The programs that measure on GPUs, here with fake GPUs. The tests check that the programs run and print the lines
-// that tools/gpu/run.sh reads. With fake GPUs the figures in these lines mean nothing.
+// Runs, on fake GPUs, the programs that measure on GPUs. The tests check that the programs end without an error and
+// print the lines that tools/gpu/run.sh reads. Figures from fake GPUs mean nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 namespace ronda::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -36,8 +37,7 @@ TEST(GpuProgramsTest, KernelsAreComparedWithCopies) {
 
 class HostTimeTest : public ::testing::TestWithParam<int> {};
 
-// The program fails if its steps are not in a steady state. If there are two ranks, they share the only GPU, and use
-// NCCL.
+// host_time_bench fails if its steps do not reach a steady state. Two ranks share the only GPU, and use NCCL.
 TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
   const std::string ranks = std::to_string(GetParam());
   std::vector<std::string> environment = FakeGpus(1);
@@ -49,6 +49,16 @@ TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
     EXPECT_THAT(run.out(), ContainsRegex("CPU time of an allreduce of lenet's 10 tensors, " + way + ", " + ranks +
                                          " ranks?: [0-9.]+ us, in [0-9.]+ buckets \\(aim: under 60 us\\)\n"));
   }
+}
+
+TEST_P(HostTimeTest, AdjacentGradientsAreMeasuredToo) {
+  std::vector<std::string> environment = FakeGpus(1);
+  environment.insert(environment.end(), {"RONDA_DEVICE_BACKEND=nccl", "RONDA_REDUCE_IN_PLACE=1"});
+  LauncherRun run({"-np", std::to_string(GetParam()), "bench/cuda/host_time_bench", "--preset", "lenet", "--blocks",
+                   "2", "--steps", "10", "--places", "adjacent", "--only", "group"},
+                  {.environment = environment});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.out(), AllOf(HasSubstr("elapsed us"), HasSubstr("lenet's 10 tensors, as a group")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, HostTimeTest, ::testing::Values(1, 2));

@@ -18,7 +18,7 @@ DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std
   return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
 }
 
-// Rates the backends for ranks whose communicator for host memory has one level.
+// Rates the device backends for ranks whose communicator for host memory has one level.
 std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends({.facts = facts})); }
 
 std::string NameOf(const absl::StatusOr<absl::string_view>& backend) {
@@ -83,7 +83,7 @@ TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {
               HasSubstr("rank 0 has NCCL 2.28.9, rank 1 has 2.18.3"));
 }
 
-// Covers hosts whose versions of NCCL differ, and hosts of a test whose ranks share the GPUs of one machine.
+// Tests hosts with different versions of NCCL, and simulated hosts whose ranks share the GPUs of one machine.
 TEST(DeviceBackendsTest, NcclOnEachHostIsEnoughForTwoLevels) {
   const HostMap hosts = {.hosts = {{0, 2}, {1, 3}}};
   EXPECT_EQ(
@@ -126,13 +126,31 @@ TEST(DeviceBackendsTest, RequestedBackendIsTakenOrRefused) {
               AllOf(HasSubstr("RONDA_DEVICE_BACKEND=\"nccl\" cannot"), HasSubstr("share a GPU")));
 }
 
+TEST(DeviceBackendsTest, PeersAreForWhoWantsThemAndOnOneHost) {
+  const std::vector<DeviceFacts> shared = {Facts("a", "1b"), Facts("a", "1b")};
+  EXPECT_EQ(Choose(shared), "staged");
+  EXPECT_EQ(Choose(shared, "peer"), "peer");
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c")}), "nccl");
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c")}, "peer"), "peer");
+  EXPECT_THAT(Choose({Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b")}, "peer"),
+              HasSubstr("ranks 0 and 2 are on different hosts"));
+  EXPECT_THAT(Choose(std::vector<DeviceFacts>(33, Facts("a", "1b")), "peer"),
+              HasSubstr("the job has 33 ranks, and at most 32 can map each other's memory"));
+  std::vector<DeviceFacts> old = shared;
+  old[1].why_no_peer = "operation not supported";
+  EXPECT_THAT(Choose(old, "peer"), HasSubstr("rank 1: operation not supported"));
+}
+
 TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
   DeviceFacts facts = {.host = "h",
                        .pci_bus = "0000:1b:00.0",
                        .uuid = "5c8a9b6e",
                        .why_no_nccl = std::string(500, 'x'),
                        .wanted = "nccl",
-                       .order = "ranks"};
+                       .why_no_peer = "old",
+                       .order = "ranks",
+                       .windows = "symmetric",
+                       .in_place = "adjacent"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());

@@ -137,7 +137,8 @@ TEST(RegistryTest, EveryEntryIsCompleteAndItsNameIsUnique) {
 TEST(RegistryTest, FamiliesAreValuesOfTheVariableToo) {
   EXPECT_THAT(HostBackendNames(),
               IsSupersetOf({"shm", "hierarchical", "hierarchical-mpi", "hierarchical-tcp", "mpi", "tcp"}));
-  EXPECT_THAT(DeviceBackendNames(), IsSupersetOf({"nccl", "hierarchical-staged", "staged", "hierarchical-nccl"}));
+  EXPECT_THAT(DeviceBackendNames(),
+              IsSupersetOf({"nccl", "hierarchical-staged", "staged", "hierarchical-nccl", "peer"}));
 }
 
 TEST(RegistryTest, NeedsOfAValueAreThoseOfTheBackendsItCanMean) {

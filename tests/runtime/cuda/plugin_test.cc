@@ -4,11 +4,19 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/types/span.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/shared_memory.h"
+#include "runtime/shm/shm_file.h"
 #include "tests/runtime/cuda/plugin_under_test.h"
 
 namespace ronda {
@@ -117,7 +125,50 @@ TEST_F(DevicePluginTest, CopiesThereAndBack) {
   EXPECT_EQ(std::memcmp(first.data() + kBytes / 2, second.data() + kBytes / 2, kBytes / 2), 0);
 }
 
-// Kernels read and write the host's pinned memory by the same address. The staged communicator relies on this.
+TEST_F(DevicePluginTest, SharedMemoryIsOneWhateverItsAddress) {
+  const absl::StatusOr<size_t> unit = SharingUnit(*device_);
+  if (!unit.ok()) GTEST_SKIP() << unit.status();
+  std::vector<UniqueFd> files;
+  for (int i = 0; i < 2; ++i) {
+    absl::StatusOr<UniqueFd> file = AllocateShared(*device_, *unit, "a test");
+    ASSERT_EQ(file.status(), absl::OkStatus());
+    files.push_back(*std::move(file));
+  }
+  const auto both = *SharedMapping::Map(device_.get(), files, *unit);
+  const auto second = *SharedMapping::Map(device_.get(), absl::MakeConstSpan(files).subspan(1), *unit);
+  files.clear();
+  const DeviceMemory first = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 8, "a test");
+  const DeviceMemory last = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 8, "a test");
+  std::memcpy(first.data(), "through", 8);
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+    const int error = cuda.copy(both->data() + *unit, first.data(), 8, stream);
+    return error != 0 ? error : cuda.copy(last.data(), second->data(), 8, stream);
+  });
+  EXPECT_EQ(std::memcmp(last.data(), "through", 8), 0);
+}
+
+TEST_F(DevicePluginTest, AStreamMeetsTheHostAtAWord) {
+  if (!SharingUnit(*device_).ok()) GTEST_SKIP() << SharingUnit(*device_).status();
+  constexpr size_t kBytes = 65536;
+  const auto page = *ShmMapping::Anonymous(kBytes);
+  const auto registered = *RegisteredMemory::Register(device_.get(), page->base(), kBytes);
+  auto* const words = static_cast<uint32_t*>(page->base());
+  auto* const on_device = reinterpret_cast<uint32_t*>(registered->on_device());
+  const ronda_cuda_word_op ops[] = {{RONDA_CUDA_WRITE_WORD, on_device, 1},
+                                    {RONDA_CUDA_AWAIT_WORD_AT_LEAST, on_device + 1, 7},
+                                    {RONDA_CUDA_AWAIT_WORD_EQUAL, on_device + 2, 0},
+                                    {RONDA_CUDA_WRITE_WORD, on_device, 2}};
+  ASSERT_EQ(device_->Call("a test's work",
+                          [&](const ronda_cuda_plugin& cuda) { return cuda.run_word_ops(ops, 4, stream_->handle()); }),
+            absl::OkStatus());
+  while (std::atomic_ref<uint32_t>(words[0]).load() != 1) std::this_thread::yield();
+  std::atomic_ref<uint32_t>(words[1]).store(9);
+  RunOnStream([](const ronda_cuda_plugin&, StreamHandle) { return 0; });
+  EXPECT_EQ(std::atomic_ref<uint32_t>(words[0]).load(), 2u);
+}
+
+// Kernels must reach the host's pinned memory by the host's addresses, because the staged communicator uses them in
+// kernels.
 TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
   const DeviceMemory values = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
   const DeviceMemory wire = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");

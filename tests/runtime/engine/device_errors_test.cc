@@ -183,7 +183,7 @@ TEST(DeviceFailures, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(50);
   options.tunables.stall_deadline = absl::Seconds(1);
-  for (const char* backend : {"nccl", "staged"}) {
+  for (const char* backend : {"nccl", "staged", "peer"}) {
     RunDeviceRanks({.size = 2,
                     .backend = backend,
                     .runtime = options,

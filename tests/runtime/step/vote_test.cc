@@ -61,6 +61,25 @@ TEST(Vote, CarriesNoFlagIfARankVetoes) {
   EXPECT_EQ(vetoed.flags, Flags());
 }
 
+TEST(Vote, FindsThatTheTensorsOfAllRanksAreAdjacent) {
+  constexpr BucketLayout kAny = BucketLayout::kAny, kAdjacent = BucketLayout::kAdjacent;
+  const auto decided = [](const std::vector<BucketLayout>& ranks, Ballot::Vote last) {
+    uint8_t words = 0;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      Ballot own = {.own_flags = {.submitted = 1, .raised = 1}, .own_layout = ranks[rank], .when_late = kNever};
+      if (rank + 1 == ranks.size()) own.own = last;
+      words |= own.word();
+    }
+    Ballot ballot = {.when_late = kNever};
+    ballot.Decide(words);
+    return ballot.layout;
+  };
+  EXPECT_EQ(decided({kAdjacent, kAdjacent}, Ballot::Vote::kApprove), kAdjacent);
+  EXPECT_EQ(decided({kAdjacent, kAny}, Ballot::Vote::kApprove), kAny);
+  EXPECT_EQ(decided({kAny, kAdjacent}, Ballot::Vote::kApprove), kAny);
+  EXPECT_EQ(decided({kAdjacent, kAdjacent}, Ballot::Vote::kVeto), kAny);
+}
+
 TEST(Flags, AreFoundByTheirNames) {
   EXPECT_EQ(FlagOf(kStopFlag), 0);
   EXPECT_EQ(FlagOf(kChangeFlag), 1);

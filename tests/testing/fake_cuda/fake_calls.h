@@ -4,6 +4,7 @@
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -29,6 +30,24 @@ inline int ErrorOfOpening() {
   const int error = CurrentError();
   if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
   return error;
+}
+
+// Waits for this thread's device. `waiting` counts the calls that are waiting in this function.
+inline void WaitForDevice(std::atomic<int>& waiting) {
+  ++this_threads_waits;
+  waiting.fetch_add(1);
+  Machine().AwaitDevice(this_threads_device);
+  waiting.fetch_sub(1);
+}
+
+// These functions wait as CUDA may wait before it allocates or frees memory (FakeCuda::Options).
+inline void WaitBeforeAllocation() {
+  if (Machine().options().allocations != FakeCuda::Options::Allocations::kWaitForTheDevice) return;
+  WaitForDevice(Machine().calls().waiting_allocations);
+}
+inline void WaitBeforeFree() {
+  if (Machine().options().frees != FakeCuda::Frees::kWaitForTheDevice) return;
+  WaitForDevice(Machine().calls().waiting_frees);
 }
 
 // Calls `action` with the stream that `handle` names, and returns the error of `action`.

@@ -18,6 +18,7 @@
 #include "tests/testing/fake_cuda/fake_calls.h"
 #include "tests/testing/fake_cuda/fake_kernels.h"
 #include "tests/testing/fake_cuda/fake_machine.h"
+#include "tests/testing/fake_cuda/fake_sharing.h"
 
 namespace ronda::testing {
 namespace {
@@ -82,6 +83,12 @@ void ErrorText(int error, char* text, size_t size) {
       break;
     case kCudaLaunchTimeout:
       known = "the launch timed out and was terminated";
+      break;
+    case kCudaAlreadyRegistered:
+      known = "part or all of the requested memory range is already mapped";
+      break;
+    case kCudaNotSupported:
+      known = "operation not supported";
       break;
     case kCudaIllegalAddress:
       known = "an illegal memory access was encountered";
@@ -149,27 +156,12 @@ int OwnerOf(ronda_cuda_memory kind) {
   return kind == RONDA_CUDA_DEVICE_MEMORY ? this_threads_device : FakeMemory::kPinnedHost;
 }
 
-// `waiting` counts the calls that are waiting in this function.
-void WaitForDevice(std::atomic<int>& waiting) {
-  ++this_threads_waits;
-  waiting.fetch_add(1);
-  Machine().AwaitDevice(this_threads_device);
-  waiting.fetch_sub(1);
-}
-
 int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
   *memory = nullptr;
   if (const int error = ErrorOfOpening(); error != 0) return error;
-  if (Machine().options().allocations == FakeCuda::Options::Allocations::kWaitForTheDevice) {
-    WaitForDevice(Machine().calls().waiting_allocations);
-  }
+  WaitBeforeAllocation();
   *memory = Machine().memory().Allocate(OwnerOf(kind), bytes);
   return *memory == nullptr ? kCudaOutOfMemory : kCudaSuccess;
-}
-
-void WaitBeforeFree() {
-  if (Machine().options().frees != FakeCuda::Frees::kWaitForTheDevice) return;
-  WaitForDevice(Machine().calls().waiting_frees);
 }
 
 int Release(ronda_cuda_memory kind, void* memory) {
@@ -376,6 +368,12 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .device_of = Counted<DeviceOf>::Call,
                                       .allocate = Counted<Allocate>::Call,
                                       .release = Counted<Release>::Call,
+                                      .sharing_unit = Counted<SharingUnit>::Call,
+                                      .allocate_shared = Counted<AllocateShared>::Call,
+                                      .map_shared = Counted<MapShared>::Call,
+                                      .unmap_shared = Counted<UnmapShared>::Call,
+                                      .register_host = Counted<RegisterHost>::Call,
+                                      .unregister_host = Counted<UnregisterHost>::Call,
                                       .create_stream = Counted<CreateStream>::Call,
                                       .destroy_stream = Counted<DestroyStream>::Call,
                                       .is_capturing = Counted<IsCapturing>::Call,
@@ -389,6 +387,7 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .elapsed_ms = Counted<ElapsedMs>::Call,
                                       .copy = Counted<Copy>::Call,
                                       .fill_zero = Counted<FillZero>::Call,
+                                      .run_word_ops = Counted<RunWordOps>::Call,
                                       .pack = Counted<Launch<kernels::cuda::PackCall>>::Call,
                                       .unpack = Counted<Launch<kernels::cuda::UnpackCall>>::Call,
                                       .reduce = Counted<Launch<kernels::cuda::ReduceCall>>::Call,
@@ -429,6 +428,7 @@ size_t FakeCuda::awaited_events() const { return CallsOf<WaitEvent>(); }
 size_t FakeCuda::queried_events() const { return CallsOf<QueryEvent>(); }
 size_t FakeCuda::finished_kernels() const { return Machine().calls().finished_kernels; }
 size_t FakeCuda::zero_fills() const { return CallsOf<FillZero>(); }
+size_t FakeCuda::word_batches() const { return CallsOf<RunWordOps>(); }
 size_t FakeCuda::looks_at_pointers() const { return CallsOf<DeviceOf>(); }
 size_t FakeCuda::looks_at_streams() const { return CallsOf<IsCapturing>() + CallsOf<StreamId>(); }
 size_t FakeCuda::calls() const { return Machine().calls().all; }

@@ -45,6 +45,12 @@ __attribute__((visibility("default"))) void fake_cuda_wait_for_device();
 // Returns whether this process has used the device, either by use_device, or by creating an object on the device.
 __attribute__((visibility("default"))) int fake_cuda_has_context(int device);
 
+// These functions are the steps of map_shared and unmap_shared. `device` gets access to a range.
+__attribute__((visibility("default"))) void* fake_cuda_reserve(size_t bytes);
+__attribute__((visibility("default"))) int fake_cuda_map(void* address, size_t bytes, int file);
+__attribute__((visibility("default"))) int fake_cuda_give_access(void* range, size_t bytes, int device);
+__attribute__((visibility("default"))) int fake_cuda_free_range(void* range);
+
 // Writes the text of FakeCuda::Leaks() for this process's devices, in at most `size` bytes.
 __attribute__((visibility("default"))) void fake_cuda_leaks(char* text, size_t size);
 }
@@ -63,6 +69,9 @@ enum FakeCudaError : int {
   kCudaIllegalState = 401,
   kCudaIllegalAddress = 700,
   kCudaLaunchTimeout = 702,
+  kCudaAlreadyRegistered = 712,
+  kCudaNotRegistered = 713,
+  kCudaNotSupported = 801,
   kCudaCaptureUnsupported = 900,
   kCudaCaptureInvalidated = 901,
   kCudaCaptureMerge = 902,
@@ -108,6 +117,9 @@ class FakeCuda {
     // The number of queues of each device, which its streams share. If a wait of a stream is blocked, all later work in
     // the same queue is held up.
     int queues = kMostQueues;
+    // Which memory a device can map that other ranks have allocated: of every device; only of the same device, as on a
+    // machine without peer access; or none, as with an old driver.
+    enum class Sharing { kAllDevices, kSameDevice, kNone } sharing = Sharing::kAllDevices;
   };
 
   explicit FakeCuda(const Options& options);
@@ -140,6 +152,7 @@ class FakeCuda {
   size_t awaited_events() const;  // by streams
   size_t queried_events() const;
   size_t zero_fills() const;
+  size_t word_batches() const;  // calls of run_word_ops
   size_t looks_at_pointers() const;
   size_t looks_at_streams() const;
 

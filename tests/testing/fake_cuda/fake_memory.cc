@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 
 namespace ronda::testing {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr char kFileName[] = "fake_cuda_device_";
 
 size_t RoundUpToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -43,6 +46,7 @@ FakeMemory::~FakeMemory() {
   for (const auto& [address, block] : blocks_) Unmap(block);
   for (const auto& [address, block] : freed_) Unmap(block);
   for (const Block& block : released_) Unmap(block);
+  for (const auto& [address, range] : ranges_) Unmap(range.block);
 }
 
 void* FakeMemory::Allocate(int device, size_t bytes) {
@@ -75,7 +79,7 @@ bool FakeMemory::Release(int device, void* memory, Use use) {
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == blocks_.end() || found->second.device != device) return false;
   const Block& block = found->second;
-  if (device != kPinnedHost) left_[device] += block.bytes;
+  if (device != kPinnedHost && !block.is_shared) left_[device] += block.bytes;
   if (use == Use::kOver) {
     Unmap(block);
   } else {
@@ -101,6 +105,93 @@ bool FakeMemory::IsAnyFreed(const std::vector<const void*>& addresses) const {
     if (Find(freed_, address, 1) != nullptr) return true;
   }
   return false;
+}
+
+int FakeMemory::CreateFile(int device, size_t bytes) {
+  const MutexLock lock(&mu_);
+  if (left_[device] < bytes) return -1;
+  const int file = memfd_create((kFileName + std::to_string(device)).c_str(), MFD_CLOEXEC);
+  if (file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
+  close(file);
+  return -1;
+}
+
+int FakeMemory::DeviceOfFile(int file) {
+  char path[64] = {};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  const ssize_t length = readlink(link.c_str(), path, sizeof(path) - 1);
+  const std::string begin = "/memfd:" + std::string(kFileName);
+  if (length < 0 || std::string(path).rfind(begin, 0) != 0) return -1;
+  return std::atoi(path + begin.size());
+}
+
+void* FakeMemory::ReserveRange(size_t bytes) {
+  const MutexLock lock(&mu_);
+  char* const memory = Reserve(bytes);
+  char* const view = host_access_ == HostAccess::kFatal ? Reserve(bytes) : memory;
+  if (memory == nullptr || view == nullptr) return nullptr;
+  ranges_[reinterpret_cast<uintptr_t>(memory)] = {
+      .block = {.bytes = bytes, .mapping = memory, .mapped_bytes = bytes, .view = view, .is_shared = true}};
+  return memory;
+}
+
+bool FakeMemory::MapIntoRange(void* address, size_t bytes, int file) {
+  const MutexLock lock(&mu_);
+  auto found = ranges_.upper_bound(reinterpret_cast<uintptr_t>(address));
+  if (found == ranges_.begin()) return false;
+  Range& range = (--found)->second;
+  const auto offset = static_cast<size_t>(static_cast<char*>(address) - range.block.mapping);
+  if (offset + bytes > range.block.bytes) return false;
+  char* const view = range.block.view + offset;
+  if (mmap(view, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) return false;
+  range.filled += bytes;
+  return true;
+}
+
+bool FakeMemory::FreeRange(void* range) {
+  const MutexLock lock(&mu_);
+  const auto found = ranges_.find(reinterpret_cast<uintptr_t>(range));
+  if (found == ranges_.end()) return false;
+  Unmap(found->second.block);
+  ranges_.erase(found);
+  return true;
+}
+
+bool FakeMemory::GiveAccess(void* range, size_t bytes, int device) {
+  const MutexLock lock(&mu_);
+  const auto found = ranges_.find(reinterpret_cast<uintptr_t>(range));
+  if (found == ranges_.end() || found->second.filled != bytes || found->second.block.bytes != bytes) return false;
+  Block block = found->second.block;
+  block.device = device;
+  blocks_[found->first] = block;
+  ranges_.erase(found);
+  return true;
+}
+
+// mremap maps the same memory once more if it is to move 0 bytes of a shared mapping.
+void* FakeMemory::Register(void* memory, size_t bytes) {
+  const MutexLock lock(&mu_);
+  if (bytes == 0 || bytes % kPage != 0 || registered_.contains(memory)) return nullptr;
+  char* const target = Reserve(bytes);
+  if (target == nullptr ||
+      mremap(memory, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(target)) == MAP_FAILED) {
+    return nullptr;
+  }
+  registered_[memory] = target;
+  blocks_[reinterpret_cast<uintptr_t>(target)] = {
+      .device = kPinnedHost, .bytes = bytes, .mapping = target, .mapped_bytes = bytes, .view = target};
+  return target;
+}
+
+bool FakeMemory::EndRegistration(void* memory) {
+  const MutexLock lock(&mu_);
+  const auto found = registered_.find(memory);
+  if (found == registered_.end()) return false;
+  const auto block = blocks_.find(reinterpret_cast<uintptr_t>(found->second));
+  released_.push_back(block->second);  // work of a stream may still use it
+  blocks_.erase(block);
+  registered_.erase(found);
+  return true;
 }
 
 int FakeMemory::DeviceOf(const void* address) const {

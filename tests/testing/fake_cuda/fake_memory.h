@@ -44,6 +44,33 @@ class FakeMemory {
   // Returns whether memory at one of these addresses has been freed.
   bool IsAnyFreed(const std::vector<const void*>& addresses) const;
 
+  // These functions are for device memory that several processes map, like CUDA's virtual memory. Its files are memfds,
+  // whose names have the number of the device. All sizes and addresses in a range are multiples of kSharingUnit.
+  static constexpr size_t kSharingUnit = size_t{2} << 20;
+
+  // Returns a file of `bytes` bytes on the device; -1 if less memory is left, or if the system has none.
+  int CreateFile(int device, size_t bytes);
+
+  // Returns the device on which the file's memory is, perhaps a device of another process; -1 if it is no such file.
+  static int DeviceOfFile(int file);
+
+  // Reserves addresses, without memory. Returns nullptr if the system has none.
+  void* ReserveRange(size_t bytes);
+
+  // Maps a file at an address in a range, or frees a range to which no file has been mapped. Return false if `address`
+  // is not in such a range.
+  bool MapIntoRange(void* address, size_t bytes, int file);
+  bool FreeRange(void* range);
+
+  // Gives `device` access to a range. Afterwards the range is an allocation of this device, which Release ends.
+  // Returns false if a part of the range has no memory.
+  bool GiveAccess(void* range, size_t bytes, int device);
+
+  // Lets all devices access shared memory of the host, at another address. Returns nullptr if that is impossible.
+  // EndRegistration returns false if `memory` is not registered.
+  void* Register(void* memory, size_t bytes);
+  bool EndRegistration(void* memory);
+
   // Returns the device that has memory at this address, or kPinnedHost for all memory of the host.
   int DeviceOf(const void* address) const;
 
@@ -68,9 +95,16 @@ class FakeMemory {
     char* mapping;        // the allocation, with the pages around it
     size_t mapped_bytes;  // of each mapping
     char* view;
+    bool is_shared = false;
   };
 
   using Blocks = std::map<uintptr_t, Block>;  // by address
+
+  // Addresses that have no access yet.
+  struct Range {
+    Block block;
+    size_t filled;  // bytes with memory
+  };
 
   static void Unmap(const Block& block);
   // Returns the block that contains all of these bytes, or nullptr.
@@ -82,7 +116,9 @@ class FakeMemory {
   Blocks blocks_ ABSL_GUARDED_BY(mu_);
   std::vector<Block> released_ ABSL_GUARDED_BY(mu_);  // may still be in use
   Blocks freed_ ABSL_GUARDED_BY(mu_);                 // stay mapped, so that their addresses are not used again
-  std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);     // bytes, one entry per device
+  std::map<uintptr_t, Range> ranges_ ABSL_GUARDED_BY(mu_);
+  std::map<void*, void*> registered_ ABSL_GUARDED_BY(mu_);  // the device's addresses, by the host's
+  std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);           // bytes, one entry per device
   const size_t bytes_per_device_;
   size_t peak_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t allocations_ ABSL_GUARDED_BY(mu_) = 0;

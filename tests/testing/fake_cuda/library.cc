@@ -4,7 +4,8 @@
 // FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED, FAKE_CUDA_PARTS, and CUDA's own CUDA_DEVICE_MAX_CONNECTIONS. With
 // FAKE_CUDA_STRICT=1, calls that free memory wait for the device, and so do launches of kernels that are not loaded.
 // CUDA's programming guide describes such waits (implicit synchronization and lazy loading). With FAKE_CUDA_STRICT=2,
-// allocations also wait for the device.
+// allocations also wait for the device. FAKE_CUDA_SHARING is 0 if no memory can be shared, and 1 if a device can only
+// map its own memory.
 #include <algorithm>
 #include <cstdlib>
 
@@ -22,6 +23,8 @@ FakeCuda::Options OptionsFromEnvironment() {
   const int strictness = NumberFromEnvironment("FAKE_CUDA_STRICT", 0);
   using Loading = FakeCuda::Options::Loading;
   using Allocations = FakeCuda::Options::Allocations;
+  using Sharing = FakeCuda::Options::Sharing;
+  constexpr Sharing kSharings[] = {Sharing::kNone, Sharing::kSameDevice, Sharing::kAllDevices};
   return {.devices = NumberFromEnvironment("FAKE_CUDA_DEVICES", 8),
           .parts = std::max(NumberFromEnvironment("FAKE_CUDA_PARTS", 1), 1),
           .driver_error = NumberFromEnvironment("FAKE_CUDA_DRIVER_ERROR", kCudaSuccess),
@@ -30,7 +33,8 @@ FakeCuda::Options OptionsFromEnvironment() {
           .frees = strictness > 0 ? FakeCuda::Frees::kWaitForTheDevice : FakeCuda::Frees::kReturnAtOnce,
           .allocations = strictness > 1 ? Allocations::kWaitForTheDevice : Allocations::kReturnAtOnce,
           .queues = std::clamp(NumberFromEnvironment("CUDA_DEVICE_MAX_CONNECTIONS", FakeCuda::kQueues), 1,
-                               FakeCuda::kMostQueues)};
+                               FakeCuda::kMostQueues),
+          .sharing = kSharings[std::clamp(NumberFromEnvironment("FAKE_CUDA_SHARING", 2), 0, 2)]};
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A libcuda.so.1 for the fake libcudart.so.13. It has the driver's functions that PyTorch and Ronda's plugin call
-// directly. All other functions of the driver return "not supported" (refused_driver.cc).
+// directly; driver_sharing.cc has those for shared memory. All other functions of the driver return "not supported"
+// (refused_driver.cc).
 #include <cuda.h>
 
 #include <cstdio>

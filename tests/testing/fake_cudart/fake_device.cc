@@ -47,6 +47,10 @@ FakeDevices Load() {
   Find(library, "fake_cuda_copy_graph", &devices.copy_graph);
   Find(library, "fake_cuda_launch_graph", &devices.launch_graph);
   Find(library, "fake_cuda_destroy_graph", &devices.destroy_graph);
+  Find(library, "fake_cuda_reserve", &devices.reserve);
+  Find(library, "fake_cuda_map", &devices.map);
+  Find(library, "fake_cuda_give_access", &devices.give_access);
+  Find(library, "fake_cuda_free_range", &devices.free_range);
   return devices;
 }
 

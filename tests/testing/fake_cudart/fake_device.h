@@ -34,6 +34,10 @@ struct FakeDevices {
   int (*copy_graph)(void* graph, void** copy);
   int (*launch_graph)(void* graph, void* stream);
   int (*destroy_graph)(void* graph);
+  void* (*reserve)(size_t bytes);
+  int (*map)(void* address, size_t bytes, int file);
+  int (*give_access)(void* range, size_t bytes, int device);
+  int (*free_range)(void* range);
 
   static const FakeDevices& Get();
 

@@ -7,7 +7,6 @@
 
 REFUSED(cuCtxGetCurrent)
 REFUSED(cuCtxSetCurrent)
-REFUSED(cuDeviceGetAttribute)
 REFUSED(cuDevicePrimaryCtxRetain)
 REFUSED(cuFuncGetAttribute)
 REFUSED(cuFuncSetAttribute)

@@ -77,6 +77,38 @@ class Priorities {
   }
 };
 
+// The addresses at which the devices see registered memory of the host.
+class RegisteredAddresses {
+ public:
+  static int Add(void* memory, size_t bytes) {
+    void* on_device = nullptr;
+    const int error = Table().register_host(memory, bytes, &on_device);
+    const std::lock_guard<std::mutex> lock(mu());
+    if (error == cudaSuccess) on_devices()[memory] = on_device;
+    return error;
+  }
+  static int Remove(void* memory) {
+    const std::lock_guard<std::mutex> lock(mu());
+    on_devices().erase(memory);
+    return Table().unregister_host(memory);
+  }
+  static void* Get(void* memory) {
+    const std::lock_guard<std::mutex> lock(mu());
+    const auto found = on_devices().find(memory);
+    return found == on_devices().end() ? nullptr : found->second;
+  }
+
+ private:
+  static std::mutex& mu() {
+    static auto* const mu = new std::mutex;
+    return *mu;
+  }
+  static std::map<void*, void*>& on_devices() {
+    static auto* const on_devices = new std::map<void*, void*>;
+    return *on_devices;
+  }
+};
+
 // Waits until the stream has completed its work so far. Returns 0, or an error as the table's functions do.
 int WaitForStream(void* stream) {
   if (const int error = FakeDevices::Get().begin_wait_for_stream(stream); error != cudaSuccess) return error;
@@ -242,6 +274,17 @@ EXPORTED cudaError_t cudaFree(void* memory) {
 
 EXPORTED cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int) {
   return Unsafe([=] { return Table().allocate(RONDA_CUDA_PINNED_HOST_MEMORY, bytes, memory); });
+}
+
+EXPORTED cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned int) {
+  return Unsafe([=] { return RegisteredAddresses::Add(memory, bytes); });
+}
+EXPORTED cudaError_t cudaHostUnregister(void* memory) {
+  return Unsafe([=] { return RegisteredAddresses::Remove(memory); });
+}
+EXPORTED cudaError_t cudaHostGetDevicePointer(void** on_device, void* memory, unsigned int) {
+  *on_device = RegisteredAddresses::Get(memory);
+  return Result(*on_device == nullptr ? cudaErrorInvalidValue : cudaSuccess);
 }
 
 EXPORTED cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }

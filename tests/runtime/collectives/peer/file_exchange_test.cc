@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/collectives/peer/file_exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Files = std::vector<std::vector<UniqueFd>>;
+
+UniqueFd FileWith(const std::string& content) {
+  UniqueFd file(memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(pwrite(file.get(), content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
+  return file;
+}
+
+std::string ContentOf(const UniqueFd& file) {
+  char text[32] = {};
+  EXPECT_GE(pread(file.get(), text, sizeof(text) - 1, 0), 0);
+  return text;
+}
+
+// Ranks whose numbers in the job are 10, 11, ...
+struct Ranks {
+  explicit Ranks(int size) {
+    for (int i = 0; i < size; ++i) {
+      exchanges.push_back(*FileExchange::Open());
+      addresses.push_back(exchanges.back().address());
+      numbers.push_back(10 + i);
+    }
+  }
+
+  absl::StatusOr<Files> Exchange(int self, absl::Duration deadline, const absl::Status& failure = absl::OkStatus()) {
+    std::vector<UniqueFd> own;
+    own.push_back(FileWith(absl::StrCat("pad ", self)));
+    if (self == 0) own.push_back(FileWith("words"));
+    return exchanges[static_cast<size_t>(self)].Exchange(
+        own, addresses, numbers, self, {.deadline = deadline, .job_failure = [=] { return failure; }});
+  }
+
+  std::vector<FileExchange> exchanges;
+  std::vector<FileExchange::Address> addresses;
+  std::vector<RankId> numbers;
+};
+
+// Sends a datagram to `to` that has no secret.
+void SendForeign(const FileExchange::Address& to) {
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  const size_t length = std::strlen(to.name.data());
+  std::memcpy(name.sun_path + 1, to.name.data(), length);
+  const char letter[20] = {};
+  EXPECT_EQ(sendto(socket.get(), letter, sizeof(letter), 0, reinterpret_cast<const sockaddr*>(&name),
+                   static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)),
+            static_cast<ssize_t>(sizeof(letter)));
+}
+
+TEST(FileExchangeTest, EveryRankGetsTheFilesOfAll) {
+  constexpr int kRanks = 8;
+  Ranks ranks(kRanks);
+  SendForeign(ranks.addresses[3]);
+  std::vector<std::thread> threads;
+  for (int self = 0; self < kRanks; ++self) {
+    threads.emplace_back([&ranks, self] {
+      const absl::StatusOr<Files> files = ranks.Exchange(self, absl::Seconds(50));
+      ASSERT_EQ(files.status(), absl::OkStatus());
+      for (size_t i = 0; i < kRanks; ++i) EXPECT_EQ(ContentOf((*files)[i][0]), absl::StrCat("pad ", i));
+      ASSERT_EQ((*files)[0].size(), 2u);
+      EXPECT_EQ(ContentOf((*files)[0][1]), "words");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(FileExchangeTest, ARankThatDoesNotSendIsNamed) {
+  Ranks ranks(3);
+  std::thread other([&] { EXPECT_FALSE(ranks.Exchange(0, absl::Milliseconds(50)).ok()); });
+  const absl::Status status = ranks.Exchange(1, absl::Milliseconds(50)).status();
+  other.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 12 to exchange the files"));
+}
+
+TEST(FileExchangeTest, TheJobsFailureEndsTheWait) {
+  Ranks ranks(2);
+  EXPECT_EQ(ranks.Exchange(0, absl::Seconds(50), absl::UnavailableError("rank 11 has died")).status(),
+            absl::UnavailableError("rank 11 has died"));
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The fake plugin's functions for memory that several ranks use, and for words on which streams work.
+//
+// The rules are those of CUDA's driver (virtual memory management, stream memory operations): sizes are multiples of
+// the unit, words are aligned and in memory that the device can address, and a wait holds up the queue of its stream.
+// Registered memory of the host has another address on the device. A device sees memory of another device only if the
+// options allow it.
+#ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_SHARING_H_
+#define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_SHARING_H_
+
+#include <cstddef>
+
+#include "runtime/cuda/plugin.h"
+
+namespace ronda::testing {
+
+int SharingUnit(size_t* bytes);
+int AllocateShared(size_t bytes, int* file);
+int MapShared(const int* files, int count, size_t bytes, void** memory);
+int UnmapShared(void* memory, int count, size_t bytes);
+int RegisterHost(void* memory, size_t bytes, void** on_device);
+int UnregisterHost(void* memory);
+int RunWordOps(const ronda_cuda_word_op* ops, int count, void* stream);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_SHARING_H_
