@@ -32,7 +32,7 @@ struct ControlMessage {
 // has already finished its own part of the collectives that a late rank still executes.
 //
 // Thread-safety: any thread may call Wake, RequestUnlock, Fail, failure and AnnounceExit at any time. One thread at a
-// time may be in Wait. Only one thread at a time may make all other calls, but it may make them while another thread is
+// time may be in Wait. Only one thread at a time may make the other calls, but it may make them while another thread is
 // in Wait.
 class ControlPlane {
  public:
@@ -75,8 +75,8 @@ class ControlPlane {
   // polls, messages and Wake need not wake the thread that is in Wait. Returns false if this control plane cannot be
   // polled.
   virtual bool StartPolling() { return false; }
-  // While polling, must be called between two calls of Receive. Returns false if no message has come for so long that
-  // the thread should sleep. KeepPolling and StopPolling REQUIRE: StartPolling() has returned true.
+  // While polling, must be called between two calls of Receive. Returns false if nothing has come for so long that the
+  // thread should sleep. KeepPolling and StopPolling REQUIRE: StartPolling() has returned true.
   virtual bool KeepPolling() { return false; }
   // Ends polling. If a message or a Wake has come since the last StartPolling or KeepPolling, the current or next Wait
   // returns at once.

@@ -18,7 +18,7 @@ class SpinTime {
  public:
   absl::Duration length() const { return length_; }
 
-  // The caller calls Learn after the thread has spun for length() in vain, and has then slept for `slept`.
+  // The caller must call Learn after the thread has spun for length() in vain, and has then slept for `slept`.
   void Learn(absl::Duration slept) {
     if (slept < 2 * kMost) {
       length_ = std::min(kMost, std::max(kLeast, 2 * length_));

@@ -81,8 +81,8 @@ ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {
   return Progress::kOver;
 }
 
-// Makes the step `step`. Returns an exception as an error. Only the standard library throws exceptions, mostly when
-// memory runs out. The step may stay half done, because the job is over after an exception.
+// Runs `step`. Returns an exception as an error. Only the standard library throws exceptions, mostly when memory runs
+// out. The step may stay half done, because the job is over after an exception.
 absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step step) {
   try {
     // Every thread sets this floating-point environment before it makes a step, because all ranks must compute the same

@@ -59,7 +59,7 @@ class GuardedSteps : public ProgressEngine::Steps {
  private:
   using Step = absl::FunctionRef<absl::StatusOr<Progress>()>;
 
-  // Makes the step `step`. If `step` returns an error or throws an exception, the job fails.
+  // Runs `step`. If `step` returns an error or throws an exception, the job fails.
   Progress Guard(Step step);
   absl::StatusOr<Progress> StepOrCatch(Step step);
   void End();

@@ -49,8 +49,8 @@ struct OperationResult {
   // For allgather, gather (on the root), scatter, reducescatter and alltoall: the rows that this rank receives, in
   // memory of Ronda or of the caller. If the tensor is in the memory of a GPU, the rows are also in the memory of this
   // GPU. Ronda reuses its own memory only after two things: the memory was freed, and each stream that waits for the
-  // operation (Handle::OrderBefore) has done all work that it had at that time. If other work on the device may still
-  // use the memory, the caller must call Handle::FreeAfter.
+  // operation (Handle::OrderBefore) has done all work that it had when the memory was freed. If other work on the
+  // device may still use the memory, the caller must call Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
@@ -158,8 +158,7 @@ class Handle {
   // earlier. The callback may submit tensors and wait for other handles. If the callback throws an exception, the job
   // fails: "callback of tensor 'x' threw: ...". After the runtime is gone, the callback is called in the calling
   // thread.
-  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. If the system cannot create a thread, `callback`
-  // is not called.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. After an error, `callback` is not called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
   // For a receive in the order of arrival (IsOrderedReceive), returns the rank whose message the receive has got, even

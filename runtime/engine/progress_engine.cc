@@ -15,8 +15,7 @@ namespace {
 // the tensor is delayed by up to this time.
 constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
 // A wait is immediate if it begins at most this long after the submission. Between the submission and the wait, a
-// thread may lose its core to another thread. The limit is several times longer than the delay by such a loss of the
-// core.
+// thread may lose its core to another thread. The limit is several times longer than the delay that this causes.
 constexpr int64_t kAtOnceNs = 200'000;
 // A waiting thread yields its core to the driving thread this many times before it sleeps.
 constexpr int kYields = 64;
@@ -107,10 +106,10 @@ void ProgressEngine::StopAndRing() {
   const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
   const DriverMutex::Note note = driver_mutex_.Unlock();
-  // A thread that will drive again immediately does not ring. If a thread that drives again immediately rang, the
-  // background thread would find that the thread drives again, and would leave another note, again and again. The
-  // thread's next step does the work for which the background thread came. If the driving thread makes no further step,
-  // the background thread does the work after its short sleep.
+  // A thread that will drive again immediately does not ring. If it rang, the background thread would find that the
+  // thread drives again, and would leave another note, again and again. The thread's next step does the work for which
+  // the background thread came. If the driving thread makes no further step, the background thread does the work after
+  // its short sleep.
   const bool is_called =
       note == DriverMutex::Note::kSleeps || (note == DriverMutex::Note::kSleepsBriefly && !returns_at_once);
   if (steps != nullptr && (must_ring || is_called)) steps->Wake();

@@ -69,8 +69,8 @@ class ProgressEngine {
     virtual void Wake() = 0;
 
     // A waiting thread calls StartPolling before it makes steps. If StartPolling returns true, the thread may continue
-    // even if no step can be made. Until the thread stops polling, no other thread reacts to the doorbell. The thread
-    // calls KeepPolling before each further step, until KeepPolling returns false, and then StopPolling. After
+    // even if no step can be made. Until this thread stops polling, only this thread reacts to the doorbell. This
+    // thread calls KeepPolling before each further step, until KeepPolling returns false, and then StopPolling. After
     // StopPolling the background thread reacts to all rings since the last step began.
     virtual bool StartPolling() = 0;
     virtual bool KeepPolling() = 0;
@@ -111,9 +111,8 @@ class ProgressEngine {
   // How many threads are in Await.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
-  // Returns how long the program has waited so far, in CheapTicks(). The time that the program has waited includes the
-  // time of threads in Drive, and the time of threads in Await that had to wait. If several threads are in Await at
-  // once, the time is counted once.
+  // Returns how long the program has waited so far, in CheapTicks(). This is the time of threads in Drive, and the time
+  // of threads in Await that had to wait. If several threads are in Await at once, the time is counted once.
   uint64_t exposed_ticks() const {
     return exposed_ticks_.load(std::memory_order_relaxed) + driven_ticks_.load(std::memory_order_relaxed);
   }
@@ -188,7 +187,7 @@ class ProgressEngine {
   // Drives as soon as no other thread drives, but gives up after a short time.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
-  // The caller calls RecordCallLocked after a blocking call that has driven from `began` to `ended`, both in
+  // The caller must call RecordCallLocked after a blocking call that has driven from `began` to `ended`, both in
   // CheapTicks(). The function guesses whether the program will make its next blocking call immediately. The guess is
   // yes if the program spent less time between the last two calls than in the earlier of these calls.
   void RecordCallLocked(uint64_t began, uint64_t ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);

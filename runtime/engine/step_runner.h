@@ -58,8 +58,8 @@ class StepRunner {
   // Returns whether RunNext can vote on a bucket now.
   bool ready() const { return locked() && schedule_.Next().has_value(); }
 
-  // Must be called when some rank has requested to unlock `schedule` and all earlier schedules. Returns whether this
-  // rank has locked one of these schedules.
+  // Must be called when some rank has requested to unlock `schedule` and all earlier schedules. Returns whether one of
+  // these schedules is locked on this rank.
   bool RecordUnlockRequest(uint64_t schedule);
 
   // Submits the tensor to the locked schedule and returns true, if the tensor is in the schedule and known from an

@@ -95,7 +95,7 @@ struct Submitter {
   const ProcessSets* process_sets = nullptr;  // not owned
 };
 
-// Checks whether `submission` is right by itself. Later the negotiation checks whether the ranks' submissions match.
+// Checks whether `submission` is valid by itself. Later the negotiation checks whether the ranks' submissions match.
 // Errors: INVALID_ARGUMENT that names the tensor, the mistake and the remedy.
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter);
 

@@ -10,8 +10,8 @@
 namespace ronda {
 
 // The macro has one row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at
-// the end of ronda_statistics. The rows of the table generate the counters, the copy for readers, and the struct of the
-// C ABI.
+// the end of ronda_statistics. The counters, the copy for readers, and the struct of the C ABI are all generated from
+// these rows.
 //
 //   reports_sent        control messages from this rank to rank 0
 //   reports_received    on rank 0: reports of all ranks, its own included

@@ -17,7 +17,7 @@ namespace ronda {
 // take part wait. Each tensor that a rank of the deadlock has submitted lacks the submission of another rank of the
 // deadlock.
 //
-// A rank that computes is never in such a set, because it may still submit the missing tensors. In a program with
+// A rank that computes is never part of a deadlock, because it may still submit the missing tensors. In a program with
 // several threads, one thread may wait while another thread is about to submit a missing tensor. So a found deadlock
 // leads only to a warning.
 //

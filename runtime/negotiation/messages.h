@@ -41,9 +41,9 @@ struct RankReport {
   // in flight, and this report is its last report.
   enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
-  // The number of the latest schedule that this rank has begun, or 0 if it has begun none. A report from the time
-  // before the schedule is ignored, because its submissions are part of the schedule, or are reported again after the
-  // unlock.
+  // The number of the latest schedule that this rank has begun, or 0 if it has begun none. A report that was sent
+  // before a schedule began is ignored, because its submissions are part of the schedule, or are reported again after
+  // the unlock.
   uint64_t schedule = 0;
   // Whether the program may have learned of a completion between two moments: the last submission of the previous
   // report and the last submission of this one. If the program has learned of no completion (kNo), the submissions of

@@ -216,8 +216,8 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (!request.refusal.empty()) {
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
-    // The two submissions cannot be compared. Either this submission is the first, or the first submission was a
-    // refusal, which does not describe the tensor.
+    // There is nothing to compare. Either this submission is the first, or the first submission was a refusal, which
+    // does not describe the tensor.
   } else {
     MergeDifference(rank, request, tensor);
   }

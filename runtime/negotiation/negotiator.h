@@ -24,8 +24,8 @@
 
 namespace ronda {
 
-// Finds the tensors that all ranks have submitted, and decides in which order the ranks run these tensors. Only the
-// coordinator has a negotiator.
+// Finds the tensors that all ranks have submitted, and decides in which order the ranks run these tensors. The
+// negotiator runs on the coordinator.
 //
 // Ranks report whenever they have new submissions. There are no fixed rounds. The ranks agree on a tensor when the last
 // rank of its process set has reported the tensor, or has joined. Tensors run in the order in which the ranks agree on
@@ -105,10 +105,10 @@ class Negotiator {
   // The parts of a rank's reports that the negotiator cannot process yet.
   struct Inbox {
     absl::flat_hash_set<CacheId> ignored;      // ids reported after their eviction: the rank will repeat them
-    std::vector<TensorRequest> delayed_joins;  // The time at which a submission is regarded as made.
+    std::vector<TensorRequest> delayed_joins;  // handled after the rank has repeated them
   };
-  // A repeated request is regarded as made when it was first submitted, even if the rank has joined since then. A
-  // repeated request counts as sent when it was first submitted, although the rank may have joined since then.
+  // The time at which a submission is regarded as made. A repeated request is regarded as made when it was first
+  // submitted, even if the rank has joined since then.
   enum class Time { kNow, kBeforeJoining };
   // Whether a report was sent before the latest schedule began.
   enum class Freshness { kFresh, kStale };

@@ -202,7 +202,7 @@ absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& 
                                                    " ranks"));
   }
   const TensorRequest& first = bucket.responses.front()->request;
-  // An operation whose participants differ from the members of the set must be alone in its bucket.
+  // An operation that has participants of its own, such as a send/recv, must be alone in its bucket.
   const bool is_single = request.op == OpType::kSendRecv || TraitsOf(request.op).by_new_members;
   const bool fits = request.process_set == first.process_set && request.op == first.op &&
                     (!is_single || bucket.responses.size() == 1);

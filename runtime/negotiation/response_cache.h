@@ -23,10 +23,10 @@ namespace ronda {
 // these lists. So the caches of all ranks are equal, although the ranks never compare their caches. The cache first
 // evicts the entry that was executed least recently.
 //
-// Two rules make it safe to evict an entry from the cache. If a rank has reported an id, and a list evicts the id
-// without answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted id
-// in a report, it records the id and the rank. The coordinator accepts a repeated request only if it has recorded the
-// id for this rank.
+// Two rules make it safe to evict an entry from the cache. First, if a rank has reported an id, and a list evicts the
+// id without answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted
+// id in a report, it records the id and the rank. The coordinator accepts a repeated request only if it has recorded
+// the id for this rank.
 //
 // The cache does not keep joins and changes of process sets. When a process set is removed, the entries of this set are
 // evicted.

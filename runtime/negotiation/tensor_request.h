@@ -22,7 +22,7 @@
 
 namespace ronda {
 
-// A TensorKey that does not own its name. Use it for lookups, which must not copy the name.
+// A TensorKey that does not own its name. It is for lookups that must not copy the name.
 struct TensorKeyView {
   ProcessSetId process_set = kGlobalProcessSet;
   absl::string_view name;

@@ -23,7 +23,7 @@ namespace ronda {
 //
 // kUnlocked: no schedule is locked. Submissions are negotiated, and the coordinator looks for steps that repeat.
 //
-// Submissions are negotiated, and the coordinator looks for repeated steps. A rank enters the next bucket when it has
+// kFollowing: the ranks negotiate nothing and send no control message. A rank enters the next bucket when it has
 // submitted all tensors of the bucket. Every rank takes part in every bucket. (Steps with smaller process sets are not
 // locked: the members of such a set must not wait for ranks outside the set.) The ranks vote on each bucket, and send
 // their votes with the bucket's data or before it. No rank writes to its outputs before it knows the votes of all

@@ -48,8 +48,8 @@ class ScheduleDetector {
   bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
 
   // Returns the tensors in the order of the last step. Sets only those fields of each StepTensor that do not come from
-  // the request of the tensor. `batches` covers the last few steps. For each of the last few steps, `batches` has two
-  // numbers: that of the list that released the tensor, and that of the earlier calls of Wait.
+  // the request of the tensor. `batches` covers the last few steps. For each of these steps, `batches` has two entries:
+  // the number of the list that released the tensor, and the number of earlier calls of Wait.
   // REQUIRES: complete().
   std::vector<StepTensor> step() const;
 

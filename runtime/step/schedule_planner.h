@@ -40,7 +40,7 @@ struct StepTensor {
 // if it has kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an
 // exception.
 //
-// Tensors share a bucket only if all tensors between the bucket's first and last tensor were seen together. If two
+// Tensors share a bucket only if all tensors from the bucket's first tensor to its last were seen together. If two
 // tensors were not seen together, the program may be waiting for one of them before it submits the other. A bucket with
 // both would then never be ready. Tensors that were not seen together run in the order of their average ready times.
 // The order of ready times is safe: if the program submits tensor b only after tensor a is complete, then b is ready

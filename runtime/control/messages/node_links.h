@@ -25,9 +25,9 @@ namespace ronda {
 // frames between the node and the links.
 //
 // Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and at last an end frame.
-// The child is the first to send its end frame: when it leaves, or when its parent has announced a departure. The
-// parent answers with its own end frame. Because of these end frames, no connection is closed while it contains unread
-// bytes. So no message is lost.
+// The child is the first to send its end frame: when it leaves, or when its parent has announced the parent's own
+// departure. The parent answers with its own end frame. Because of these end frames, no connection is closed while it
+// contains unread bytes. So no message is lost.
 //
 // On each link, only one piece at a time is being sent. New reports that come while a piece is being sent join the
 // reports that wait.

@@ -97,7 +97,8 @@ class FrameReader {
 // return the coordinator's own broadcasts before all bytes are in the rings.
 //
 // A worker that polls for the answer to its message first waits a moment for the coordinator's polling thread to fetch
-// the message. After this moment, the worker wakes the coordinator's background thread.
+// the message. If the message has not been fetched after this moment, the worker wakes the coordinator's background
+// thread.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);

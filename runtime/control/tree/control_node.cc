@@ -284,8 +284,8 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (has_proposed_) return;
-  // After this call the job has failed, whichever failure was first. So frames that have not been sent are dropped:
-  // they would only delay the frame with the failure.
+  // The job has failed, whichever failure was first. So frames that have not been sent are dropped: they would only
+  // delay the frame with the failure.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});

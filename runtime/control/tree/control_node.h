@@ -130,7 +130,7 @@ class ControlNode {
 
   // Through the next functions the caller reports what has happened to a neighbour. Attach must be called when the
   // neighbour has opened its link.
-  // REQUIRES: for each neighbour, Attach is called once, and before all other functions.
+  // REQUIRES: Attach has been called once for `neighbour`, before all other calls for this neighbour.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   bool IsAttachedToParent() const { return !is_root() && IsAttached(options_.tree.Parent(options_.rank)); }

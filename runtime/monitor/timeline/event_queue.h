@@ -70,8 +70,7 @@ struct TimelineEvent {
 // Passes events to the thread that writes them to a file, through a ring of fixed size. A thread that has an event
 // copies the event to the ring. The thread allocates no memory, and waits for no other thread. If the ring is full, the
 // event is dropped and counted. The reader sleeps until an event comes, and then waits a short time for more events. So
-// the reader is woken once per batch of events, and once more if the ring is half full before the reader has waited for
-// more events.
+// the reader is woken once per batch of events, and once more if the ring is half full before this time is over.
 //
 // Thread-safe. Any number of threads may push events, and one thread may read them.
 //
@@ -98,7 +97,7 @@ class EventQueue {
   void AwaitFirst();
   // Blocks until the ring is half full, `linger` has passed, or the reader has been interrupted.
   void AwaitMore(absl::Duration linger);
-  // Passes all events in the ring to `take`, in order, and frees their slots.
+  // Passes the events in the ring to `take`, in their order, and frees their slots.
   void Drain(absl::FunctionRef<void(const TimelineEvent&)> take);
   // The number of events that have been dropped since the last call.
   uint64_t TakeDropped() { return dropped_.exchange(0, std::memory_order_relaxed); }

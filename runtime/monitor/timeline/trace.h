@@ -84,8 +84,8 @@ class TraceText {
 // the locked schedule, the span LOCKED replaces NEGOTIATE_ALLREDUCE and QUEUE. LOCKED lasts until all tensors of the
 // bucket are ready. Collectives have a separate row. The work of the device for collectives has another separate row.
 //
-// A span is written after it has ended. Spans that have not ended are in the text of Unfinished, which is written again
-// with each batch.
+// A span is written only after it has ended. Spans that have not ended are in the text of Unfinished, which is written
+// again with each batch.
 //
 // TraceBuilder uses no I/O, no clock and no thread. If the timeline was started in the middle of a span, the trace
 // shows only the known part of the span. Thread-compatible.
