@@ -226,8 +226,7 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
 // becomes infinity or, in a format without infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the
 // codes. In a shorter last block the unused codes are zeros.
 //
-// Numbers are rounded to nearest even, and NaN has only one code. Numbers are rounded so that equal input gives equal
-// bytes on every CPU.
+// Numbers are rounded to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
 enum class Fp8Format : uint8_t {
   kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
   kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754

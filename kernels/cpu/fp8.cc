@@ -262,7 +262,7 @@ void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
 }
 
 // Encodes a block in which only the first `count` values may differ from zero. If `residual` is given, it points to
-// `count` values. Encode adds these values to the block's values, and then stores the new rounding errors in
+// `count` values. The function adds these values to the block's values, and then stores the new rounding errors in
 // `residual`.
 template <class F>
 void EncodeValues(Fp8Values& values, size_t count, float* residual, uint8_t* block) {
@@ -396,8 +396,8 @@ void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype,
 
 namespace {
 
-// The number of blocks that are reduced and then decoded together. With few blocks at a time, the decoded elements stay
-// in the L1 cache beside the sources.
+// The number of blocks that are reduced and then decoded together. So few blocks stay in the L1 cache beside the
+// sources.
 constexpr size_t kStepBlocks = 8;
 
 }  // namespace

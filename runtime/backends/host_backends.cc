@@ -131,7 +131,7 @@ absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, 
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
   if (!messages.ok()) {
-    // Without this call, the other ranks would wait for this rank, and would not know that it has failed.
+    // Without this call, the other ranks would wait for this rank, and would not get the reason for its failure.
     world->Fail(messages.status());
     return messages.status();
   }

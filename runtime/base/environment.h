@@ -28,7 +28,7 @@ std::vector<std::string> ProcessVariables();
 
 // Returns a message for each of `variables` ("NAME=value") that has Ronda's prefix but is not one of Ronda's variables.
 // A variable with Ronda's prefix that Ronda does not know is probably misspelt. The message names the variable of Ronda
-// that is most similar, but does not contain the variable's value.
+// that is most similar, and contains no value.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {

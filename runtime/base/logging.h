@@ -19,7 +19,7 @@ void Log(LogLevel level, int rank, absl::string_view text);
 
 }  // namespace ronda
 
-// Aborts if an invariant of Ronda's own code is broken, and reports the file and the line. Never use it for bad input
+// If an invariant of Ronda's own code is broken, reports the file and the line, and aborts. Never use it for bad input
 // or for a mistake of a peer.
 #define RONDA_CHECK(condition)                                                        \
   do {                                                                                \

@@ -151,8 +151,7 @@ inline constexpr OperationTraits kOperations[] = {
 };
 inline constexpr int kOpTypeCount = static_cast<int>(std::size(kOperations));
 
-// The numeric values are part of the C ABI (ronda_reduce_op) and of the protocol. Numeric values are part of the C ABI
-// (ronda_reduce_op) and of the protocol.
+// A reduction that a client requests. Numeric values are part of the C ABI (ronda_reduce_op) and of the protocol.
 enum class Reduction : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -208,8 +207,8 @@ inline constexpr ReductionTraits kReductions[] = {
 };
 inline constexpr int kReductionCount = static_cast<int>(std::size(kReductions));
 
-// The format in which floating-point elements travel between ranks in a reduction. Elements of other dtypes travel
-// unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
+// The format in which floating-point elements travel between ranks in a reduction. Elements of a dtype to which the
+// format does not apply travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
 enum class WireFormat : uint8_t { kNone = 0, kFloat16 = 1, kBfloat16 = 2, kFp8E4M3 = 3, kFp8E5M2 = 4 };
 
 struct WireFormatTraits {

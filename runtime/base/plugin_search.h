@@ -23,8 +23,9 @@ struct PluginDescription {
   enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: all libraries see the plugin's
 };
 
-// Loads a plugin for good, and returns its table. The plugin is at `path`. If `path` is empty, searches three places:
-// the folder of the library or program that contains this code, ../lib of this folder, and the loader's search path.
+// Loads a plugin permanently, and returns its table. The plugin is at `path`. If `path` is empty, searches three
+// places: the folder of the library or program that contains this code, ../lib of this folder, and the loader's search
+// path.
 //
 // Errors: NOT_FOUND that names the tried paths and the remedy; FAILED_PRECONDITION if the file has another version, or
 // is not this plugin.

@@ -143,8 +143,7 @@ struct Tuning {
 // Equal inputs give results with the same bits on all ranks and on every flat backend. The contributions are rounded to
 // the wire's format and reduced in the order of the group (16-bit and 8-bit formats in fp32). The backend then scales
 // the result, rounds it once to the wire's format, and widens it. A backend with two levels (hierarchical) first
-// reduces on each host in this way, but does not scale the result. After the hosts, a backend with two levels reduces
-// the hosts' results in the same way.
+// reduces on each host in this way, but does not scale the result. Then it reduces the hosts' results in the same way.
 //
 // Thread-compatible. Only the background thread and the progress thread make calls, and these two threads never make
 // calls at the same time.
@@ -173,7 +172,7 @@ class Communicator {
   virtual absl::Status Barrier(const CallInfo& info) = 0;
 
   // The new values take effect with the next call. Every rank must call Tune with the same values at the same point in
-  // the sequence of calls. If a backend cannot use a value, it takes a value nearby that it can use.
+  // the sequence of calls. If a backend cannot use a value, it rounds the value to one that it can use.
   virtual void Tune(const Tuning& tuning) = 0;
 };
 

@@ -64,8 +64,8 @@ inline bool IsInRankOrder(const HostMap& map) {
   return true;
 }
 
-// The two levels of a communicator that spans hosts, for other code that works in two levels. Between calls of the
-// communicator, its thread may also use the levels directly.
+// The two levels of a communicator that spans hosts, for other code that works in two levels. The thread that uses the
+// communicator may also use the levels, between calls of the communicator.
 //
 // HostLevels owns nothing.
 struct HostLevels {

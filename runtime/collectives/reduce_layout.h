@@ -40,7 +40,7 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
 }
 
-// The object finds a position by binary search over the ends of the segments.
+// Treats a list of segments as one array of granules, without copying them into one buffer.
 //
 // A position is found by binary search over the ends of the segments. Immutable, thus thread-safe. The segments and
 // their tensors must outlive this object.

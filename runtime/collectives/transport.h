@@ -99,7 +99,7 @@ struct DirectCall {
 };
 
 // Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
-// same order. Nothing checks the order.
+// same order. This is not checked.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class DirectTransport {
@@ -129,7 +129,7 @@ class DeviceSupport {
   virtual ~DeviceSupport() = default;
 
   // Returns the plugin for the devices. The first call of Plugin loads the plugin. Thread-safe. Errors: the reason why
-  // the plugin is missing.
+  // there is no plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most

@@ -48,7 +48,7 @@ class MemberChannel {
   absl::Status Leave();
 
   // What the launcher requests, in ascending order. kChange: the next epoch will have other members. kEnd: this member
-  // must end, and all calls, such as Join(), return the reason.
+  // must end, and Join() and TellMet() return the reason.
   enum class Request { kNone, kChange, kEnd };
 
   // Returns the greatest request since the last Join(). Look does not wait for a request.

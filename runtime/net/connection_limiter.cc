@@ -164,7 +164,7 @@ void ConnectionLimiter::ReplaceOne() {
   const auto first = std::min_element(connections_.begin(), connections_.end(), [this](auto& one, auto& other) {
     return ReplaceableFrom(one) < ReplaceableFrom(other);
   });
-  // To close this descriptor alone would not end the connection, because the server has another descriptor for it.
+  // Closing only this descriptor would not end the connection, because the server has another descriptor for it.
   shutdown(first->socket.get(), SHUT_RDWR);
   connections_.erase(first);
 }

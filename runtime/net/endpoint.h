@@ -29,7 +29,7 @@ struct Endpoint {
 // Returns the address and the port, for example "127.0.0.1:29500" or "[::1]:29500".
 std::string NumericText(const Endpoint& endpoint);
 
-// Returns the port, and the host as the user wrote it, such as "localhost:29500" or "[::1]:29500".
+// Returns the host as the user wrote it, and the port, such as "localhost:29500" or "[::1]:29500".
 std::string ToString(const Endpoint& endpoint);
 
 // Finds the addresses of `host`, which is a name, an IPv4 address or an IPv6 address.

@@ -27,8 +27,8 @@ namespace ronda {
 // Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; the errors of LoadPlugin.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
-// The owner of a stream. Threads of the plugin call its functions. At most two of the plugin's calls run at the same
-// time: one about received messages, and one about writes.
+// The owner of a stream. Threads of the plugin call the owner's functions. At any time there is at most one call about
+// received messages and one call about writes.
 class MessageStreamOwner {
  public:
   virtual ~MessageStreamOwner() = default;

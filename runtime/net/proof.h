@@ -46,7 +46,7 @@ class NonceLedger {
     outstanding_.push_back(std::move(nonce));
   }
 
-  // Returns whether `nonce` has been issued and not been used. From now on it is used.
+  // Returns whether `nonce` has been issued and has not been used yet. From then on, the nonce is used.
   bool Consume(absl::string_view nonce) {
     const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
     if (it == outstanding_.end()) return false;

@@ -115,8 +115,7 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
 // rank's error would.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
-// The largest deadline that this rank accepts in rank 0's answer. The largest deadline is the longest possible
-// RONDA_START_TIMEOUT.
+// The upper limit for the deadline that rank 0 sends in its answer: the longest possible RONDA_START_TIMEOUT.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {

@@ -22,19 +22,18 @@
 namespace ronda {
 namespace {
 
-// The largest size of a job. Every job is smaller than this limit, and below the limit, products of ranks and sizes do
-// not overflow.
+// The largest size of a job. No job is so large, and products of ranks and sizes do not overflow below this limit.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
-// If a job specifies no port, Ronda chooses one of this many ports. Neither well-known services nor outgoing
-// connections use a port in this range.
+// If a job specifies no port, Ronda chooses one of these ports. Neither well-known services nor outgoing connections
+// use these ports.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
-// For the store of another library, Ronda chooses one of this many ports. Neither well-known services nor outgoing
-// connections use a port in this range.
+// For the store of another library, Ronda chooses one of these ports. Neither well-known services nor outgoing
+// connections use these ports.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
 

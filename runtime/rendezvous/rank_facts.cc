@@ -97,7 +97,7 @@ constexpr char kHeartbeatTimeout[] = "RONDA_HEARTBEAT_TIMEOUT";
 constexpr absl::string_view kUnset = "unset";
 constexpr absl::string_view kMpiUses[] = {"unset", "0", "1"};  // by MpiEnvironment::Use
 
-// The longest value of a fact that ranks accept when they join.
+// Values of facts are cut to this length, which the rendezvous accepts.
 constexpr size_t kMaxValueBytes = 200;
 
 std::string Printable(absl::string_view text) {

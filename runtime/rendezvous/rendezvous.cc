@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const 
   return listener;
 }
 
-// The state of rank 0 before the other ranks join. From now on the other ranks can join.
+// The state of rank 0 before the other ranks join. Once a Host exists, the other ranks can join.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<TcpListener> tcp_listener;

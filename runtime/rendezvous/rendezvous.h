@@ -33,8 +33,8 @@ struct RendezvousResult {
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
 
 // Carries out the rendezvous at an address that rank 0 chooses, with a secret that rank 0 generates. Rank 0 broadcasts
-// the address and the secret through MPI. If the settings of rank 0 ask for control messages over MPI, the ranks also
-// join by messages of MPI.
+// the address and the secret through MPI. If the settings of rank 0 ask for control messages over MPI, the rendezvous
+// itself uses only messages of MPI.
 // Errors: as RendezvousAtAddress, on all ranks; the errors of MPI.
 absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
 

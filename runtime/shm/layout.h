@@ -101,8 +101,7 @@ struct ShmHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule requested to unlock
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // How ranks store data to the rings (Stores, StoreTrials). Rank 0 decides for all ranks how they store data to the
-  // rings.
+  // How all ranks store data to the rings (Stores, StoreTrials). Rank 0 decides this.
   std::atomic<uint32_t> stores;
   // the lap of the ring at which the last or the next trial begins; 0 before the first trial
   std::atomic<uint64_t> stores_trial;
@@ -158,8 +157,7 @@ inline constexpr size_t kShmFlatLines = 40;
 // i. The rank stops reading these lines before it sends its data or its veto for exchange i + 1. With three sets,
 // exchange i + 3 writes the lines of exchange i again. A rank that writes to these lines has completed exchange i + 2.
 // So the reading rank has already sent its part of exchange i + 2, and no longer reads the lines. The fourth set allows
-// prefetching: a rank can prefetch the lines of the exchange after the next one, because no rank reads these lines any
-// more.
+// prefetching: a rank can prefetch the lines of the exchange after the next one, because no rank reads these lines yet.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 

@@ -82,7 +82,7 @@ class ShmWorld {
   // Makes this rank's `failure` the job's failure, unless the job has already failed. Wakes all ranks.
   void Fail(const absl::Status& failure);
 
-  // Like Fail, for a failure that another host has reported and whose text already names its rank.
+  // Like Fail, but for a failure that another host has reported and whose text already names its rank.
   void FailWith(const absl::Status& failure);
 
   // Records that the schedules up to number `schedule` must be unlocked, and rings the control doorbells of all ranks.

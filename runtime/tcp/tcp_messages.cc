@@ -158,7 +158,7 @@ void TcpMessages::MoveOut(Connection& connection) {
   msghdr message = {};
   message.msg_iov = vectors;
   message.msg_iovlen = connection.sends.Fill(absl::MakeSpan(vectors));
-  // When a peer is lost, SIGPIPE would end this process without MSG_NOSIGNAL.
+  // Without MSG_NOSIGNAL, SIGPIPE would end this process when a peer is lost.
   const ssize_t moved = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
   if (moved >= 0) {
     connection.send_failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));

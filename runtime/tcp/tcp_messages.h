@@ -21,8 +21,9 @@
 namespace ronda {
 
 // The messages of one direction of a connection. In the connection's stream of bytes, each message is its length (8
-// bytes, in the byte order of the ranks), followed by its content. The queue knows where in memory the next bytes of
-// the stream are. The kernel moves these bytes directly from or to the memory of the messages, without another buffer.
+// bytes, in the byte order that all ranks share), followed by its content. The queue knows where in memory the next
+// bytes of the stream are. The kernel moves these bytes directly from or to the memory of the messages, without another
+// buffer.
 //
 //   queue.Add(data, bytes);
 //   const size_t count = queue.Fill(vectors);            // then sendmsg or recvmsg, which moves some of them

@@ -24,8 +24,8 @@ namespace ronda {
 // A thread that reduces one chunk after another across hosts, while the thread's owner does other work. Each chunk is
 // in a slot.
 //
-// One thread at a time may call Submit and Await. While the worker handles a slot, no other thread may use the level
-// across hosts.
+// One thread at a time may call Submit and Await. While a slot is submitted and not yet handled, no other thread may
+// use the level across hosts.
 class AcrossWorker {
  public:
   // The function that handles one slot, on the thread of the worker. If the function throws std::bad_alloc, Await
@@ -40,7 +40,7 @@ class AcrossWorker {
   AcrossWorker& operator=(const AcrossWorker&) = delete;
 
   // Gives the worker a slot. The slot must stay unchanged until Await has returned its result or the worker is
-  // destroyed. REQUIRES: Await has returned the results of all submitted slots, except fewer than LevelOps::kSlots.
+  // destroyed. REQUIRES: fewer than LevelOps::kSlots submitted slots have a result that Await has not returned yet.
   void Submit(size_t slot);
 
   // Waits for the oldest slot whose result Await has not returned, and returns this result. REQUIRES: there is a slot

@@ -25,8 +25,8 @@ constexpr size_t kBlockBytes = kBlockElements * 8;
 
 // Reduces blocks of all members' inputs into all members' outputs.
 //
-// The inputs may be the outputs, because a block is reduced into an accumulator before any output is written. While one
-// rank reduces a block, no other rank uses the elements of this block.
+// The inputs may be the outputs, because a block is reduced into an accumulator before any output is written. No other
+// rank uses the elements of this block.
 class BlockReducer {
  public:
   // Each of `posts` points to a member's ReduceArithmetic.

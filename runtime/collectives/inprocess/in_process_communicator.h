@@ -33,8 +33,7 @@ class InProcessCommunicator : public Communicator {
   void Tune(const Tuning&) override {}  // nothing is cut up
 
  private:
-  // If this rank is a member of the call, waits for the other members, and then carries out its share of `work`
-  // (InProcessJob::Meet).
+  // If this rank is a member of the call, waits for the other members, and then runs `work` (InProcessJob::Meet).
   absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work,
                     LateCall* late_call = nullptr);
   // Holds the vote of the call, if it has one.

@@ -20,8 +20,8 @@ namespace ronda {
 // collects all contributions to its shard, in the wire's format. The rank reduces the contributions in the order of the
 // group in fp32, rounds once, and sends the result to all. This exchange moves as many bytes as a ring does, but rounds
 // no partial sums on the way. Long reductions are done chunk by chunk, so that packing, reducing and unpacking overlap
-// with the messages (message_reduce.h). In a short reduction, each rank sends its contribution and its vote to all
-// members at once (Dissemination).
+// with the messages (message_reduce.h). In a short reduction, each rank sends its contribution to all members, together
+// with its vote (Dissemination).
 //
 // Ronda does not use an MPI's own allreduce. An MPI adds in another order, carries no votes, and cannot name the rank
 // for which it waits. An MPI's own allreduce is not faster either. The following measurements are with Open MPI 4.1, 2

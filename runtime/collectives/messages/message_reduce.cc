@@ -13,11 +13,11 @@ namespace ronda {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-// For a smaller message, sending the message costs more than sending its data.
+// In smaller messages, the cost of a message is greater than the cost of its data.
 constexpr size_t kMinSliceBytes = 16 << 10;
 // If a call has more segments than this, the ranks do not announce which parts they receive.
 constexpr size_t kMaxAnnouncedSegments = 256;
-// If a rank receives at most kMaxShares times an equal share of the data, it reduces everything that it receives.
+// Each rank reduces everything that it receives if no rank receives more than kMaxShares times an equal share.
 constexpr size_t kMaxShares = 2;
 constexpr uint64_t kSlots = 2;
 

@@ -25,10 +25,10 @@
 //
 // Votes (communicator.h): a rank stores its vote in a word beside its `packed` counter, and then stores the counter. A
 // rank that has loaded the counter (acquire) also sees the word with the vote. When all ranks have packed their first
-// chunk, every rank reads the words of all ranks. No rank writes any output before it has read these words. In vote n +
-// 2, a rank therefore overwrites its word of vote n. When a rank overwrites its word of vote n, all ranks have already
-// read this word. If the rank approved in vote n + 1, all ranks had reached vote n + 1. The second reason: if the rank
-// vetoed in vote n + 1, it first waited until all other ranks had finished the collective of vote n.
+// chunk, every rank reads the words of all ranks. No rank writes any output before it has read these words. Votes use
+// two words alternately, so a rank overwrites its word of vote n in vote n + 2. By then, all ranks have read this word.
+// If the rank approved in vote n + 1, all ranks had reached vote n + 1. If the rank vetoed in vote n + 1, it first
+// waited until all other ranks had finished the collective of vote n.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 

@@ -24,8 +24,8 @@ size_t BytesInLine(size_t line, size_t bytes) {
   return std::min(kShmFlatPayloadBytes, bytes - line * kShmFlatPayloadBytes);
 }
 
-// Copies the payload of a line. The size of a full payload, as most payloads are, is a constant, so that the compiler
-// needs no call of memcpy.
+// Copies the payload of a line. Most payloads are full. The size of a full payload is a constant, so the compiler needs
+// no call of memcpy.
 void CopyPayload(const char* from, char* to, size_t bytes) {
   if (bytes == kShmFlatPayloadBytes) {
     std::memcpy(to, from, kShmFlatPayloadBytes);

@@ -30,8 +30,8 @@ namespace ronda {
 //
 // After an exchange, the lines are in the caches of the ranks that have read them. A store to a line in another rank's
 // cache would first have to fetch the line from that cache. Therefore, at the end of each exchange, a rank prefetches
-// the lines of the exchange after the next. The prefetch matters most between cores that share no cache. If the ranks
-// begin at the same time, 4 bytes then take 0.20 us instead of 0.32 us, and 1 KiB 0.43 us instead of 0.54 us.
+// the lines of the exchange after the next. Between cores that share no cache, and if the ranks begin at the same time,
+// an exchange of 4 bytes then takes 0.20 us instead of 0.32 us, and an exchange of 1 KiB 0.43 us instead of 0.54 us.
 //
 // Votes (communicator.h) travel in the number of the first line. The lowest bits of the first line's number are the
 // rank's vote.

@@ -71,8 +71,8 @@ class StoreTrials {
   static constexpr uint64_t kFewestBetween = 8;
   static constexpr uint64_t kFewestBetweenTimed = 16;
   static constexpr absl::Duration kTimeBetween = absl::Seconds(1);
-  // If this number of successive laps cost more than kAlarmingCost times the best lap, the settled kind of stores has
-  // become slow.
+  // The settled kind of stores has become slow if kAlarmingLaps successive laps cost more than kAlarmingCost times its
+  // best lap.
   static constexpr double kAlarmingCost = 2;
   static constexpr int kAlarmingLaps = 2;
   // The ranks choose the other kind only if it takes less than this share of the time. So two kinds that are equally
