@@ -33,8 +33,8 @@ enum class DTypeKind : uint8_t { kUnsigned, kSigned, kFloating, kBool };
 // The columns are: the enumerator of DType; the suffix of the enumerator in client/ronda.h; the name in messages; the
 // element type; the kind; and the bits of infinity (0 if the type is not a floating-point type).
 //
-// Rows are in the order of the enumerators' numbers, which are part of the C ABI and of the protocol. So append rows,
-// and never reorder them.
+// Rows are in the order of the enumerators' numbers, which are part of the C ABI and of the protocol. So append a new
+// row at the end, and never reorder the rows.
 #define RONDA_DTYPE_TABLE(ROW)                                             \
   ROW(kUint8, UINT8, "uint8", uint8_t, kUnsigned, 0)                       \
   ROW(kInt8, INT8, "int8", int8_t, kSigned, 0)                             \
@@ -100,8 +100,8 @@ struct ElementType {
   using Type = E;
 };
 
-// Calls `visit` with the ElementType of `dtype`, and returns its result. This is the only switch over dtypes. Kernels
-// use it to call their templates.
+// Calls `visit` with the ElementType of `dtype`, and returns its result. VisitDType() has the only switch over dtypes.
+// Kernels call VisitDType() to reach their templates.
 template <class Visitor>
 constexpr decltype(auto) VisitDType(DType dtype, const Visitor& visit) {
   switch (dtype) {
@@ -142,19 +142,15 @@ constexpr const char* Name(ReduceOp op) {
 // Returns whether `op` is defined on elements of `dtype`.
 constexpr bool Supports(ReduceOp op, DType dtype) { return op < ReduceOp::kBitAnd || !IsFloatingPoint(dtype); }
 
-constexpr std::optional<ReduceOp> ReduceOpFromInt(int64_t value) {
-  if (value < 0 || value >= kReduceOpCount) return std::nullopt;
-  return static_cast<ReduceOp>(value);
-}
-
 namespace kernels {
 
 // A scale of elements: the elements are multiplied by `multiplier` and divided by `divisor`.
 //
-// Floating-point elements are multiplied by multiplier / divisor. This factor is computed once in fp64 and rounded to
-// the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) / divisor, which is
-// computed in fp64, rounded towards zero, and limited to the type's range. With multiplier 1 the division is the exact
-// integer division. x is an element, or a sum in a wider type (AddsWide). A scale has no effect on bool.
+// Floating-point elements are multiplied by multiplier / divisor. The factor multiplier / divisor is computed once in
+// fp64 and rounded to the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) /
+// divisor, which is computed in fp64, rounded towards zero, and limited to the type's range. With multiplier 1 the
+// division is the exact integer division. x is an element, or a sum in a wider type (AddsWide). A scale has no effect
+// on bool.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0
@@ -177,8 +173,8 @@ constexpr T SaturatingTruncate(double value) {
   return value == value ? static_cast<T>(value) : T{0};
 }
 
-// The type of an integer sum that is scaled afterwards. The sum of up to 2^32 elements of type T always fits into this
-// type.
+// The type of an integer sum that is scaled afterwards. A WideInteger<T>::Type can hold the sum of up to 2^32 elements
+// of type T.
 template <class T>
 struct WideInteger {
   using Type = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
@@ -192,8 +188,8 @@ struct WideInteger<uint64_t> {
   __extension__ using Type = unsigned __int128;
 };
 
-// Returns whether a reduction adds up elements of `dtype` in their WideInteger, so that an average is right even if the
-// sum does not fit into `dtype`. Integer sums that are not scaled wrap around.
+// Returns whether a reduction adds up elements of `dtype` in their WideInteger type. The average is then right even if
+// the sum does not fit into `dtype`. Integer sums that are not scaled wrap around.
 constexpr bool AddsWide(ReduceOp op, DType dtype, const Scale& scale) {
   const DTypeKind kind = InfoOf(dtype).kind;
   const bool is_integer = kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned;
@@ -217,13 +213,13 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
 
 // The 8-bit wire formats consist of blocks of 256 codes that share one scale.
 //
-// A block is a float32 scale followed by 256 codes. The value of an element is its code's value times the scale. The
-// scale is the smallest power of two that brings the largest finite magnitude of the block into the format's range; it
-// is 1 for a block of zeros. Division by a power of two is exact, so only the conversion to the code rounds. The scale
-// is at least 2^-126, so that it has an inverse, and small enough that the value of every code is finite. Only
-// magnitudes that would be rounded to more than 1.75 * 2^127 overflow. They become infinity or, in a format without
-// infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the codes. In a shorter last block the
-// unused codes are zeros.
+// A block is a float32 scale followed by 256 codes. An element's value is the value of its code, multiplied by the
+// block's scale. The scale is the smallest power of two with which the block's largest finite magnitude fits into the
+// format's range. The scale of a block of zeros is 1. Division by a power of two is exact, so only the conversion to
+// the code rounds. The scale is at least 2^-126, so it has an inverse. It is small enough that every code has a finite
+// value. A magnitude overflows only if it would be rounded to more than 1.75 * 2^127. A magnitude that overflows
+// becomes infinity or, in a format without infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the
+// codes. In a shorter last block the unused codes are zeros.
 //
 // Numbers are rounded to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
 enum class Fp8Format : uint8_t {

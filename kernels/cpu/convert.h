@@ -14,8 +14,8 @@ constexpr bool IsConvertible(DType from, DType to) {
   return from == to || (IsFloatingPoint(from) && IsFloatingPoint(to));
 }
 
-// Computes dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory. Packing and unpacking
-// of tensors use this function.
+// Computes dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory. Tensors are packed and
+// unpacked with Convert().
 //
 // A conversion to a narrower type rounds once, to nearest even. A number out of range becomes infinity, and a NaN
 // becomes a quiet NaN. The scale is applied before rounding, in fp64 if either type is fp64, else in fp32. Results have
@@ -31,12 +31,12 @@ struct ConvertWithFeedbackArgs {
   void* dst;        // `count` elements of `dst_dtype`; may equal `src` if the element sizes do, else no overlap
   DType dst_dtype;  // float16 or bfloat16
   size_t count;
-  Scale scale;      // applied in float64 to float64, in float32 to the others
+  Scale scale;      // multiplied in float64 for float64 elements, in float32 for all others
   float* residual;  // `count` elements, read and written; zeros before the first call
 };
 
-// Converts to a narrower type with error feedback: the function keeps each rounding error, and adds it to the next
-// value that is sent.
+// Converts to a narrower type with error feedback: the function keeps the rounding error of each element, and adds the
+// error to that element's value in the next call.
 //
 //   v = float32(src * scale) + residual,   dst = to<dst_dtype>(v),   residual = v - dst
 //

@@ -3,9 +3,9 @@
 // Loads elements of each type from memory into vectors, and stores vectors as elements.
 //
 // Highway's foreach_target.h includes this file once per SIMD target, so the file has no ordinary include guard. All
-// functions here give the same bits on every target. Highway's own conversions of fp16 and bf16 do not: on a CPU
-// without an instruction for the conversion, they truncate, or mistreat infinities. On such a CPU the functions here
-// use integer arithmetic instead.
+// functions here give the same bits on every target. Highway's own conversions of fp16 and bf16 give different bits:
+// without a CPU instruction for the conversion, they truncate, or mistreat infinities. If the CPU lacks the
+// instruction, this file converts with integer arithmetic instead.
 #if defined(RONDA_KERNELS_CPU_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
 #undef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
@@ -28,8 +28,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // AVX2 and newer targets convert between fp16 and fp32 in hardware, with the same results as the functions below.
 inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
-// True for targets made of scalar code. On these targets Highway's conversion from fp64 to fp32 saturates where the
-// result should be infinity.
+// True for targets made of scalar code. On targets made of scalar code, Highway's conversion from fp64 to fp32
+// saturates where the result should be infinity.
 inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
 
 // Converts fp16 to fp32. Each 32-bit lane has an fp16 in its low half.
@@ -39,7 +39,7 @@ HWY_INLINE hn::Vec<D> Fp32FromFp16(D d, hn::Vec<hn::RebindToUnsigned<D>> half) {
   const auto exponent_and_mantissa = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFFu)));
   const auto exponent = hn::And(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
   const auto rebiased = hn::Add(exponent_and_mantissa, hn::Set(du, (127u - 15u) << 23));
-  // For infinity and NaN the exponent's bias is adjusted a second time. A NaN becomes a quiet NaN.
+  // The exponent of infinity and NaN needs a second adjustment of its bias. A NaN becomes a quiet NaN.
   const auto is_nan = hn::Gt(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
   const auto quiet_bit = hn::IfThenElseZero(is_nan, hn::Set(du, 0x00400000u));
   const auto special = hn::Or(hn::Add(rebiased, hn::Set(du, (128u - 16u) << 23)), quiet_bit);
@@ -60,12 +60,13 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) 
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, value);
   const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
-  // To round, adds half of the lowest kept bit minus one, plus the lowest kept bit itself. So a tie is rounded to even.
+  // Rounds by adding 0xFFF, which is one less than half of the lowest kept bit's weight, and the lowest kept bit
+  // itself. So a tie is rounded to even.
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
   const auto rebiased = hn::Sub(magnitude, hn::Set(du, (127u - 15u) << 23));
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, hn::Add(odd, hn::Set(du, 0xFFFu))));
-  // The last bit of 0.5 in fp32 has the value of the last bit of fp16's subnormal numbers. So an addition of 0.5 rounds
-  // to that bit.
+  // The last bit of 0.5 in fp32 has the value of the last bit of fp16's subnormal numbers. So adding 0.5 rounds a small
+  // number to a multiple of 2^-24.
   const auto half = hn::Set(du, 126u << 23);
   const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half));
   const auto subnormal = hn::Sub(hn::BitCast(du, aligned), half);
@@ -79,8 +80,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) 
   return hn::Or(result, hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u)));
 }
 
-// Converts fp32 to bf16: rounds the upper half of each lane to nearest even, and puts it into the low half. The CPUs'
-// own bf16 instructions are of no use here: they flush subnormals to zero.
+// Converts fp32 to bf16: rounds the upper half of each lane to nearest even, and puts the result into the low half. The
+// CPUs' own bf16 instructions cannot be used, because they flush subnormals to zero.
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Bf16FromFp32(D, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -155,8 +156,8 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
   return hn::BitCast(d, hn::Or(truncated, OneWhereOne(d, inexact)));
 }
 
-// True if a vector has one lane. Highway loads and stores one floating-point lane as a float or double, whose address
-// must be aligned.
+// True if vectors of the type D have one lane. Highway loads and stores one floating-point lane as a float or double,
+// whose address must be aligned.
 template <class D>
 inline constexpr bool kIsOneLane = hn::MaxLanes(D()) == 1;
 
@@ -232,13 +233,13 @@ HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
   }
 }
 
-// The largest vectors of float whose elements, as type E, fit into one vector.
+// The largest vectors of floats that can be stored as one vector of elements of type E.
 template <class E>
 using FloatsFor =
     std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
 
-// Loads floating-point elements and multiplies them by `factor` in fp32. fp64 elements are multiplied in fp64, and then
-// rounded.
+// Loads floating-point elements and multiplies them by `factor` in fp32. Elements in fp64 are multiplied in fp64, and
+// then rounded.
 template <class E, class D>  // of float
 HWY_INLINE hn::Vec<D> LoadScaledFloats(D d, const uint8_t* from, double factor) {
   if constexpr (std::is_same_v<E, double>) {
@@ -327,9 +328,9 @@ struct Product {
   }
 };
 
-// The targets' min and max instructions treat NaN and zeros of either sign differently. But comparisons give the same
-// result on all targets, so this function uses comparisons. `keep_a` is false if either value is NaN, so the result is
-// b unless a is NaN.
+// The targets' min and max instructions treat NaN and zeros of either sign differently. Comparisons give the same
+// result on all targets, so this function compares. `keep_a` is false if either value is NaN, so the result is b unless
+// a is NaN.
 template <class D, class M>
 HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));

@@ -17,11 +17,12 @@ HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
 // The codes of both formats have the upper bits of fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. An
-// E4M3 code has one exponent bit less than fp16. If a zero bit is inserted for the missing bit, the code becomes the
-// beginning of the fp16 pattern of a number that is 2^8 times smaller, also for subnormal numbers. So a number is first
-// rounded to the format's grid in fp32, with two additions. The rounded number is then converted exactly to fp16.
+// E4M3 code has one exponent bit less than fp16. With a zero bit in the place of the missing bit, an E4M3 code becomes
+// the beginning of an fp16 pattern. The number of this pattern is 2^8 times smaller, also for subnormal numbers. So a
+// number is first rounded to the format's grid in fp32, with two additions. The rounded number is then converted
+// exactly to fp16.
 
-// An unpacked block.
+// The float32 values of an unpacked block.
 struct Fp8Values {
   alignas(64) float at[kFp8BlockElements];
 };
@@ -34,9 +35,9 @@ HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, limit)));
 }
 
-// These structs have the differences between the two formats. The grid of a format consists of all fp16 numbers whose
-// patterns are made from codes; a value of the format times kToGrid is on the grid. All functions work on fp16 patterns
-// in 16-bit lanes.
+// The structs E4M3 and E5M2 describe the two formats. The grid of a format consists of all fp16 numbers whose patterns
+// are made from codes; a value of the format times kToGrid is on the grid. All functions work on fp16 patterns in
+// 16-bit lanes.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -47,7 +48,7 @@ struct E4M3 {
   static HWY_INLINE hn::Vec<D> Fp16FromCode(D d, hn::Vec<hn::Rebind<uint8_t, D>> code) {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<int8_t, D> di8;
-    // The sign extension also sets the exponent's missing bit, so the mask clears this bit.
+    // The sign extension of a negative code also sets the exponent's missing bit, so the mask clears this bit.
     const auto extended = hn::BitCast(d, hn::PromoteTo(di, hn::BitCast(di8, code)));
     const auto fp16 = hn::And(hn::ShiftLeft<7>(extended), hn::Set(d, uint16_t{0xBFFF}));
     const auto all_ones = hn::Set(d, uint16_t{0x3F80});
@@ -89,13 +90,14 @@ struct E5M2 {
   }
 };
 
-// Rounds `value` to the grid of F. Does not change infinity and NaN.
+// Rounds `value` to the grid of F. Leaves infinity and NaN unchanged.
 template <class F, class D>  // of float
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  // In fp32, the last bit of a number that is 1.5 * 2^(23 - mantissa bits) times larger has the value of the format's
-  // last bit at this exponent. For subnormal numbers it is the last bit at the smallest exponent.
+  // `large` is 1.5 * 2^(23 - mantissa bits) times the power of two of `value`. In fp32 its last bit has the weight of
+  // the format's last bit at the exponent of `value`. For a subnormal `value`, this is the weight of the last bit at
+  // the format's smallest exponent.
   const auto exponent = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7F800000));
   const auto smallest = hn::Set(di, (127 + F::kMinExponent) << 23);
   const auto factor = hn::Set(di, ((23 - F::kMantissaBits) << 23) + (1 << 22));
@@ -105,8 +107,7 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
 }
 
-// Select the numbers of a block among which LargestMagnitude() searches the largest: all numbers, or only the finite
-// numbers.
+// LargestMagnitude() searches either AllNumbers of a block, or only its FiniteNumbers.
 struct AllNumbers {
   template <class D>  // of int32_t
   static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {
@@ -260,8 +261,9 @@ void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   }
 }
 
-// Encodes a block, of which only the first `count` values are not zero. If there is a residual, it has `count` values,
-// and is added and updated.
+// Encodes a block in which only the first `count` values may differ from zero. If `residual` is given, it points to
+// `count` values. The function adds these values to the block's values, and then stores the new rounding errors in
+// `residual`.
 template <class F>
 void EncodeValues(Fp8Values& values, size_t count, float* residual, uint8_t* block) {
   if (residual == nullptr) return EncodeBlock<F>(values, block);

@@ -15,16 +15,17 @@ struct EncodeFp8Args {
   const void* src;  // `count` elements of `src_dtype`, any alignment
   DType src_dtype;  // floating point
   size_t count;
-  Scale scale;  // applied in float64 to float64, in float32 to the others
+  Scale scale;  // multiplied in float64 for float64 elements, in float32 for all others
   Fp8Format format;
   void* blocks;               // Fp8Bytes(count) bytes, any alignment; no overlap with the source
-  float* residual = nullptr;  // if given, error feedback as in convert.h: `count` elements, read and written
+  float* residual = nullptr;  // if given, for error feedback as in convert.h: `count` elements, read and written
 };
 
 // Computes blocks = encoded(float32(src * scale) + residual).
 void EncodeFp8(const EncodeFp8Args& args);
 
-// Computes dst[i] = to<dst_dtype>(value of code i), for i in [0, count); `dst_dtype` is floating point. No overlap.
+// Computes dst[i] = to<dst_dtype>(value of code i), for i in [0, count); `dst_dtype` is floating point. The blocks and
+// `dst` must not overlap.
 void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count);
 
 struct ReduceFp8Args {
@@ -38,7 +39,7 @@ struct ReduceFp8Args {
 };
 
 // Computes dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`. With
-// `dst_dtype`, writes the elements that DecodeFp8 makes of exactly these blocks. min and max propagate NaN.
+// `dst_dtype`, writes the elements that DecodeFp8 makes of exactly the encoded blocks. min and max propagate NaN.
 void ReduceFp8(const ReduceFp8Args& args);
 
 }  // namespace ronda::kernels

@@ -28,8 +28,8 @@ struct AdasumDots {
 // pieces of a tensor add up to the dot products of the tensor.
 //
 // Products and sums are in fp64. Element i is added to the sum with the number i mod 16, in order, and at the end the
-// 16 sums are added pairwise. This order gives the same bits on every CPU. But the bits depend on where a buffer is cut
-// into pieces.
+// 16 sums are added pairwise. The order of these additions gives the same bits on every CPU. The bits still depend on
+// where a caller cuts a buffer into pieces.
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count);
 
 struct AdasumWeights {
@@ -54,7 +54,8 @@ struct AdasumCombineArgs {
 // Computes dst = weights.a * a + weights.b * b, in fp64, rounded to `dtype` at the end.
 void Combine(const AdasumCombineArgs& args);
 
-// Returns whether any of `count` elements, any alignment, is an infinity or NaN. Returns false for integers and bool.
+// Returns whether any of the `count` elements at `data` is an infinity or NaN. `data` needs no alignment. Returns false
+// for integers and bool.
 bool HasNonFinite(const void* data, DType dtype, size_t count);
 
 }  // namespace ronda::kernels

@@ -20,10 +20,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// One pass over vectors. It reduces elements [begin, begin + args.count) of every source, and stores the result of
+// One pass over vectors. A pass reduces elements [begin, begin + args.count) of every source, and stores the result of
 // element `begin` at args.dst.
 struct Pass {
-  const ReduceArgs& args;  // its scale is ignored
+  const ReduceArgs& args;  // `scale` is ignored
   double factor;           // multiplies floating-point results before they are rounded; other results are not scaled
   size_t begin;
 };
@@ -91,8 +91,8 @@ class Loop {
     }
   }
 
-  // Reads all sources before it writes anything, because `dst` may be one of them. The loop over the sources is short,
-  // so it works on several accumulators in registers, which keeps its overhead small.
+  // The function reads all sources before it writes anything, because `dst` may be one of the sources. The loop over
+  // the sources is short, so it works on several accumulators in registers, which keeps the overhead of the loop small.
   template <size_t kVectors, class Tag>
   HWY_INLINE void Vectors(Tag d, size_t begin) const {
     const size_t step = hn::Lanes(d) * sizeof(E);
@@ -118,8 +118,9 @@ class Loop {
   }
 
   // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist almost
-  // only of these last elements. A copy through a buffer would take longer than the rest of the arithmetic: the loads
-  // from the buffer must wait until the preceding shorter stores are in the cache.
+  // only of last elements that fill no vector. The function does not copy the last elements through a buffer. Loads
+  // from the buffer would wait until the shorter stores before them are in the cache, which takes longer than the
+  // arithmetic.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {
     const hn::CappedTag<Lane, kLanes> d;
@@ -173,7 +174,7 @@ void ReduceFloats(const Pass& pass) {
   }
 }
 
-// 16-bit types.
+// Reduces elements of a 16-bit type.
 template <class E>
 void ReduceHalves(const Pass& pass) {
   if (pass.args.dst_dtype == DType::kFloat32) return ReduceFloats<E, float>(pass);
@@ -204,7 +205,8 @@ void ReduceIntegers(const Pass& pass) {
   }
 }
 
-// The maximum of the bytes is not zero if any source is true. Their minimum is not zero if all sources are true.
+// The maximum of the bytes is not zero if any source is true. The minimum of the sources' bytes is not zero if all
+// sources are true.
 void ReduceBools(const Pass& pass) {
   switch (pass.args.op) {
     case ReduceOp::kSum:
@@ -246,8 +248,8 @@ HWY_EXPORT(ReduceOnTarget);
 
 namespace {
 
-// The number of bytes that are reduced and then converted together. So few bytes stay in the L1 cache beside the
-// sources.
+// The number of bytes that are reduced and then converted together. With few bytes at a time, the reduced elements stay
+// in the L1 cache beside the sources.
 constexpr size_t kBlockBytes = 4096;
 
 // Reduces the elements block by block to `args.dtype`, and converts each block into its destination while the block is
@@ -266,11 +268,12 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   }
 }
 
-// The number of elements that AddWide adds up together, one source after the other. The sums of so few elements stay in
-// the L1 cache.
+// The number of elements that AddWide() adds up together, one source after the other. The sums of so few elements stay
+// in the L1 cache.
 constexpr size_t kWideElements = 512;
 
-// See AddsWide. `dst` may be a source, because the function reads a block of all sources before it writes the block.
+// Adds up elements in their WideInteger type (see AddsWide). `dst` may be a source, because the function reads a block
+// of all sources before it writes the block.
 template <class E>
 void AddWide(const ReduceArgs& args) {
   using Wide = typename WideInteger<E>::Type;

@@ -22,7 +22,7 @@ struct ReduceArgs {
 
 // Computes dst = to<dst_dtype>(to<dtype>(scale * (sources[0] op sources[1] op ...))).
 //
-// For every element and every `count`, the order of the operations is the order of `sources`, so the result does not
+// For every element and every `count`, the order of the operations is the order of `sources`. So the result does not
 // depend on how a caller cuts a buffer into chunks. 16-bit types accumulate in fp32. Integer sums that are scaled
 // accumulate in a wider type (AddsWide). All other types and operations accumulate in the elements' own type, in which
 // integer sums wrap around. The result is rounded once, to `dtype`. Widening the result to `dst_dtype` is exact. min

@@ -22,8 +22,8 @@ namespace {
 
 using Hosts = std::vector<HostSlots>;
 
-// Variables that show that this process was started by another launcher in an allocation, or by a rondarun. (A task of
-// srun is recognised by SLURM_STEP_ID.)
+// If one of these variables is set, a rondarun or another launcher has started this process inside an allocation.
+// (SLURM_STEP_ID marks a task of srun.)
 constexpr VariableName kTaskSigns[] = {"RONDA_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "LSF_PM_TASKID"};
 
 bool IsTask(const ArgumentSources& sources) {
@@ -109,7 +109,7 @@ struct Scheduler {
   absl::StatusOr<Hosts> (*read)(VariableName name, const std::string& value, const ArgumentSources& sources);
 };
 
-// The schedulers' variables. The first variable that is set is used.
+// The variables in which schedulers name an allocation's hosts. The first variable that is set is used.
 constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
                                      {"PBS", "PBS_NODEFILE", ReadFileOfNames},
                                      {"LSF", "LSB_MCPU_HOSTS", ReadNamesAndCounts},
@@ -119,8 +119,8 @@ constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
 // Returns whether the host has a valid name, which ssh cannot take for an option, and an allowed number of slots.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
-// Replaces the scheduler's name for this host by the host's own name, because some schedulers append a domain that is
-// not in the own name, or leave the domain out. Within a cluster the part before the first dot identifies a host.
+// Replaces the scheduler's name for this host by the host's own name: some schedulers append a domain to the name, or
+// leave out its domain. Within a cluster the part before the first dot identifies a host.
 void CallByOwnName(const std::vector<std::string>& own, Hosts* hosts) {
   if (own.empty()) return;
   for (HostSlots& host : *hosts) {

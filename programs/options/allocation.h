@@ -20,10 +20,10 @@ struct Allocation {
   std::vector<HostSlots> hosts;  // in the scheduler's order, with one slot per task
 };
 
-// Looks in the scheduler's variables for the allocation of Slurm, PBS or LSF that contains this process. In the list,
-// this host has its own name, even if the scheduler uses another name for it. Returns nullopt if this process is in no
-// allocation, or is one of the tasks that were started on the allocation's hosts. (If tasks used the allocation, each
-// task would take all hosts.)
+// Looks in the scheduler's variables for the allocation of Slurm, PBS or LSF that contains this process. The list
+// contains this host's own name, even if the scheduler uses another name for this host. Returns nullopt if this process
+// is in no allocation, or is one of the tasks that were started on the allocation's hosts. (If tasks used the
+// allocation, each task would take all hosts.)
 //
 // Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
 absl::StatusOr<std::optional<Allocation>> FindAllocation(const ArgumentSources& sources);

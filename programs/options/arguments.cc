@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// Returns the last option that names a configuration file, or null if there is none.
+// Returns the last use of the option that names a configuration file, or null if it was not given.
 const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   const OptionUse* found = nullptr;
   for (const GivenOption& one : given) {
@@ -28,7 +28,7 @@ const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   return found;
 }
 
-// Returns the options of the configuration file, if the command line names such a file, and then the options of the
+// Returns first the options of the configuration file, if the command line names one, and then the options of the
 // command line.
 absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table,
                                                         const std::vector<GivenOption>& command_line,

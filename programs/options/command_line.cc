@@ -103,7 +103,7 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
   given.option = Find(given.use.name);
   if (given.option == nullptr) return Unknown(given.use.name);
 
-  // The next word is not read as the value of a refused option, because a missing value is not the error to report.
+  // A refused option takes no value here, because the error to report is the refusal, and not a missing value.
   const bool takes_value = !given.option->value_name.empty() && given.option->kind != Kind::kRefused;
   if (equals != std::string::npos) {
     if (given.option->value_name.empty()) {
@@ -129,8 +129,8 @@ absl::StatusOr<GivenWords> OptionTable::Read(const std::vector<std::string>& wor
     }
     RONDA_ASSIGN_OR_RETURN(GivenOption option, ReadOption(words, &next));
     const Kind kind = option.option->kind;
-    // Returns the error of a refused option at once, because the next words may be values of this option, and would
-    // give misleading errors.
+    // The error of a refused option is returned at once. The words after it may be its values, which would cause
+    // misleading errors.
     if (kind == Kind::kRefused) return option.Apply();
     given.options.push_back(std::move(option));
     if (kind == Kind::kQuestion) return given;

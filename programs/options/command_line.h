@@ -29,8 +29,8 @@ struct GivenWords {
   std::vector<std::string> command;
 };
 
-// Options that cannot be given together: no option of `these` can be combined with an option of `those`. Both lists
-// have the first names of options.
+// Two lists of options that exclude each other: an option of `these` cannot be given together with an option of
+// `those`. Each list names an option by its first name.
 struct OptionConflict {
   std::vector<absl::string_view> these;
   std::vector<absl::string_view> those;
@@ -39,28 +39,29 @@ struct OptionConflict {
 
 // The options of one program. The table reads command lines, and makes the text of --help.
 //
-// Immutable, so thread-safe. The effects of the options write to variables of the program, which must outlive the use
-// of the table.
+// The class is immutable, and so thread-safe. The effects of the options write to variables of the program, which must
+// outlive the use of the table.
 class OptionTable {
  public:
   explicit OptionTable(std::vector<Option> options, std::vector<OptionConflict> conflicts = {})
       : options_(std::move(options)), conflicts_(std::move(conflicts)) {}
 
-  // The table cannot be copied, because each GivenOption points into it.
+  // An OptionTable cannot be copied, because each GivenOption points into its table.
   OptionTable(const OptionTable&) = delete;
   OptionTable& operator=(const OptionTable&) = delete;
 
   // Returns the options, in the order of --help.
   const std::vector<Option>& options() const { return options_; }
 
-  // Returns the option with this name, or nullptr. In long names "_" and "-" are the same, as for torchrun and Paddle.
+  // Returns the option with the name `name`, or nullptr. "_" and "-" mean the same in long names, as in torchrun and
+  // Paddle.
   const Option* Find(absl::string_view name) const;
 
   // Returns INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
   absl::Status Unknown(absl::string_view name) const;
 
-  // Reads options up to "--" or to the first word that is no option. The remaining words are the command. A question
-  // (kQuestion) ends the reading, and is the last option.
+  // Reads options up to "--" or to the first word that is no option. The remaining words are the command. If an option
+  // is a question (kQuestion), it is the last option that is read.
   // Errors: INVALID_ARGUMENT for unknown options, and for missing or superfluous values.
   absl::StatusOr<GivenWords> Read(const std::vector<std::string>& words) const;
 
@@ -72,9 +73,9 @@ class OptionTable {
   std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
                                          const std::vector<GivenOption>& command_line) const;
 
-  // Returns the text of --help about the options: sections in the order of their first options, with every name, its
-  // value and its help. After the sections, the text lists the names of options without effect. It leaves out refused
-  // options.
+  // Returns the part of --help about the options. The text has sections, in the order of their first options, and shows
+  // each option's names, value and help. After the sections, the text lists the names of options without effect.
+  // Refused options are left out.
   std::string Describe() const;
 
  private:

@@ -40,8 +40,8 @@ bool SpeaksOfNodes(const NodeWords& node) {
          node.standalone || !node.addresses.empty();
 }
 
-// --host may also be Paddle's address of this host, which can be combined with options for nodes. The table of options
-// cannot express this difference.
+// Checks that a list of hosts in --host is not combined with options for nodes. (--host with Paddle's address of this
+// host may be combined with options for nodes.) The table of options cannot express the rule about --host.
 absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
   if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -65,8 +65,9 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// Variables that number the nodes of a job. The launchers that set them may have started a rondarun on each node. If a
-// launcher has done this, the variable `count`, if there is one, has the number of nodes.
+// The variable `number` has the number of this node in its job. A launcher that sets the variable may have started one
+// rondarun per node. If a launcher has started one rondarun per node, the variable `count`, if it exists, has the
+// number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -76,7 +77,7 @@ constexpr NodeNumber kNodeNumbers[] = {{.number = "JOB_COMPLETION_INDEX", .count
                                        {.number = "OMPI_COMM_WORLD_RANK", .count = "OMPI_COMM_WORLD_SIZE"},
                                        {.number = "PMI_RANK", .count = "PMI_SIZE"}};
 
-// Returns the variable that has this node's number, or a VariableName that does not exist if there is no such variable.
+// Returns the variable with this node's number. If no variable has this number, returns an empty VariableName.
 VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   for (const auto& [number, count] : kNodeNumbers) {
     if (!sources.variable(number.c_str())) continue;
@@ -114,7 +115,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
 }
 
 // A launcher of MPI may have started one rondarun per node. The ranks would then mistake themselves for processes of
-// this launcher. But the launcher has only one process per node, so the ranks would wait in MPI_Init for ever.
+// this launcher. Because this launcher has started only one process per node, the ranks would wait in MPI_Init for
+// ever.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -135,7 +137,7 @@ absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
                                                  "; got \"", *node.node_rank, "\""));
 }
 
-// Completes the options of a node that may come and go. Rank 0 may be on any such node.
+// Completes the options of a node in a job whose nodes come and go. Any node of such a job may have rank 0.
 absl::Status PlaceComingNode(CommandLineDraft* draft) {
   const NodeWords& node = draft->node;
   if (!node.master_address) {
@@ -150,7 +152,8 @@ absl::Status PlaceComingNode(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Completes the options of a node. A single node is an ordinary job on this host, so its ranks need no address.
+// Completes the options of a node in a job with a fixed number of nodes. A single node is an ordinary job on this host,
+// so its ranks need no address.
 absl::Status PlaceNode(CommandLineDraft* draft) {
   if (draft->node.max_nodes) return PlaceComingNode(draft);
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
@@ -200,8 +203,8 @@ absl::Status ReadAllocation(CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(const std::optional<Allocation> allocation, FindAllocation(*draft->sources));
   if (!allocation) return absl::OkStatus();
   const std::vector<HostSlots>& hosts = allocation->hosts;
-  // A script that has only one host has often asked the scheduler for cores, and not for tasks, so -np may be larger
-  // than the number of tasks.
+  // A script with only one host has often asked its scheduler for cores instead of tasks. So -np may be larger than the
+  // number of tasks.
   const bool is_this_host = hosts.size() == 1 && IsThisHost(hosts.front().host, draft->sources->own_addresses());
   if (is_this_host && options.rank_count != 0) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(CheckSlots(*allocation, std::max(options.rank_count, draft->elastic.max_ranks.value_or(0))));
@@ -256,7 +259,7 @@ bool IsOnSeveralHosts(const CommandLineDraft& draft) {
   return options.nodes.has_value() || draft.node.max_nodes.has_value() || RanksOfHosts(options).size() > 1;
 }
 
-// Returns whether this rondarun must start ranks on other hosts.
+// Returns whether this rondarun starts ranks on other hosts.
 bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sources) {
   if (options.nodes || options.hosts.empty()) return false;
   const std::vector<std::string> own = sources.own_addresses();
@@ -265,7 +268,8 @@ bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sou
                      [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
 }
 
-// Sets the backend that the options ask for, if the job has several hosts. On one host only shared memory makes sense.
+// Sets the backend that the options ask for, if the job has several hosts. On a single host, only shared memory makes
+// sense as a backend.
 void ChooseBackend(CommandLineDraft* draft) {
   if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(*draft)) return;
   draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";
@@ -282,7 +286,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   if (warning == settings.end() || deadline == settings.end()) return absl::OkStatus();
   absl::Duration warns_after;
   absl::Duration fails_after;
-  // The values may come from -x. If such a value is not a duration, the ranks report the error.
+  // The values of the two variables may come from -x. If such a text is not a duration, the ranks report the error.
   if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
       !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();
@@ -293,7 +297,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
                    warning->second, " and ", deadline->second));
 }
 
-// Returns the first given option that only mpirun can carry out, or an empty text if there is none.
+// Returns the first of the given options that only mpirun can carry out, or an empty text if no such option was given.
 std::string MpirunOption(const LaunchOptions& options) {
   if (!options.remote.mpi_arguments.empty()) return "--mpi-args";
   if (!options.remote.binding_arguments.empty()) return "--binding-args";
@@ -328,7 +332,8 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Returns the name of a given option that makes sense only for elastic jobs, or an empty text if there is none.
+// Returns the name of a given option that makes sense only for elastic jobs, or an empty text if no such option was
+// given.
 absl::string_view ElasticDetail(const ElasticWords& elastic) {
   if (elastic.timeout) return "--elastic-timeout";
   if (elastic.reset_limit) return "--reset-limit";
@@ -344,7 +349,7 @@ absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
                    "--max-np"));
 }
 
-// Refuses mpirun and its options, because rondarun or its agents start the members of an elastic job.
+// Refuses mpirun and its options for an elastic job, because rondarun or its agents start the members of such a job.
 absl::Status CheckElasticLauncher(const LaunchOptions& options, absl::string_view elastic_option) {
   const std::string culprit = options.launcher == Launcher::kMpirun ? "--launcher mpirun" : MpirunOption(options);
   if (culprit.empty()) return absl::OkStatus();

@@ -23,11 +23,12 @@ namespace {
 // The deepest level at which a section can contain options. A deeper map is an error.
 constexpr int kMaxDepth = 4;
 
-// Reads LibYAML's events one after the other. The other functions describe the current event.
+// Next() reads LibYAML's events one after the other. The other functions describe the current event.
 class EventStream {
  public:
   EventStream(absl::string_view name, absl::string_view content) : name_(name) {
-    // The initialisation fails only if there is no memory. The first Next() then reports this error.
+    // The initialisation of the parser fails only if there is no memory. If the parser has no memory for its
+    // initialisation, the first call of Next() returns this error.
     ready_ = yaml_parser_initialize(&parser_) != 0;
     if (!ready_) return;
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
@@ -56,7 +57,7 @@ class EventStream {
   yaml_event_type_t type() const { return event_.type; }
   int line() const { return static_cast<int>(event_.start_mark.line) + 1; }
 
-  // REQUIRES: type() is YAML_SCALAR_EVENT.
+  // REQUIRES: the current event is a scalar (type() is YAML_SCALAR_EVENT).
   std::string scalar() const {
     return std::string(reinterpret_cast<const char*>(event_.data.scalar.value), event_.data.scalar.length);
   }
@@ -158,7 +159,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kSections[] = {{"param
                                                                          {"library-options.", "--"},
                                                                          {"logging.", "--log-"}};
 
-// Options that a separate key in a section switches on or off.
+// A key with the name "enabled" in these sections switches an option on or off.
 constexpr std::pair<absl::string_view, absl::string_view> kSwitches[] = {{"autotune.enabled", "--autotune"},
                                                                          {"stall-check.enabled", "--stall-check"}};
 
@@ -184,7 +185,7 @@ std::optional<bool> ReadSwitch(absl::string_view text) {
   return std::nullopt;
 }
 
-// Makes the options of one entry.
+// Makes the options that one entry of a configuration file means.
 class EntryReader {
  public:
   EntryReader(const OptionTable& table, absl::string_view file, const ConfigEntry& entry)

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// A value in a configuration file.
+// One value, or one list of values, in a configuration file.
 struct ConfigEntry {
   std::string key;                  // with the enclosing keys: "params.cycle-time-ms"
   std::vector<std::string> values;  // one, or the elements of a list
@@ -24,17 +24,17 @@ struct ConfigEntry {
 // Reads YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". The function ignores keys
 // without a value, as horovodrun does. Aliases, and several documents in a file, are errors.
 //
-// `name` is the file's name, for errors.
+// Errors show `name` as the file's name.
 // Errors: INVALID_ARGUMENT with the file's name and the line.
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfigFile(absl::string_view name, absl::string_view content);
 
 // Turns the entries of a configuration file into options, by horovodrun's keys: "params.cycle-time-ms" is
 // --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Every other
-// option can be given outside of sections, by its long name. Options without a value take true or false. If an option
-// may be repeated, each element of a list is one use of the option. For other options, the function joins the elements
-// with commas.
+// option can be given by its long name, as a key outside of all sections. Options that take no value have the value
+// true or false in the file. If an option may be repeated, each element of a list is one use of the option. For other
+// options, the function joins the elements with commas.
 //
-// `name` is the file's name, for errors.
+// Errors show `name` as the file's name.
 // Errors: INVALID_ARGUMENT with the file's name, the line and the key.
 absl::StatusOr<std::vector<GivenOption>> ConfigOptions(const OptionTable& table, absl::string_view name,
                                                        const std::vector<ConfigEntry>& entries);

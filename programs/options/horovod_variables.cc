@@ -25,7 +25,7 @@ constexpr absl::string_view kPrefix = "HOROVOD_";
 constexpr absl::string_view kBuildPrefix = "HOROVOD_WITH";
 
 struct HorovodVariable {
-  // The ways to turn the variable's text into an option:
+  // How a variable's text becomes an option:
   //   kValue     the option takes the text as it is
   //   kTimeline  like kValue, except for DYNAMIC
   //   kBytes     the variable is in bytes, and the option in MiB
@@ -70,10 +70,11 @@ constexpr HorovodVariable kTable[] = {
     {"HOROVOD_CROSS_SIZE"},
 };
 
-// Returns the option's value, or nullopt if the variable asks for nothing.
+// Returns the value of the option, or nullopt if the variable's text sets no option.
 absl::StatusOr<std::optional<std::string>> OptionValue(const HorovodVariable& variable, const std::string& text) {
   if (text.empty() || variable.form == Form::kQuiet) return std::nullopt;
-  // DYNAMIC means that the program itself begins the timeline. In Ronda a program may always do this.
+  // With DYNAMIC, a program of Horovod itself begins the timeline. A program of Ronda can always begin the timeline
+  // itself.
   if (variable.form == Form::kTimeline && text == "DYNAMIC") return std::nullopt;
   if (variable.form == Form::kValue || variable.form == Form::kTimeline) return text;
   if (variable.form == Form::kSwitch) {

@@ -35,7 +35,8 @@ absl::StatusOr<HostSlots> ParseEntry(absl::string_view entry) {
   return HostSlots{.host = std::string(parts->first), .slots = slots};
 }
 
-// The keys on a host file's line, in any order. Open MPI's manual uses both "max_slots" and "max-slots".
+// The values of the keys on one line of a host file. The keys may come in any order. Open MPI's manual uses both
+// "max_slots" and "max-slots".
 struct LineKeys {
   std::optional<int> slots;
   std::optional<int> max_slots;
@@ -87,7 +88,7 @@ absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
     const std::vector<absl::string_view> pair = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
     if (pair.size() != 2 || !keys.Read(pair[0], pair[1])) return NotRead(words[i]);
   }
-  // If a line has max_slots without slots, Open MPI would take the number of cores.
+  // Open MPI would take the number of cores for a line that has max_slots without slots.
   if (keys.max_slots && !keys.slots) return absl::InvalidArgumentError("max_slots needs slots");
   host.slots = keys.slots.value_or(1);
   if (keys.max_slots.value_or(host.slots) < host.slots) {

@@ -17,7 +17,8 @@ namespace ronda {
 // The largest number of ranks on one host. A greater number is probably a typing error.
 inline constexpr int kMaxSlots = 1024;
 
-// Returns whether `host` has only characters of names and addresses, and ssh and mpirun cannot take it for an option.
+// Returns whether `host` has only characters of names and addresses, and cannot be mistaken for an option of ssh or
+// mpirun.
 bool IsHostName(absl::string_view host);
 
 // Splits "HOST:TEXT" at its last colon: "alpha:2" is alpha and 2, "[fd00::1]:2" is fd00::1 and 2. An IPv6 address must
@@ -31,7 +32,7 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
-// Appends `added`. If the list already has a host with this name, adds the slots to that host instead.
+// Appends `added` to `hosts`. If `hosts` already has a host with this name, adds the slots to that host instead.
 void AddHost(HostSlots added, std::vector<HostSlots>* hosts);
 
 int CountSlots(const std::vector<HostSlots>& hosts);
@@ -39,14 +40,14 @@ int CountSlots(const std::vector<HostSlots>& hosts);
 // Returns the hosts in the form of -H, such as "alpha:2,[fd00::2]:2".
 std::string FormatHosts(const std::vector<HostSlots>& hosts);
 
-// Reads "localhost:4" or "alpha:2,[fd00::2]:2", in the given order. A host that is named twice gets the sum of its
-// slots.
+// Reads a list of hosts such as "localhost:4" or "alpha:2,[fd00::2]:2". The result keeps the order. If a host is named
+// twice, it gets the sum of its slots.
 // Errors: INVALID_ARGUMENT that quotes the entry and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
 
 // Reads the content of the host file `path`, in the form of Open MPI and MPICH. Each host has a line "HOST slots=N",
-// "HOST:N" or "HOST", which means one slot. "max_slots=M" may follow, but has no effect, because a host never gets more
-// ranks than slots. "#" begins a comment.
+// "HOST:N", or "HOST" for one slot. "max_slots=M" may follow, but has no effect, because a host never gets more ranks
+// than slots. "#" begins a comment.
 // Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
 
@@ -55,15 +56,15 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, abs
 // Errors: INVALID_ARGUMENT that quotes the line and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view content, int slots_per_host);
 
-// Returns the number of the job's ranks on each of `hosts`, which are filled in order. If there are too few slots, the
-// sum is less than `rank_count`.
+// Distributes `rank_count` ranks over `hosts`, which are filled in order. Returns the number of ranks on each host. If
+// the hosts have too few slots, the sum of the result is less than `rank_count`.
 std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
 
 // Returns the part of a host's name before its first dot.
 absl::string_view ShortName(absl::string_view hostname);
 
 // Returns whether `host` is this host: "localhost", an address of the loopback interface, or one of `own`, which are
-// this host's names and addresses. `host` may also be the part of an own name before the first dot.
+// this host's names and addresses. `host` may also be the part before the first dot of a name in `own`.
 bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
 
 }  // namespace ronda

@@ -20,13 +20,13 @@ inline constexpr int kStreamCount = 2;
 
 constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
 
-// Several nodes, as torchrun has them. Each node starts its own ranks, and all nodes have the same number of ranks.
+// A fixed number of nodes, as in torchrun. Each node starts its own ranks, and all nodes have the same number of ranks.
 // Rank 0 is on node 0, where all ranks meet.
 struct NodeGroup {
   int nodes = 2;
   int node_rank = 0;
-  // kByArrival: the nodes are numbered in the order in which they connect to the master's address, as with torchrun's
-  // c10d. `node_rank` is not known before the node has connected.
+  // kByArrival: a node's number is its position in the order in which the nodes connect to the master's address, as
+  // with torchrun's c10d. `node_rank` is not known before the node has connected.
   enum class Numbering { kGiven, kByArrival } numbering = Numbering::kGiven;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
@@ -44,8 +44,8 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
-// Nodes that come and go, as torchrun has them. Each node is a rondarun with the same command line. The leader is the
-// rondarun on the host that has the address.
+// The nodes of a job in which nodes come and go, as in torchrun. Each node is a rondarun with the same command line.
+// One rondarun is the leader: the one on the host with the address `address`.
 struct NodeRange {
   int min_nodes = 1;
   int max_nodes = 1;
@@ -60,8 +60,8 @@ struct ElasticOptions {
   int max_ranks = 1;
   absl::Duration timeout = absl::Seconds(600);  // of all waits for members
   std::optional<int> reset_limit;               // of changes
-  // The time before a slot is used again after its member has died, or a host is used again after it was lost. The
-  // first number is the time after the first failure. The time doubles with each failure, up to the second number.
+  // The pause after a failure: the time before a slot whose member has died, or a host that was lost, is used again.
+  // The first number is the time after the first failure. The time doubles with each failure, up to the second number.
   // nullopt: the defaults of JobMembership.
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
   std::string discovery_script;    // lists the hosts, which may change; empty: `hosts` are the hosts
@@ -73,9 +73,10 @@ struct ElasticOptions {
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
-  // The mark before a rank's line in the launcher's output.
+  // What the launcher puts before each line of a rank's output.
   enum class LinePrefix { kRank, kTimestampAndRank };
-  // The program that starts the ranks. With kAutomatic it is rondarun on this host, and mpirun on several hosts.
+  // The program that starts the ranks. kAutomatic: rondarun starts the ranks of a job on this host, and mpirun the
+  // ranks of a job on several hosts.
   enum class Launcher { kAutomatic, kMpirun, kSsh };
   // The cores that each rank may use.
   enum class Binding { kNone, kCore, kNuma };

@@ -41,8 +41,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// Returns whether the system refuses to report the affinity. In this case hwloc must not be used, because it would ask
-// endlessly, with an ever larger buffer for the answer.
+// Returns whether the system refuses to report the affinity. If the system refuses, this program must not use hwloc,
+// because hwloc would ask the system endlessly, with an ever larger buffer for the answer.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;
@@ -98,7 +98,7 @@ BoundSocket Bind(int port) {
   return {.fd = std::move(fd), .port = ntohs(address.sin_port)};
 }
 
-// Binds a socket to a port that the kernel never gives to outgoing connections, if there is such a port.
+// If possible, binds a socket to a port that the kernel never gives to outgoing connections.
 BoundSocket BindOutsideConnections() {
   constexpr int kFirst = 10000, kAttempts = 100;
   const int last = FirstEphemeralPort() - 1;

@@ -20,11 +20,11 @@ int CountCores();
 // Returns the number of NVIDIA GPUs that the driver lists.
 int CountGpus();
 
-// A core: the operating system's numbers of its hardware threads.
+// One core, as a list of the operating system's numbers of its hardware threads.
 using Core = std::vector<int>;
 
-// The cores of a host that ranks may use, in a list for each memory node. The list has no memory nodes without such
-// cores.
+// The cores of a host that ranks may use, in a list for each memory node. NUMA nodes without cores that ranks may use
+// are left out.
 struct HostCores {
   std::vector<std::vector<Core>> nodes;
 };
@@ -33,12 +33,12 @@ struct HostCores {
 // Errors: INTERNAL if hwloc fails.
 absl::StatusOr<HostCores> ThisHostsCores();
 
-// Returns `count` different ports of this host on which no program listens now. A port is 0 if the system has no more
-// free ports. Rank 0 will listen on the ports a moment later. If possible, the function chooses ports that the system
-// never gives to outgoing connections.
+// Returns `count` different ports of this host. No program listens on these ports now. A port is 0 if the system has no
+// more free ports. Rank 0 will listen on the ports a moment later. If possible, the function chooses ports that the
+// system never gives to outgoing connections.
 std::vector<int> FindFreePorts(int count);
 
-// Returns the path of this program, or "rondarun" if the system does not tell the path.
+// Returns the path of this program, or "rondarun" if the system does not report the path.
 std::string ProgramPath();
 
 }  // namespace ronda

@@ -2,8 +2,8 @@
 
 // Describes the options of a command line by their names, values and effects.
 //
-// A program describes its options as a list of Option, whose effects write to the program's own variables. The program
-// reads command lines with an OptionTable (command_line.h):
+// A program describes its options as a list of Option objects, whose effects write to the program's own variables. The
+// program reads command lines with an OptionTable (command_line.h):
 //
 //   Settings settings;
 //   OptionTable table({MakeOption("-n --count N", "How many.", IntegerInto(&settings.count, kCount)),
@@ -40,7 +40,7 @@ struct OptionUse {
 // Errors: INVALID_ARGUMENT that names the option and shows the right form.
 using OptionEffect = std::function<absl::Status(const OptionUse& use)>;
 
-// One option.
+// One option of a program.
 struct Option {
   // The kinds of options, except the normal kind:
   //   kQuestion       the option is answered at once, before the options after it are read
@@ -69,14 +69,14 @@ struct Option {
 // `spec` contains the option's names and the name of its value, as in "-n --count N". `spec` must outlive the option.
 Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect);
 
-// Forms of values. If a value is wrong, the Parse functions return INVALID_ARGUMENT that quotes the value and shows the
-// form.
+// The forms that an option's value can have. If a value is wrong, the Parse functions return INVALID_ARGUMENT that
+// quotes the value and shows the form.
 
 // Returns INVALID_ARGUMENT that quotes the value and names the right values. `expected` completes a sentence that
 // begins "-np takes ".
 absl::Status BadValue(const OptionUse& use, absl::string_view expected);
 
-// A number from `min` to `max` as the value of an option.
+// The form of a value that is a number from `min` to `max`.
 struct NumberForm {
   enum class Digits { kWhole, kAny };
 
@@ -89,7 +89,7 @@ struct NumberForm {
 
 absl::StatusOr<double> ParseNumber(const OptionUse& use, const NumberForm& form);
 
-// Like ParseNumber, for whole numbers.
+// Reads a whole number, like ParseNumber.
 // REQUIRES: `int` can hold all numbers in the form's range.
 absl::StatusOr<int> ParseInteger(const OptionUse& use, const NumberForm& form);
 

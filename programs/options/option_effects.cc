@@ -62,7 +62,7 @@ bool SoundsSecret(absl::string_view name) {
                      [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
 }
 
-// Sets the job's name. The name must be short and plain, because the user gives it to rondactl as a word, and pages
+// Sets the name of the job. The name must be short and plain, because users type it as a word for rondactl, and pages
 // show it.
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
   constexpr size_t kMostCharacters = 64;
@@ -144,13 +144,13 @@ absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Reads the value of -x. With -x NAME the ranks get the launcher's value of the variable, and with -x NAME=VALUE they
-// get VALUE.
+// Reads the value of -x. `-x NAME` gives the ranks the launcher's value of the variable NAME, and `-x NAME=VALUE` gives
+// them VALUE.
 absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   const size_t equals = use.value.find('=');
   const std::string name = use.value.substr(0, equals);
   if (!IsVariableName(name)) {
-    // A malformed assignment may contain a secret, so the error shows only the text before "=".
+    // A malformed assignment may contain a secret. So the error shows only the text before "=".
     return BadValue({.name = use.name, .value = name},
                     absl::StrCat("NAME or NAME=VALUE, for example ", use.name, " PATH or ", use.name, " DEBUG=1"));
   }

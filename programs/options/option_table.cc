@@ -41,7 +41,7 @@ Option WithKind(Kind kind, Option option) {
   return option;
 }
 
-// Returns an option whose repeated uses add to each other.
+// Returns the option, changed so that its repeated uses add up.
 Option Adding(Option option, Option::Value value = Option::Value::kNoOption) {
   option.repetition = Option::Repetition::kAdds;
   option.value = value;
@@ -240,7 +240,7 @@ VariableText WordOf(WordForm<std::string> form) {
   return [form = std::move(form)](const OptionUse& use) { return ParseWord(use, form); };
 }
 
-// Reads a number of steps, which is 100 if the user gives none.
+// Reads a number of steps. Without a value, the number is 100.
 VariableText StepsBetweenChecks() {
   const VariableText number =
       NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
@@ -307,7 +307,7 @@ Options WaitingOptions(CommandLineDraft* draft) {
       MakeOption("--stall-check", "Do both. This is the default.", Assign(&draft->stall_check, Choice::kYes)),
       MakeOption("--no-stall-check", "Do neither: wait for ever, and say nothing.",
                  Assign(&draft->stall_check, Choice::kNo)),
-      // Horovod has two levels that Ronda lacks, so they stand for Ronda's nearest level.
+      // Horovod has two log levels that Ronda lacks. For each of these levels, Ronda uses the nearest level of its own.
       Setting("--log-level LEVEL", "RONDA_LOG_LEVEL",
               "Which messages of the runtime are printed: debug, info, warning,\nerror or off ($; default: "
               "warning).",
@@ -333,8 +333,9 @@ Options Questions(CommandLineDraft* draft) {
   };
 }
 
-// Options of other launchers that rondarun does not carry out. rondarun refuses such an option, or accepts it. If an
-// accepted option does not ask for the default, rondarun prints a note with the reason why it has no effect.
+// Options of other launchers that rondarun knows but does not carry out: it refuses or accepts such an option. If an
+// accepted option asks for something other than the default, rondarun prints a note that says why the option has no
+// effect.
 struct ForeignOptions {
   Kind kind;
   absl::string_view reason;              // empty: the options ask for the default
@@ -443,7 +444,7 @@ std::vector<ForeignOptions> OpenMpiVocabulary() {
   };
 }
 
-// Returns options of the mpirun of Intel MPI and MPICH.
+// Returns the options of Intel MPI's and MPICH's mpirun that rondarun knows.
 std::vector<ForeignOptions> HydraVocabulary() {
   return {
       {Kind::kRefused,
@@ -462,7 +463,7 @@ OptionEffect Refuse(absl::string_view reason) {
   };
 }
 
-// Returns an effect that accepts only the values that ask for the default.
+// Returns an effect that accepts only those values that ask for the default.
 OptionEffect AcceptOnly(absl::string_view values, absl::string_view reason) {
   return [accepted = std::vector<std::string>(absl::StrSplit(values, '|')), reason](const OptionUse& use) {
     if (std::find(accepted.begin(), accepted.end(), use.value) != accepted.end()) return absl::OkStatus();

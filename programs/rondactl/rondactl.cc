@@ -62,7 +62,8 @@ Ranks FindAllRanks() {
   return std::move(found.ranks);
 }
 
-// Returns the newest job. If there are several jobs, prints which job is the newest. REQUIRES: there is a job.
+// Returns the newest job. If `jobs` has several jobs, prints which of them is the newest. REQUIRES: `jobs` is not
+// empty.
 std::string NewestJob(const std::vector<KnownJob>& jobs) {
   const KnownJob& newest = *std::max_element(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
     return a.origin.started < b.origin.started;
@@ -74,7 +75,8 @@ std::string NewestJob(const std::vector<KnownJob>& jobs) {
   return newest.job;
 }
 
-// Returns the ranks of the job that `word` names. An empty `word` means the only job, or with kNewest the newest job.
+// Returns the ranks of the job that `word` names. An empty `word` means the only job. With kNewest it means the newest
+// job.
 enum class OfSeveral { kNone, kNewest };
 absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   Ranks ranks = FindAllRanks();
@@ -86,7 +88,8 @@ absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   return ranks;
 }
 
-// Watches the ranks of jobs for a second. If a rank ends during this second, the snapshot has its last data.
+// Watches the ranks of jobs for a second. If a rank ends while it is watched, the snapshot has the last data of the
+// rank.
 std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
   std::vector<std::unique_ptr<JobSampler>> samplers;
   for (Ranks& ranks : jobs) samplers.push_back(std::make_unique<JobSampler>(std::move(ranks)));
@@ -116,7 +119,7 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-// Sends a request for timelines to the ranks. A rank sees the request when it next has something to do.
+// Sends a request for timelines to the ranks. A rank sees the request when it next handles a tensor.
 absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kTimeout));
   const bool is_start = request.kind == TimelineRequest::Kind::kStart;

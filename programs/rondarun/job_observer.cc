@@ -23,10 +23,10 @@
 namespace ronda {
 namespace {
 
-// The ranks are judged by many steps at once, so it is enough to judge them once in this period.
+// A judgement covers many steps, so one judgement in this period is enough.
 constexpr absl::Duration kJudgementPeriod = absl::Seconds(1);
 
-// Returns whether `pid` descends from `ancestor`. Returns false if one of these processes ends during the call.
+// Returns whether `pid` descends from `ancestor`. Returns false if one of the two processes ends during the call.
 bool HasStarted(pid_t ancestor, pid_t pid) {
   while (pid > 1) {
     const std::optional<ProcessStat> stat = ReadProcessStat(pid);
@@ -55,21 +55,22 @@ absl::Duration JobObserver::Look() {
   return jobs_.NextPeriod();
 }
 
-// Stores an epoch that has ended, and forgets its alarms. In the next epoch the same numbers mean other ranks.
+// Stores a snapshot of an epoch that has ended, and forgets the epoch's alarms. In the next epoch, a number may belong
+// to another rank.
 void JobObserver::Record(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
   taken_.insert(epoch.job);
   alarms_.erase(epoch.job);
 }
 
-// Adds the epochs that were shorter than the time between two searches for ranks, so that no search has seen them.
+// Adds the epochs that no search for ranks has seen, because they were shorter than the time between two searches.
 void JobObserver::TakeUnseenEpochs() {
   std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
   for (const std::string& words : file_->Read()) {
     auto rank = RankReader::OfFinalWords(words);
     if (!rank.ok()) continue;
     const RankIdentity& identity = (*rank)->identity();
-    // If a program has left the job and joined it again, its newest summary replaces the earlier ones.
+    // If a program has left the job and joined it again, it has written several summaries, of which the newest is kept.
     if (!taken_.contains(identity.job)) epochs[identity.job][identity.topology.rank] = *std::move(rank);
   }
   for (auto& [name, by_rank] : epochs) {

@@ -17,14 +17,16 @@
 
 namespace ronda {
 
-// Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. It tells the user when
-// a rank holds the others up, and prints a table at the end. Of the epochs that have ended, it keeps only a JobHistory.
+// Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. JobObserver tells the
+// user when one rank holds the other ranks up, and prints a table at the end. Of the epochs that have ended,
+// JobObserver keeps only a JobHistory.
 //
 // Thread-compatible.
 class JobObserver {
  public:
-  // `job` is the job's name; empty: unknown. If it is unknown, the job's ranks are the ranks that descend from this
-  // process. Each rank writes its summary to `file`. `listener` and `file` must outlive this object.
+  // `job` is the job's name, or is empty if the name is unknown. If the name is unknown, the job's ranks are the ranks
+  // among this process' descendants. Each rank writes its summary to `file`. `listener` and `file` must outlive this
+  // object.
   JobObserver(const std::string& job, JobListener* listener, const SummaryFile* file);
 
   // Reads the ranks' counters and judges the ranks. Returns the time after which the caller must call Look again.

@@ -52,7 +52,7 @@ rlimit RaiseFileLimit() {
   return before;
 }
 
-// Returns `byte_count` random bytes from the kernel as hexadecimal digits, which can serve as a secret.
+// Returns `byte_count` random bytes from the kernel, as hexadecimal digits. The text can serve as a secret.
 // REQUIRES: byte_count <= 256, so that one call of getrandom returns all bytes.
 absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   std::string bytes(byte_count, '\0');
@@ -62,8 +62,8 @@ absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   return absl::BytesToHexString(bytes);
 }
 
-// Returns the path of the ronda-monitor in rondarun's folder, where both are installed. If there is none, returns the
-// name alone, which is looked up in PATH.
+// Returns the path of the ronda-monitor in rondarun's folder, where both are installed. If rondarun's folder has no
+// ronda-monitor, returns the name alone, which is looked up in PATH.
 std::string MonitorBeside(const std::string& program) {
   constexpr absl::string_view kName = "ronda-monitor";
   const std::string path = absl::StrCat(program.substr(0, program.rfind('/') + 1), kName);
@@ -93,7 +93,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   return facts;
 }
 
-// Runs a job, and runs it again with the same options after each failure, as often as the options allow.
+// Runs a job. After a failure, runs the job again with the same options, as often as the options allow.
 class JobRunner {
  public:
   // `nodes` is the result of LeadNodes, if the job's nodes connect by themselves.

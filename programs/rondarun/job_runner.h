@@ -19,9 +19,9 @@ inline constexpr int kLauncherError = 1;
 // single-threaded. Returns rondarun's exit code. If the exit code is not 0, the last line on stderr gives the reason.
 int RunJob(const LaunchOptions& options);
 
-// Carries out `rondarun --agent`, which starts the ranks of this host for a rondarun on another host. That launcher
-// sends its orders to the agent's stdin (agent.h), and reads reports about the ranks from its stdout. When stdin ends,
-// the launcher is gone, so the agent kills the ranks.
+// Carries out `rondarun --agent`, which starts the ranks of this host for a rondarun on another host. The other host's
+// rondarun writes its orders to the agent's stdin (agent.h), and reads reports about the ranks from the agent's stdout.
+// When stdin ends, the launcher is gone, so the agent kills the ranks.
 //
 // `network_interfaces` are the interfaces on which this host can be reached; empty: any. Returns the exit code.
 int RunAgent(const std::vector<std::string>& network_interfaces);

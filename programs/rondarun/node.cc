@@ -78,7 +78,7 @@ absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::st
   return node;
 }
 
-// Prints how the job, or this node's part in it, has ended, and returns the exit code.
+// Prints how the job, or the part of this node in the job, has ended. Returns the exit code.
 int Conclude(const AgentEnd& end, const std::string& leader) {
   if (end.ended_by.has_value()) {
     PrintError(absl::StrCat(DescribeInterruption(*end.ended_by), "; this node has left the job"));

@@ -14,22 +14,22 @@
 
 namespace ronda {
 
-// Decides whether this rondarun leads the job. It leads if it is the first rondarun on the host to which the nodes
-// connect. Returns the list of the nodes if this rondarun leads; nullptr if it does not.
+// Decides whether this rondarun is the leader of the job. The leader is the first rondarun on the host to whose address
+// the nodes connect. Returns the list of nodes if this rondarun is the leader, and nullptr otherwise.
 // Errors: FAILED_PRECONDITION if other hosts can reach the address and there is no secret, or if this process cannot
-// listen at the address; INVALID_ARGUMENT if nodes cannot connect to that address.
+// listen at the address. INVALID_ARGUMENT if nodes cannot connect to the address.
 // REQUIRES: options.elastic->nodes.
 absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options);
 
-// Joins the leader. Tries until the leader accepts this node, or refuses it for good, or the timeout is over. Reports
-// on stderr what it waits for.
+// Connects this node to the leader. Tries until the leader accepts this node or refuses it for good, or until the
+// timeout is over. While JoinJob waits, it prints on stderr what it waits for.
 // Errors: DEADLINE_EXCEEDED with the reason of the last attempt; the errors of JoinLeader that a later attempt cannot
 // avoid.
 // REQUIRES: options.elastic->nodes.
 absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options);
 
-// Joins the job, and looks after the members on this host until the end. Reports its steps on stderr. Returns the exit
-// code.
+// Joins the job, and looks after the members on this host until the end. RunNode reports its steps on stderr. Returns
+// the exit code.
 // REQUIRES: options.elastic->nodes.
 int RunNode(const LaunchOptions& options);
 

@@ -123,22 +123,22 @@ class Agent {
   OutputQueue* queue() { return output_->queue(Stream::kStdout); }
   void SayHello();
 
-  // Reads the launcher's next messages into `order_`. Returns false at the end of the input.
+  // Reads the launcher's next messages into `order_`. Returns false if the input has ended.
   bool ReadMore();
 
   // Waits for the launcher's order. If the agent must end before the order comes, returns the reason.
   absl::StatusOr<std::optional<AgentEnd>> AwaitOrder();
   std::optional<AgentEnd> EndSoFar();
 
-  // Replaces the launcher's command and variables by this node's own, if this agent is a node.
+  // If this agent is a node, replaces the launcher's command and variables by the node's own.
   absl::Status UseOwnWords();
   void EnterDirectory();
   std::vector<std::string> CommonEnvironment() const;
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
   absl::Status StartMembers(Supervisor* supervisor);
 
-  // Carries out the messages that the launcher has sent while the ranks run. Kills the ranks if the launcher is gone,
-  // or when it has announced the job's end.
+  // While the ranks run, carries out the messages that the launcher sends. Kills the ranks if the launcher is gone, or
+  // if it has announced the end of the job.
   void Obey(Supervisor* supervisor);
 
   const AgentOptions& options_;
@@ -186,7 +186,7 @@ absl::StatusOr<std::optional<AgentEnd>> Agent::AwaitOrder() {
   return end;
 }
 
-// Returns how the agent must end, if the launcher ended the job before it began.
+// If the launcher ended the job before it began, returns how the agent must end.
 std::optional<AgentEnd> Agent::EndSoFar() {
   for (const AgentMessage& message : order_.messages) {
     if (message.kind != Kind::kEnd) continue;
@@ -309,13 +309,15 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
   std::optional<int> ended_by = supervisor->ended_by();
-  // If the output has no reader, the leader is gone. The agent may get SIGPIPE before it reads the end of its input.
+  // SIGPIPE means that nobody reads the agent's output any more, because the leader is gone. The agent may get SIGPIPE
+  // before it reads the end of its input.
   if (options_.own != nullptr && ended_by == SIGPIPE) ended_by.reset();
-  // If a node leaves the job by itself, other nodes of the job may still run on the same machine.
+  // If a node leaves the job on its own, other nodes of the job may still run on the same machine.
   const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
-  // If the leader is silent or has ended the job, perhaps nobody reads the rest of the output, so it is not written.
+  // If the leader is silent or has ended the job, perhaps nobody reads the rest of the ranks' output. So the agent does
+  // not write it.
   if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
   return AgentEnd{.ended_by = ended_by,
                   .job = job_end_,

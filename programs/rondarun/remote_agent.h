@@ -17,8 +17,8 @@ namespace ronda {
 struct AgentOptions {
   std::vector<std::string> network_interfaces;  // on which this host is to be reached; empty: any
   absl::Duration grace_period = absl::Seconds(5);
-  // For a node of an elastic job: its members run the command in `own`, with this host's variables, instead of the
-  // launcher's command. The agent does not own `own`. nullptr: the members run the launcher's command.
+  // If this agent is a node of an elastic job, its members run the command in `own`, with this host's variables,
+  // instead of the launcher's command. The agent does not own `own`. nullptr: the members run the launcher's command.
   const LaunchOptions* own = nullptr;
 };
 
@@ -35,9 +35,9 @@ struct AgentEnd {
   enum class Launcher { kGone, kSilent } launcher = Launcher::kGone;
 };
 
-// Looks after the ranks of this host for a rondarun on another host. That launcher sends its orders to this process'
-// stdin (agent.h), and reads reports about the ranks from its stdout. When stdin ends, the ranks are killed. The
-// process must be single-threaded.
+// Looks after the ranks of this host for a rondarun on another host. The other host's rondarun writes its orders to
+// this process' stdin (agent.h), and reads reports about the ranks from this process' stdout. When stdin ends, the
+// ranks are killed. The process must be single-threaded.
 // Errors: the operating system's errors.
 absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options);
 

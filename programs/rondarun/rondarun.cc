@@ -23,7 +23,8 @@
 namespace ronda {
 namespace {
 
-// Descriptors 0, 1 and 2 must be open. Otherwise the next file to be opened would become a rank's standard stream.
+// Descriptors 0, 1 and 2 must be open. If descriptor 0, 1 or 2 were closed, the next file to be opened would become a
+// rank's standard stream.
 void OpenMissingStreams() {
   int fd = open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
@@ -35,8 +36,8 @@ int Print(const std::string& text) {
   return fflush(stdout) == 0 ? 0 : kLauncherError;
 }
 
-// This option is not for users, because another rondarun starts `rondarun --agent [--name NAME] [INTERFACE,...]` on its
-// hosts.
+// Users do not give this option: a rondarun on another host starts `rondarun --agent [--name NAME] [INTERFACE,...]` on
+// this host.
 int RunAgentWith(const std::vector<std::string>& words) {
   const size_t read = words.size() > 2 && words[1] == "--name" ? 3 : 1;
   std::vector<std::string> interfaces;
@@ -47,7 +48,7 @@ int RunAgentWith(const std::vector<std::string>& words) {
 int Main(const std::vector<std::string>& words) {
   OpenMissingStreams();
   if (!words.empty() && words.front() == "--agent") return RunAgentWith(words);
-  // This option is not for users either, because a rondarun starts `rondarun --relay FD` for each of its nodes.
+  // Users do not give this option either: a rondarun starts `rondarun --relay FD` for each of its nodes.
   if (words.size() == 2 && words.front() == "--relay") return RunNodeRelay(words[1]);
   if (!words.empty() && words.front() == kProbeWord) return RunProbe({words.begin() + 1, words.end()});
   const auto options = ParseArguments(words, ArgumentSources::OfThisProcess());

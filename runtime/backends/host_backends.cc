@@ -25,7 +25,8 @@ namespace {
 using MessageEnds = std::vector<std::unique_ptr<PointToPoint>>;
 using MpiUse = MpiEnvironment::Use;
 
-// The tags of message groups. The group of all ranks with local rank i has the tag kFirstAcrossTag + i.
+// Each group of ranks that exchange messages has a tag. The group of all ranks with local rank i has the tag
+// kFirstAcrossTag + i.
 constexpr int kFlatTag = 0;
 constexpr int kControlTag = 1;
 constexpr int kFirstAcrossTag = 2;
@@ -39,8 +40,8 @@ absl::Status CheckMpi(const FoundJob& job) {
   if (!job.config.job.mpi.IsUsable()) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
-  // A launcher's variables may be set although there is no MPI, for example under srun. All ranks have the same MPI,
-  // because they have compared it, so the result is the same on all ranks.
+  // The variables of an MPI launcher may be set although MPI is not installed, for example under srun. The ranks have
+  // compared their MPIs, and all have the same MPI. So the result is the same on all ranks.
   RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions(job.config.job)).status());
   const bool is_asked_for = job.settings.mpi == MpiUse::kAlways || AsksForMessages(job.settings.backend);
   if (job.hosts.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
@@ -121,8 +122,8 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
   return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
-// Connects ranks on one host that exchange data over the backend's carrier. Their control messages go through shared
-// memory.
+// Connects ranks on one host that exchange data over the backend's carrier. Control messages between ranks on one host
+// go through shared memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
                          ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology)));
@@ -130,7 +131,7 @@ absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, 
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
   if (!messages.ok()) {
-    // Without this call, the other ranks would wait for this rank and would not learn the reason for its failure.
+    // Without this call, the other ranks would wait for this rank, and would not get the reason for its failure.
     world->Fail(messages.status());
     return messages.status();
   }
@@ -173,7 +174,7 @@ class HostsConnector {
   std::unique_ptr<ControlPlane> control_;
 };
 
-// Connects the shared memory of this host. Even a rank that is alone on its host does so.
+// Connects the shared memory of this host. Even a rank that is alone on its host connects the shared memory.
 absl::Status HostsConnector::JoinMemoryHere() {
   const std::string& hostname = job_.topology.hostname;
   ShmWorld::Options options =
@@ -211,8 +212,8 @@ absl::Status HostsConnector::ConnectTcpControl() {
   const ControlTree tree = {.size = static_cast<int>(job_.peers.size()), .fan_out = options.fan_out};
   TcpMeshOptions mesh = MeshOptions(job_);
   mesh.purpose = "control messages";
-  // If a child process made by fork() outlives its rank, it must not keep the rank's sockets open, because other hosts
-  // would not notice the rank's death.
+  // A child process made by fork() may outlive its rank. Such a child must not keep the rank's sockets open, because
+  // other hosts would then not notice the rank's death.
   const auto guards = std::make_shared<std::list<ForkGuard>>();
   if (const TcpListener* const listener = job_.rendezvous.tcp_listener.get(); listener != nullptr) {
     guards->emplace_back(listener->endpoint());
@@ -242,8 +243,8 @@ absl::Status HostsConnector::ConnectMpiControl() {
   return absl::OkStatus();
 }
 
-// Returns a group of all ranks. With two levels, the result also has the group of the ranks with this rank's local
-// rank, if every host has such a rank.
+// Returns a group of all ranks. With two levels, the result also has the group of all ranks with this rank's local
+// rank, provided that every host has such a rank.
 std::vector<MessageGroup> HostsConnector::Groups() const {
   std::vector<MessageGroup> groups = {{.tag = kFlatTag, .ranks = RanksOf(job_.peers)}};
   if (levels_ == Levels::kTwo && self_.local_rank < SizesOf(job_.hosts).least) {
@@ -286,14 +287,13 @@ void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<Messa
 absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
-  // Connects control messages over TCP before MPI, because they report ranks that cannot go on. MPI itself would wait
-  // for such ranks for ever.
+  // Connects the TCP control plane before MPI, because the control plane reports ranks that cannot go on. MPI itself
+  // would wait for ever for a rank that cannot go on.
   if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectTcpControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
   if (!ends.ok()) {
-    // Without this call, the end of this rank's control plane would look like a departure on purpose, and the other
-    // ranks would wait for this rank.
+    // Without this call, the other ranks would think that this rank has departed on purpose, and would wait for it.
     if (control_ != nullptr) control_->Fail(ends.status());
     return ends.status();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The backends for tensors in the memory of hosts, which use shared memory, messages, or both in two levels. Each
-// backend also connects its control plane.
+// backend also connects the control plane of its job.
 #ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 #define RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 
@@ -33,7 +33,7 @@ struct FoundJob {
 };
 
 // HostBackend::connect returns the errors of ShmWorld::Connect, of ConnectMessageControlPlane and of the carrier. If a
-// job runs on several hosts, the control plane tells the job's first failure to ranks that wait in shared memory. A
+// job runs on several hosts, the control plane reports the job's first failure to ranks that wait in shared memory. A
 // rank that departs from the job also departs from the shared memory.
 
 // Returns the settings for connecting in the shared memory of one host.

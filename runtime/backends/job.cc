@@ -52,8 +52,8 @@ bool CanJoinInMemory(const Config& config) {
   return ShareMemory(config.job) && config.job.mpi.use != MpiUse::kAlways && is_for_memory;
 }
 
-// Returns whether the ranks find each other at the master's address. rondarun gives an address to every job, but ranks
-// on one host open a port only for a backend that needs it.
+// Returns whether the ranks find each other at the master's address. rondarun sets this address for every job, but
+// ranks on one host open a port only for a backend that needs it.
 bool MeetsAtAddress(const Config& config) {
   if (config.job.master_address.empty() || config.network.control == NetworkSettings::Control::kMpi) return false;
   const bool asks_for_one = !config.backend.empty() && MayNeed(config.backend, Carrier::Needs::kAddress);
@@ -79,7 +79,7 @@ class Joining {
 
   absl::StatusOr<ConnectedJob> Run() {
     absl::StatusOr<ConnectedJob> joined = FindAndConnect();
-    // After an error MPI_Finalize is not called, because it would wait for ranks that may never come.
+    // MPI_Finalize is not called after an error, because it would wait for ranks that may never come.
     if (!joined.ok() && job_.mpi != nullptr) job_.mpi->LeaveWithoutEnd();
     return joined;
   }

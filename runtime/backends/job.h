@@ -10,7 +10,7 @@
 
 namespace ronda {
 
-// One rank's topology in a job, and its connection to the other ranks.
+// The topology of one rank in a job, and the rank's connection to the other ranks.
 struct ConnectedJob {
   Topology topology;
   Transport transport;
@@ -20,13 +20,14 @@ struct ConnectedJob {
 // takes at most `config.tunables.start_timeout`.
 //  - A job of one rank connects to nothing.
 //  - With a job id, on one host, the ranks find each other in the shared memory that is named by the id.
-//  - In all other jobs the ranks find each other at rank 0, whose address comes from the environment or through MPI.
-//    There they learn which ranks share a host. Ranks of one host then use shared memory. Between hosts, data travels
-//    over MPI, and control messages over TCP. RONDA_BACKEND and RONDA_MPI of rank 0 can change this choice.
-//  - With RONDA_CONTROL=mpi the ranks find each other by messages of MPI. Control messages between hosts then travel
-//    over MPI too.
-// Only the calls of MPI itself (MPI_Init, making communicators) have no deadline, because the launcher watches the
-// ranks during these calls.
+//  - In all other jobs the ranks find each other at rank 0, whose address comes from the environment or through MPI. At
+//    rank 0 the ranks are told which ranks share a host. Ranks of one host then use shared memory. Between hosts, data
+//    travels over MPI, and control messages over TCP. RONDA_BACKEND and RONDA_MPI can change the choice of backends.
+//    Rank 0's values apply.
+//  - With RONDA_CONTROL=mpi the ranks find each other by messages of MPI. Control messages between hosts then also
+//    travel over MPI.
+// Calls of MPI itself (MPI_Init, making communicators) have no deadline, because MPI's launcher watches the ranks
+// during these calls.
 //
 // Errors: FAILED_PRECONDITION if no backend can carry the data; the errors of RendezvousServer, JoinRendezvous,
 // ShmWorld::Connect, MpiSession::Start and of the backend. The errors name the ranks that are missing, or whose

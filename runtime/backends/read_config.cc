@@ -30,7 +30,7 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"off", LogLevel::kOff}};
 
 // Reads the times after which a stalled operation is reported and fails. RONDA_STALL_WARNING must not be longer than
-// the deadline. Its default is lowered to the deadline if necessary.
+// the deadline. If necessary, its default is lowered to the deadline.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",
@@ -180,8 +180,8 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   RONDA_RETURN_IF_ERROR(variables.ReadText("CUDA_HOME", "the folder of a CUDA toolkit", &devices->cuda_home));
   // The folder of a Python virtual environment, or of a Conda environment.
   devices->python = variables.Get("VIRTUAL_ENV").value_or(variables.Get("CONDA_PREFIX").value_or(""));
-  // NCCL_HOSTID is NCCL's own variable. With it, NCCL can take ranks of one host to be on several hosts, and they may
-  // share a device.
+  // NCCL_HOSTID is NCCL's own variable. With NCCL_HOSTID, NCCL can treat ranks of one host as ranks of several hosts.
+  // Such ranks may share a device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_REPRODUCIBLE", &devices->reproducible));
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_NCCL_WINDOWS", &devices->nccl_windows));

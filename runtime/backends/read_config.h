@@ -12,7 +12,7 @@ namespace ronda {
 // Reads the variables RONDA_* and the variables of the launcher that started this process (see docs/configuration.md).
 // Checks the names of backends against the registry.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the right form of a value.
 absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);
 
 }  // namespace ronda

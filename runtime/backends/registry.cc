@@ -49,7 +49,7 @@ absl::StatusOr<absl::string_view> Choose(absl::Span<const BackendRating> ratings
       absl::StrCat(setting, " cannot carry this job's ", choice.cargo, ": ", absl::StrJoin(reasons, "; ")));
 }
 
-// Returns nullptr if no backend has this name.
+// Returns nullptr if no backend has the name `name`.
 template <typename Backend>
 const Backend* Find(absl::Span<const Backend> backends, absl::string_view name) {
   const auto found = absl::c_find_if(backends, [&](const Backend& one) { return one.name == name; });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The backends that carry tensors between ranks. Each backend is one entry of a list in host_backends.cc or
-// device_backends.cc. The values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, their help texts and the
-// choice by score all come from these lists.
+// device_backends.cc. The two lists determine the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors and
+// help texts, and the choice by score.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -40,11 +40,11 @@ struct Carrier {
   // of rank 0.
   enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
 
-  // Returns OK if the ranks of `job` can use this carrier, otherwise an error with the reason.
+  // Returns OK if the ranks of `job` can use this carrier. Otherwise returns an error with the reason.
   absl::Status (*check)(const FoundJob& job);
 
-  // Connects this rank to the other ranks of each group. While TCP waits for them, it calls `job_failure`, and ends the
-  // wait if the job has failed. MPI blocks until they connect.
+  // Connects this rank to the other ranks of each group. While TCP waits for the other ranks, it calls `job_failure`.
+  // If the job has failed, TCP stops waiting. MPI blocks until the other ranks connect.
   absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
@@ -64,7 +64,7 @@ struct HostBackend {
   int score = 0;                     // the possible backend with the highest score wins; above 0
   const Carrier* carrier = nullptr;  // nullptr: everything goes through shared memory
 
-  // Returns why this backend is suitable, or an error that says why it is not.
+  // Returns the reason why this backend is suitable, or an error with the reason why it is not.
   absl::StatusOr<std::string> (*rate)(const HostBackend& backend, const HostSituation& situation);
   absl::StatusOr<Transport> (*connect)(const HostBackend& backend, FoundJob& job);
 };
@@ -77,7 +77,7 @@ struct DeviceBackend {
   absl::string_view help;
   int score = 0;
 
-  // `rate` and `connect` do the same as in HostBackend.
+  // `rate` and `connect` do the same as those of HostBackend.
   absl::StatusOr<std::string> (*rate)(const DeviceSituation& situation);
   absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
   // nullptr: the backend has no direct calls.
@@ -88,7 +88,7 @@ struct DeviceBackend {
 absl::Span<const HostBackend> HostBackends();         // host_backends.cc
 absl::Span<const DeviceBackend> AllDeviceBackends();  // device_backends.cc
 
-// These functions return nullptr if no backend has this name.
+// Return nullptr if no backend has this name.
 const HostBackend* FindHostBackend(absl::string_view name);
 const DeviceBackend* FindDeviceBackend(absl::string_view name);
 
@@ -96,12 +96,13 @@ const DeviceBackend* FindDeviceBackend(absl::string_view name);
 std::vector<absl::string_view> HostBackendNames();
 std::vector<absl::string_view> DeviceBackendNames();
 
-// Returns the backends that RONDA_BACKEND=`value` can mean: one backend or a family of backends. Returns none if no
-// backend or family has this name, and all if `value` is empty.
+// Returns the backends that RONDA_BACKEND=`value` can mean: one backend or a family of backends. Returns nothing if no
+// backend or family has the name `value`. Returns all backends if `value` is empty.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// RONDA_BACKEND=`value` can mean one or more backends. MayNeed returns whether the carrier of at least one of them has
-// these needs. AlwaysNeeds returns whether the carriers of all of them have these needs.
+// RONDA_BACKEND=`value` can mean one or more backends. MayNeed returns whether at least one of the backends that
+// `value` can mean has a carrier with these needs. AlwaysNeeds returns whether all backends that `value` can mean have
+// carriers with these needs.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 
@@ -117,8 +118,7 @@ struct BackendRating {
 std::vector<BackendRating> RateHostBackends(const HostSituation& situation);
 std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation);
 
-// Returns the name of the best backend. If `wanted` is not empty, only backends with this name or family are
-// considered.
+// Returns the name of the best backend. If `wanted` is not empty, considers only the backends with this name or family.
 // Errors: FAILED_PRECONDITION that says why the wanted backend, or each backend, cannot carry the job's tensors.
 absl::StatusOr<absl::string_view> ChooseHostBackend(absl::Span<const BackendRating> ratings, absl::string_view wanted);
 absl::StatusOr<absl::string_view> ChooseDeviceBackend(absl::Span<const BackendRating> ratings,

@@ -30,7 +30,7 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() const = 0;
 
-  // These clocks are never destroyed.
+  // The following clocks are never destroyed.
   static Clock* Real();      // SteadyNow()
   static Clock* Calendar();  // CalendarNow()
 };
@@ -52,9 +52,9 @@ class ClockOf : public Clock {
 inline Clock* Clock::Real() { return clock_internal::ClockOf<SteadyNow>::Get(); }
 inline Clock* Clock::Calendar() { return clock_internal::ClockOf<CalendarNow>::Get(); }
 
-// Ticks at a constant rate since some moment in the past. If the processor has a counter of its own, this function
-// reads that counter, in a few cycles. To learn the length of a tick, read this counter and another clock together,
-// twice.
+// Ticks at a constant rate since some moment in the past. If the processor has its own counter, the function reads it,
+// which takes a few cycles. To measure the length of a tick, read this counter and another clock at the same moment,
+// and later do so again.
 inline uint64_t CheapTicks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In the library of GCC 12, std::condition_variable::wait has a new symbol version. Because of the definition below,
-// Ronda calls its own function instead. So Ronda also runs on systems with the library of GCC 11 (manylinux_2_34). The
-// definition is weak because libronda.so contains that library, whose own definition then has precedence.
+// In the library of GCC 12, std::condition_variable::wait has a new symbol version. With the definition below, Ronda
+// calls its own function instead of the library's. So Ronda also runs on systems with the standard library of GCC 11
+// (manylinux_2_34). The definition is weak because libronda.so contains that library, whose own definition then has
+// precedence.
 #include <pthread.h>
 
 #include <condition_variable>

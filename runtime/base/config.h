@@ -21,15 +21,16 @@ namespace ronda {
 
 inline constexpr size_t kMaxJobIdLength = 64;
 
-// Returns whether `id` can be a job's id: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. A job's id
-// becomes part of file names under /dev/shm, and it comes from the environment or from the network.
+// Returns whether `id` can be a job's id: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. The check
+// is necessary because a job's id comes from the environment or the network, and becomes part of file names under
+// /dev/shm.
 inline bool IsValidJobId(absl::string_view id) {
   if (id.empty() || id.size() > kMaxJobIdLength || id.front() == '.') return false;
   return std::all_of(id.begin(), id.end(),
                      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-// The greatest number of an epoch. Each time the ranks of an elastic job change, its next epoch begins.
+// The largest number that an epoch can have. An elastic job begins its next epoch each time its ranks change.
 inline constexpr int64_t kMaxEpoch = 999'999'999;
 
 // Returns the name of a job in an epoch: "<job id>" in epoch 0, later "<job id>@<epoch>". A job id cannot contain '@'.
@@ -38,8 +39,8 @@ inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
   return absl::StrCat(job_id, "@", epoch);
 }
 
-// A job's id and epoch, which SplitName reads from a name made by NameInEpoch. A name of any other form is taken for a
-// job's id in epoch 0.
+// The job id and the epoch that SplitName reads from a name that NameInEpoch has made. A name of any other form is
+// taken for a job's id in epoch 0.
 struct JobInEpoch {
   std::string job_id;
   int64_t epoch = 0;
@@ -64,7 +65,7 @@ struct MpiEnvironment {
   bool IsUsable() const { return use != Use::kNever && (launcher != Launcher::kNone || !plugin.empty()); }
 };
 
-// How the ranks of this job find each other, according to the environment.
+// What the environment says about the ranks of this job, and about how they find each other.
 struct JobEnvironment {
   int rank = 0;
   int size = 1;
@@ -81,7 +82,8 @@ struct JobEnvironment {
   MpiEnvironment mpi;
   std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
 
-  // Returns whether all ranks are on one host according to the launcher; true if the launcher gives no information.
+  // Returns whether the launcher has started all ranks on one host. Also returns true if the launcher gives no
+  // information about hosts.
   bool IsOnOneHost() const { return local_size.value_or(size) == size && cross_size.value_or(1) == 1; }
 };
 
@@ -95,11 +97,11 @@ struct Tunables {
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank is reported after this time
   absl::Duration stall_deadline = absl::Minutes(10);  // a wait for another rank fails after it; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
-  // After this number of steps in a row with the same tensors, the ranks lock the schedule. Then they do not negotiate
-  // any more until a rank does something else. 0: all steps are negotiated.
+  // After this number of steps in a row with the same tensors, the ranks lock the schedule. The ranks then do not
+  // negotiate until some rank does something else. 0: the ranks negotiate every step.
   int lock_after = 4;
-  // Whether rank 0 looks for settings with which the job is faster (docs/autotune.md). Rank 0 begins with the settings
-  // above.
+  // Whether rank 0 searches for settings with which the job is faster (docs/autotune.md). Rank 0 begins with the
+  // settings above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
   std::string autotune_log;            // the file for the measurements of rank 0; empty: none
   int autotune_steps_per_sample = 10;  // steps measured under the same settings
@@ -125,7 +127,7 @@ struct DeviceSettings {
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
       backend;  // carries tensors between ranks, see AllDeviceBackends; empty: the best possible one. Rank 0's applies
-  // When the job fails, streams that wait for its operations stay blocked, and the process ends after this time.
+  // If the job fails, streams that wait for its operations stay blocked, and the process ends after this time.
   // Infinite: the process does not end. nullopt: the streams are not blocked and go on.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;     // floating-point numbers are added in the order of the ranks. Rank 0's applies

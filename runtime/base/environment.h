@@ -27,7 +27,8 @@ EnvironmentReader ProcessEnvironment();
 std::vector<std::string> ProcessVariables();
 
 // Returns a message for each of `variables` ("NAME=value") that has Ronda's prefix but is not one of Ronda's variables.
-// Such a variable is probably misspelt. The message names the most similar variable of Ronda, and contains no value.
+// A variable with Ronda's prefix that Ronda does not know is probably misspelt. The message names the variable of Ronda
+// that is most similar, and contains no value.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {
@@ -39,8 +40,8 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
-  // The meaning of a number without a unit. kNothing: such a number is an error, because another program would read it
-  // in another unit.
+  // What a number without a unit means. kNothing: such a number is an error, because another program would assume
+  // another unit.
   enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };
 
@@ -50,12 +51,12 @@ bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration);
 // Returns the error for a variable with a bad value, such as "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
 
-// Typed access to environment variables. If a variable is unset, Read* does not change its target, so the target's
-// value is the default. A variable with an empty value counts as set.
+// Reads environment variables as values of several types. If a variable is unset, a Read function leaves its target
+// unchanged. So the previous value of the target is the default. A variable with an empty value is treated as set.
 //
 // Thread-compatible; keeps a reference to the environment.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value and its proper form.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the right form of a value.
 class EnvironmentVariables {
  public:
   explicit EnvironmentVariables(const EnvironmentReader& environment) : environment_(environment) {}

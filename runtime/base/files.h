@@ -13,9 +13,9 @@
 
 namespace ronda {
 
-// Returns the contents of a file. Errors: NOT_FOUND, "PATH: REASON". The error is also returned for a folder, and for a
-// file of /proc whose process has ended since the file was opened. (In these two cases a std::ifstream would throw if
-// it were read through its buffer.)
+// Returns the contents of a file. Errors: NOT_FOUND, "PATH: REASON". ReadFile() also returns this error for a folder,
+// and for a file of /proc whose process has ended after the file was opened. (For such a folder or file, a
+// std::ifstream that is read through its buffer would throw an exception.)
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".

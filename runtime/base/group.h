@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Groups of ranks, and the encoding of ranks and cache ids in messages. A run of consecutive numbers is encoded as a
-// pair (first, length).
+// Groups of ranks, and the encoding of ranks and cache ids in messages. The encoding replaces a run of consecutive
+// numbers by a pair (first, length).
 #ifndef RONDA_RUNTIME_BASE_GROUP_H_
 #define RONDA_RUNTIME_BASE_GROUP_H_
 
@@ -18,7 +18,8 @@
 
 namespace ronda {
 
-// The ranks of a job that take part in something, in ascending order. A rank's index in the group is its position.
+// The ranks of a job that take part in something, in ascending order. The position of a rank in the group is its index
+// in the ascending order of the ranks.
 //
 // Immutable, thus thread-safe.
 class Group {
@@ -26,7 +27,7 @@ class Group {
   // REQUIRES: `ranks` is ascending, without duplicates.
   explicit Group(std::vector<RankId> ranks) : ranks_(std::move(ranks)) {}
 
-  // Returns the group of all ranks of a job, in which each rank is its own position.
+  // Returns the group of all ranks of a job. The position of each rank is its number.
   static Group All(int size) {
     std::vector<RankId> ranks(size);
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -39,8 +40,8 @@ class Group {
 
   // Returns the position of `rank`; nullopt if `rank` is not in the group.
   std::optional<int> PositionOf(RankId rank) const {
-    // In a group of all ranks this check finds the result without a search. It saves time because a large job's
-    // negotiation calls this function once per tensor and rank.
+    // In a group of all ranks, the first check finds the result without a search. The check saves time because the
+    // negotiation in a large job calls PositionOf() once per tensor and rank.
     if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;
@@ -61,8 +62,8 @@ class Group {
   std::vector<RankId> ranks_;
 };
 
-// Encodes 7, 8, 9, 3 as 7, 3, 3, 1. Any sequence of numbers can be encoded, and a run of consecutive numbers needs only
-// two numbers.
+// Encodes, for example, 7, 8, 9, 3 as 7, 3, 3, 1. RunWriter can encode any sequence of numbers. A run of consecutive
+// numbers takes only two numbers.
 template <typename T>
 class RunWriter {
  public:
@@ -101,8 +102,8 @@ std::vector<T> ToRuns(const std::vector<T>& values) {
 }
 
 // Decodes what ToRuns has encoded. Returns nullopt if `runs` has an odd length, an empty run, or a number that
-// overflows or is negative. Also returns nullopt if there are more than `limit` numbers in total, because otherwise a
-// few damaged bytes could make this function request all memory.
+// overflows or is negative. Also returns nullopt if there are more than `limit` numbers in total: otherwise a few
+// damaged bytes could use up all memory.
 template <typename T, typename Runs>
 std::optional<std::vector<T>> FromRuns(const Runs& runs, size_t limit) {
   std::vector<T> values;

@@ -13,11 +13,12 @@
 namespace ronda {
 namespace {
 
-// This is the only mutable global variable. It is allowed because the log level applies to the whole process.
+// g_level is the only mutable global variable in Ronda. This global variable is allowed because the log level applies
+// to the whole process.
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {
-  // If standard error is gone, there is nowhere to report the failed write.
+  // If standard error is gone, the failed write cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

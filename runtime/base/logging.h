@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Log messages on standard error, in one line such as "ronda[3] W text". Each message is written with a single write().
+// Writes log messages to standard error, each in one line such as "ronda[3] W text". Each message is written with a
+// single write().
 #ifndef RONDA_RUNTIME_BASE_LOGGING_H_
 #define RONDA_RUNTIME_BASE_LOGGING_H_
 
@@ -18,8 +19,8 @@ void Log(LogLevel level, int rank, absl::string_view text);
 
 }  // namespace ronda
 
-// Reports a broken invariant of our own code, with the file and the line, and aborts. It is never used for bad input or
-// for a peer's mistake.
+// If an invariant of Ronda's own code is broken, reports the file and the line, and aborts. Never use it for bad input
+// or for a mistake of a peer.
 #define RONDA_CHECK(condition)                                                        \
   do {                                                                                \
     if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__); \

@@ -13,7 +13,7 @@
 
 namespace ronda {
 
-// A std::mutex with annotations. It is not an absl::Mutex, because the system's Abseil is built without
+// A std::mutex with annotations. Mutex does not use absl::Mutex, because the operating system's Abseil is built without
 // -fsanitize=thread. ThreadSanitizer would see none of Abseil's synchronisation, and would report races that do not
 // exist.
 class ABSL_LOCKABLE Mutex {
@@ -52,8 +52,7 @@ class CondVar {
   // Returns after a notification or after `timeout`, whichever comes first.
   void WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (timeout == absl::InfiniteDuration()) return Wait(mu);
-    // One wait lasts at most an hour, because the standard library overflows when it adds a very long duration to its
-    // clock.
+    // One wait lasts at most an hour: the standard library overflows if it adds a very long duration to its clock.
     const absl::Duration capped = timeout < absl::Hours(1) ? timeout : absl::Hours(1);
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_for(lock, absl::ToChronoNanoseconds(capped));

@@ -12,8 +12,8 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters than this is a different name, and no misspelling. Very short or very long names are
-// not compared, because they resemble too many others.
+// A name with more wrong letters than this number is a different name, and not a misspelling. Very short and very long
+// names are not compared, because they resemble too many names.
 size_t MostWrongLetters(absl::string_view name) {
   constexpr size_t kLong = 9;
   return std::min(name.size() / 2, size_t{name.size() < kLong ? 2u : 3u});

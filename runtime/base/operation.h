@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tables of the operations, the reductions and the wire formats, with all of their properties. The runtime, the client
-// and the benchmarks use these tables wherever something depends on the operation.
+// Tables of all operations, reductions and wire formats, with their properties. The runtime, the client and the
+// benchmarks use these tables wherever their behaviour depends on the operation.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
 
@@ -253,8 +253,8 @@ constexpr const char* Name(OpType op) { return TraitsOf(op).name; }
 constexpr const char* Name(Reduction reduction) { return TraitsOf(reduction).name; }
 constexpr const char* Name(WireFormat wire) { return TraitsOf(wire).name; }
 
-// The next three functions check a number that came from a client or a peer. They return nullopt if the enum has no
-// such value.
+// The next three functions check a number that came from a client or a peer. The functions return nullopt if the enum
+// has no such value.
 constexpr std::optional<OpType> OpTypeFromInt(int64_t value) {
   if (value < 0 || value >= kOpTypeCount) return std::nullopt;
   return static_cast<OpType>(value);
@@ -296,8 +296,8 @@ constexpr bool IsNarrowed(DType dtype, WireFormat wire) {
   return false;
 }
 
-// Returns the dtype in which elements of `dtype` travel in the format `wire`. If they travel in blocks, returns the
-// dtype from which the blocks are made.
+// Returns the dtype in which elements of `dtype` travel in the format `wire`. If the elements travel in blocks, returns
+// the dtype from which the blocks are made.
 constexpr DType WireDType(DType dtype, WireFormat wire) {
   const bool as_dtype = TraitsOf(wire).encoding == WireFormatTraits::Encoding::kDType;
   return as_dtype && IsNarrowed(dtype, wire) ? TraitsOf(wire).dtype : dtype;

@@ -9,8 +9,8 @@
 
 namespace ronda {
 
-// Calls `function` until `function` gets the little memory that it needs, and returns its result. The loop ends,
-// because sooner or later other threads free some memory.
+// Calls `function` again and again until it gets the little memory that it needs. Returns the result of `function`. The
+// loop ends, because sooner or later other threads free some memory.
 template <typename Function>
 auto UntilMemoryIsFound(const Function& function) {
   for (;;) {

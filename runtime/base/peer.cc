@@ -31,8 +31,8 @@ std::string NameRanks(const std::vector<RankId>& ranks) {
   return text;
 }
 
-// Returns the name in printable ASCII, so that all hosts and terminals show it in the same way. Other bytes become
-// escapes, as in "h\xc3\xb6st".
+// Returns the name in printable ASCII, so that all hosts and terminals show it in the same way. Every other byte
+// becomes an escape, as in "h\xc3\xb6st".
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
@@ -52,7 +52,8 @@ std::string HostId() {
   stat("/dev/shm", &shm);
   struct stat pid_namespace = {};
   stat("/proc/self/ns/pid", &pid_namespace);
-  // If stat fails, the numbers are 0. Two such ranks count as sharing memory, and get an error when they connect.
+  // If a call of stat() fails, its number is 0. So two ranks with failed calls are treated as if they shared memory,
+  // and get an error when they connect.
   return absl::StrCat(boot_id, "/", shm.st_dev, "/", pid_namespace.st_ino);
 }
 

@@ -26,17 +26,17 @@ inline std::string ToString(const Peer& peer) {
   return absl::StrCat("rank ", peer.rank, " (host ", peer.host, ", pid ", peer.pid, ")");
 }
 
-// Returns `failure` in the form in which the other ranks report it. The text then starts with the rank that has failed.
+// Returns the error `failure` as the other ranks report it. The text then starts with the rank that has failed.
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// Returns "rank 3" or "ranks 1, 3". For many ranks it names only the first few, as in "ranks 1, 2, 3 and 40 more",
-// because these are enough for the user to see a pattern.
+// Returns "rank 3" or "ranks 1, 3". If the list has many ranks, the text names only the first few, as in "ranks 1, 2, 3
+// and 40 more", which are enough for the user to see a pattern.
 std::string NameRanks(const std::vector<RankId>& ranks);
 
-// The numbers of a rank in the job, in its local group and in its cross group. Ranks on one host form the local group;
-// ranks with the same local rank on different hosts form the cross group.
+// The numbers of one rank in three groups: in the job, in its local group and in its cross group. Ranks on one host
+// form the local group; ranks with the same local rank on different hosts form the cross group.
 struct Topology {
   RankId rank = 0;
   int size = 1;
@@ -55,7 +55,7 @@ std::string HostName();
 std::string BootId();
 
 // Returns an id that is equal for two processes if they can share memory and see each other's pids. The id is made of
-// the kernel's id, the number of the file system at /dev/shm, and the number of the pid namespace. Containers of one
+// the kernel's id, the number of the file system at /dev/shm, and the number of the pid namespace. So containers on one
 // machine that share neither /dev/shm nor the pid namespace are treated as different hosts.
 std::string HostId();
 

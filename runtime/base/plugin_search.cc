@@ -29,7 +29,7 @@ std::string OwnFile() {
   link_map* map = nullptr;
   const bool is_found =
       dladdr1(reinterpret_cast<void*>(&OwnFile), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
-  // For the program itself, the link map has an empty name.
+  // The link map has an empty name for the program itself.
   return is_found && map->l_name[0] != '\0' ? map->l_name : OwnProgram();
 }
 

@@ -11,8 +11,8 @@
 
 namespace ronda {
 
-// Describes a plugin, which is a part of Ronda in a separate shared library. It is separate because it needs libraries
-// that some machines lack.
+// Describes a plugin, which is a part of Ronda in a separate shared library. The library is separate because it needs
+// other libraries, which some machines lack.
 struct PluginDescription {
   absl::string_view kind;      // "MPI plugin"
   absl::string_view file;      // "libronda_mpi.so"
@@ -23,11 +23,11 @@ struct PluginDescription {
   enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: all libraries see the plugin's
 };
 
-// Loads a plugin permanently and returns its table. It loads the plugin from `path`. If `path` is empty, it searches
-// three places: the folder of the library or program that contains this code, ../lib of this folder, and the loader's
-// search path.
+// Loads a plugin permanently, and returns its table. The plugin is at `path`. If `path` is empty, searches three
+// places: the folder of the library or program that contains this code, ../lib of this folder, and the loader's search
+// path.
 //
-// Errors: NOT_FOUND that names the paths tried and the remedy; FAILED_PRECONDITION if the file has another version, or
+// Errors: NOT_FOUND that names the tried paths and the remedy; FAILED_PRECONDITION if the file has another version, or
 // is not this plugin.
 absl::StatusOr<const void*> LoadPlugin(const PluginDescription& plugin, const std::string& path);
 

@@ -13,20 +13,20 @@
 namespace ronda {
 
 // Makes several calls at the same time, one thread per call. So the calls may wait for each other. If the system has no
-// more threads, the remaining calls are made one after the other.
+// more threads, makes the remaining calls one after the other.
 //
-// Thread-compatible. May be destroyed while calls are under way.
+// Thread-compatible. A SideBySide may be destroyed while its calls are under way.
 class SideBySide {
  public:
-  // The constructor allocates the memory that Run needs. So if there is too little memory, it throws before any call is
-  // made.
+  // The constructor allocates the memory that Run needs. So if there is too little memory, the constructor throws
+  // before it makes any call.
   explicit SideBySide(std::vector<std::function<void()>> calls);
 
-  // Run may be called only once. It makes the calls, and waits until all calls have returned and their function objects
-  // are destroyed. If a call has thrown an exception, Run then throws this exception.
+  // Run may be called only once. Run makes the calls, and waits until all of them have returned and their function
+  // objects are destroyed. If one of the calls has thrown an exception, Run throws this exception at the end.
   //
-  // Returns false if the calls take longer than `timeout`. Calls that have not returned by then go on, so they must own
-  // all objects that they use.
+  // Returns false if the calls take longer than `timeout`. Calls that have not returned after `timeout` continue, so
+  // they must own all objects that they use.
   bool Run(absl::Duration timeout = absl::InfiniteDuration());
 
  private:

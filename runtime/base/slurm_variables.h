@@ -21,12 +21,11 @@ std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list);
 // hosts.
 std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
-// If SLURM_STEP_ID is this number or greater, srun has not started the step. Such a step is, for example, a batch
-// script or an interactive shell.
+// If SLURM_STEP_ID is this number or greater, srun has not started the step. For example, it belongs to a batch script
+// or an interactive shell.
 inline constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
-// Returns whether srun has started a process with this SLURM_STEP_ID. If the value is not a number, the process counts
-// as started by srun.
+// Returns whether srun has started the process that has this SLURM_STEP_ID. Returns true if the value is not a number.
 bool IsStepOfSrun(absl::string_view step_id);
 
 }  // namespace ronda

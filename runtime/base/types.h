@@ -26,7 +26,7 @@ inline constexpr RankId kCoordinatorRank = 0;
 // Dimensions of a tensor, outermost first; {} is a scalar.
 using Shape = std::vector<int64_t>;
 
-// Returns the number of elements of a tensor of this shape; 1 for a scalar.
+// Returns the number of elements of a tensor with this shape, which is 1 for a scalar.
 inline int64_t ElementCount(const Shape& shape) {
   int64_t count = 1;
   for (int64_t dim : shape) count *= dim;
@@ -54,8 +54,8 @@ constexpr std::optional<Memory> MemoryFromInt(int64_t value) {
   return static_cast<Memory>(value);
 }
 
-// How long an operation may wait for a rank before the wait is reported, and before the operation fails. Infinite: for
-// ever.
+// How long an operation may wait for a rank before the wait is reported, and before the operation fails. An infinite
+// duration means for ever.
 struct WaitLimits {
   absl::Duration warning = absl::Seconds(60);
   absl::Duration deadline = absl::Minutes(10);
@@ -64,8 +64,8 @@ struct WaitLimits {
 };
 
 // Returns how long a rank waits for the coordinator's answer. The coordinator itself fails a stalled tensor at the
-// deadline, and the result is longer by a margin. If no answer comes within this time, the rank concludes that the
-// coordinator does not run.
+// deadline, so the result is the deadline plus a margin. If no answer comes within this time, the rank concludes that
+// the coordinator does not run.
 inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
   return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
 }

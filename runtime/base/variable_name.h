@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The environment variables of Ronda, by name.
+// The names of Ronda's environment variables.
 #ifndef RONDA_RUNTIME_BASE_VARIABLE_NAME_H_
 #define RONDA_RUNTIME_BASE_VARIABLE_NAME_H_
 
@@ -13,8 +13,9 @@ namespace ronda {
 
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
-// All variables with this prefix that Ronda's programs, libraries, Python package and examples read or set. A
-// VariableName with a name that is not in the table does not compile. So the table is complete.
+// All variables with Ronda's prefix that Ronda's programs, libraries, Python package and examples read or set. Code
+// that makes a VariableName from another name does not compile. The compiler therefore ensures that the table of
+// variables is complete.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
     "RONDA_AUTOTUNE_LOG",
@@ -72,7 +73,7 @@ constexpr bool IsKnownVariable(absl::string_view name) {
          std::find(std::begin(kVariables), std::end(kVariables), name) != std::end(kVariables);
 }
 
-// The name of an environment variable in kVariables. It is always made from a string literal.
+// The name of an environment variable in kVariables. A VariableName is always made from a string literal.
 class VariableName {
  public:
   constexpr VariableName() = default;  // names none

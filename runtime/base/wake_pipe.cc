@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// Returns the inode of the pipe `fd`; 0 if `fd` is not a pipe.
+// Returns the inode of the pipe `fd`, or 0 if `fd` is not a pipe.
 ino_t InodeOf(int fd) {
   struct stat info = {};
   return fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode) ? info.st_ino : 0;

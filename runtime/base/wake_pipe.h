@@ -13,8 +13,9 @@
 namespace ronda {
 
 // A pipe with which a thread ends the poll() of another thread. A program may close descriptors that it did not open
-// (closefrom), and then open files that get the same numbers. The WakePipe notices this. It does not write to such a
-// file, and does not close it.
+// (closefrom). Files that the program opens later may then get the numbers of the closed descriptors. If such a file
+// has got the number of the pipe's descriptor, the WakePipe notices this. The WakePipe then neither writes to the
+// program's file nor closes the file.
 //
 // Thread-compatible, except Wake and IsIntact, which are thread-safe.
 class WakePipe {
@@ -25,7 +26,7 @@ class WakePipe {
   WakePipe& operator=(WakePipe&& other) = delete;
   ~WakePipe();
 
-  // Returns the descriptor for poll(). It is readable after Wake, until Clear is called.
+  // Returns the descriptor for poll(). The descriptor is readable after Wake, until Clear is called.
   int reader() const { return reader_.get(); }
   void Wake() const;
   void Clear() const;

@@ -29,7 +29,7 @@ absl::Span<const T> SpanOf(const T* first, int count) {
 
 namespace cuda = kernels::cuda;
 
-// The number of dot products of a pair of vectors a and b: ab, aa and bb.
+// Two vectors a and b have this number of dot products: ab, aa and bb.
 constexpr size_t kDots = 3;
 
 // Carries out one call of Adasum on one rank.
@@ -63,9 +63,9 @@ class AdasumRun {
   absl::Status ExchangeShards();
   absl::Status PackContribution();
   absl::Status CombineAll();
-  // Combines the first 2 * `pairs` partial results of `left_` with their neighbours.
+  // Combines neighbours: the first 2 * `pairs` partial results of `left_`, in pairs.
   absl::Status CombinePairs(size_t pairs);
-  // Lists this rank's shards of the partial result that began as the contribution of `member`.
+  // Lists this rank's shards of the partial result that was first the contribution of `member`.
   void ListShards(int member, std::vector<cuda::Extent>& shards) const;
   absl::Status GatherResult();
   absl::Status UnpackResult();
@@ -197,7 +197,7 @@ void AdasumRun::ListShards(int member, std::vector<cuda::Extent>& shards) const 
 }
 
 absl::Status AdasumRun::GatherResult() {
-  // Only the partial result that began with the first member is left.
+  // Only one partial result is left: the one that began with the first member.
   if (members_.IncludeSelf()) RONDA_RETURN_IF_ERROR(RoundToWire(partials_, shards_, own_elements_));
   RONDA_RETURN_IF_ERROR(communicator_.Allgather(
       {.info = call_.info, .input = shards_, .output = whole_, .bytes_per_rank = shard_bytes_}));

@@ -16,9 +16,9 @@
 
 namespace ronda {
 
-// The memory and the arithmetic of an Adasum, on the host or on a device. The calls' arguments are those of the kernels
-// (kernels/cuda/calls.h). These calls and the communicator's calls take effect in the order in which they were made. On
-// a device a call may return before it has taken effect.
+// The memory and the arithmetic of an Adasum, on the host or on a device. The functions take the same arguments as the
+// kernels (kernels/cuda/calls.h). Calls of AdasumOps and of the communicator take effect in the order in which they
+// were made. On a device a call may return before it has taken effect.
 //
 // Thread-compatible.
 class AdasumOps {
@@ -31,12 +31,12 @@ class AdasumOps {
     absl::string_view label;  // the name of the Adasum, for messages
   };
   // Returns `bytes` bytes of uninitialised memory, aligned to 16 and valid until Release. Also allocates all memory
-  // that the later calls need, because a later allocation might wait for the device. The device may itself wait for
-  // other ranks in this Adasum.
+  // that later calls need, because an allocation in a later call might wait for the device. At the time of a later
+  // call, the device may be waiting for other ranks in this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
-  // Releases the memory, if any was allocated.
+  // Releases the memory if Allocate has allocated any.
   virtual void Release() = 0;
 
   // REQUIRES: calls of Pack and Unpack are for floating-point elements, without blocks, without votes, and skip no
@@ -68,16 +68,15 @@ class HostAdasumOps : public AdasumOps {
 
 // How the tensors of an Adasum are cut into shards, one per member and tensor, and where the shards are in a buffer.
 // The first member's shards of all tensors come first, then the second member's shards, and so on. Each shard begins at
-// a multiple of 16 bytes, on the wire and in any wider type, because the kernels of devices are fastest at such
-// addresses.
+// a multiple of 16 bytes, on the wire and in every wider type. The kernels of devices are fastest at such addresses.
 //
-// This is a small value that can be copied. The segments must outlive it.
+// An AdasumLayout is a small value that can be copied. The segments must outlive the AdasumLayout.
 class AdasumLayout {
  public:
   AdasumLayout(absl::Span<const Segment> segments, int members, DType wire)
       : segments_(segments), members_(static_cast<size_t>(members)), unit_(kAccessBytes / SizeOf(wire)) {}
 
-  // One member's shard of one tensor. It may be empty.
+  // One member's shard of one tensor. A shard may be empty.
   struct Shard {
     size_t begin;  // element of the tensor
     size_t count;
@@ -125,19 +124,19 @@ class AdasumLayout {
 //
 // More than two gradients are combined in pairs, in a binary tree over the members, in the order of the group: (0, 1),
 // (2, 3), and so on. If a level has an odd number of gradients, the last gradient moves to the next level unchanged.
-// Each tensor is cut into one shard per member. An Alltoall sends each member all contributions to its shard. On each
-// level of the tree, one Reduce adds up the dot products of all shards, for all pairs and tensors. An Allgather
-// distributes the result. Contributions are scaled, rounded to the wire's format, and combined in fp32 (for float64 in
-// fp64). The result is scaled, rounded once to the wire's format, and widened.
+// Each tensor is cut into one shard per member. An Alltoall sends each member the contributions of all members to its
+// shard. On each level of the tree, one Reduce adds up the dot products of all shards, for all pairs and tensors. An
+// Allgather distributes the result. Contributions are scaled, rounded to the wire's format, and combined in fp32 (for
+// float64 in fp64). The result is scaled, rounded once to the wire's format, and widened.
 //
-// All ranks get the same bits. For tensors of the host, every backend gives the same bits, and a tensor's result does
-// not depend on the other tensors of the call. On devices the dot products are added up in another order, and NCCL's
-// sums depend on addresses. So results on devices are only close to the host's results.
+// The result has the same bits on all ranks. For tensors in the host's memory, the bits are also the same with every
+// backend, and do not depend on the other tensors of the call. On devices the dot products are added up in another
+// order, and NCCL's sums depend on addresses. So results on devices are only close to the host's results.
 //
 // Every rank of the job must call this function, like the communicator's operations. `call.op` is ignored, and there
 // must be no ballot. `ops` must work in the memory of the communicator's buffers. Ranks outside the group do not use
-// `ops`. On a device this function does not wait for the device. The function needs memory for three copies of the
-// tensors.
+// `ops`. On a device, Adasum() returns without waiting for the device. The function needs memory for three copies of
+// the tensors.
 //
 // Errors: the errors of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for
 // 8-bit wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.

@@ -21,16 +21,16 @@ namespace ronda {
 // The arguments that all calls share.
 //
 // Every rank of the job makes every call. A rank outside the call's group passes the same sizes, but no buffers, and
-// its call returns at once. (If a backend streams all collectives of a job through one ring, the rank uses the sizes to
-// skip the data of this call.) Arrays with one entry per rank are in the order of the group.
+// its call returns at once. (A backend may stream all collectives of a job through one ring. The rank then uses the
+// sizes to skip this call's data.) Arrays with one entry per rank follow the order of the group.
 struct CallInfo {
   absl::string_view label;         // names the call in messages: "conv1/weight and 9 more"
   const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // the operation that the client requested, for messages
   WaitLimits limits;               // apply to each wait for another rank's progress
-  // If `ballot` is not null, the ranks also vote in this call. Only calls of all ranks of the job may have a vote: a
-  // Barrier, or a Reduce that can carry the vote (VoteGoesWithData). A backend that cannot send the votes with the data
-  // of a Reduce sends them first.
+  // If `ballot` is not null, the ranks also vote in this call. Only a call of all ranks of the job may have a vote: a
+  // Barrier, or a Reduce that can carry the vote (VoteGoesWithData). If a backend cannot send the votes together with
+  // the data of a Reduce, it sends the votes first.
   Ballot* ballot = nullptr;
 };
 
@@ -39,9 +39,10 @@ inline bool IsVetoed(const CallInfo& info) {
   return info.ballot != nullptr && info.ballot->result == Ballot::Result::kVetoed;
 }
 
-// The ranks that take part in a call, as one rank sees them. They are the call's group, or all ranks of the job.
+// The members: the ranks that take part in a call, as one rank sees them. The members are the ranks of the call's
+// group. Without a group, they are all ranks of the job.
 //
-// This is a small value that needs no allocation. The group must outlive it.
+// A Members object is a small value that needs no allocation. The group must outlive the Members object.
 class Members {
  public:
   Members(const CallInfo& info, RankId rank, int job_size)
@@ -52,7 +53,7 @@ class Members {
   int size() const { return size_; }
   RankId operator[](int position) const { return group_ == nullptr ? position : (*group_)[position]; }
 
-  // Returns whether this rank takes part. If it does, self() is its position.
+  // Returns whether this rank takes part. If this rank is a member, self() is its position among the members.
   bool IncludeSelf() const { return self_ != kOutside; }
   int self() const { return self_; }
 
@@ -64,7 +65,8 @@ class Members {
   int self_;
 };
 
-// One tensor of a bucket. `input` and `output` must be equal (in place) or must not overlap. They need no alignment.
+// One tensor of a bucket. `input` and `output` must be equal (in place) or must not overlap. Neither `input` nor
+// `output` needs any alignment.
 struct Segment {
   const void* input = nullptr;
   void* output = nullptr;
@@ -73,8 +75,8 @@ struct Segment {
   // The parts of different ranks do not overlap and may be empty. With kParts, `output` must not overlap `input`.
   size_t part_begin = 0;
   size_t part_count = 0;
-  // Used for error feedback: `count` elements, each with the sum of all earlier rounding errors of this rank's
-  // contributions to the tensor. nullptr: no error feedback.
+  // For error feedback: `count` elements, each with the sum of the earlier rounding errors in this rank's contributions
+  // to the tensor. nullptr: no error feedback.
   float* residual = nullptr;
 };
 
@@ -84,7 +86,7 @@ struct PartRange {
   size_t count = 0;
 };
 
-// A reduction of all segments, as if they were one tensor. But the segments are never copied into one buffer.
+// A reduction of all segments, as if the segments were one tensor. The segments are never copied into one buffer.
 struct ReduceCall {
   CallInfo info;
   absl::Span<const Segment> segments;
@@ -97,8 +99,8 @@ struct ReduceCall {
     kAll,   // all ranks receive the whole result: an allreduce
     kParts  // each rank receives the part that its segments name: reduce, reducescatter
   } delivery = Delivery::kAll;
-  // With kParts, returns the part of a segment that the member at `position` of the group receives. Some backends send
-  // fewer bytes if each member knows the parts of all members. nullptr: a member knows only its own parts.
+  // With kParts, returns the part of a segment that the member at `position` of the group receives. With the parts of
+  // all members, some backends send fewer bytes. nullptr: each member knows only its own parts.
   using PartOf = absl::FunctionRef<PartRange(size_t segment, int position)>;
   const PartOf* part_of = nullptr;
   // How the segments lie in memory, the same on every rank. A backend may ignore it.
@@ -112,7 +114,7 @@ struct BroadcastCall {
   int root = 0;  // the root's position in the group
 };
 
-// Concatenates the members' inputs in the order of the group. The result goes to every member, or to one member.
+// Concatenates the members' inputs in the order of the group. The result goes to all members, or to one member.
 struct AllgatherCall {
   CallInfo info;
   const void* input = nullptr;              // bytes_per_rank[own position] bytes
@@ -121,8 +123,8 @@ struct AllgatherCall {
   std::optional<int> receiver;              // the position of the only member that receives; nullopt: all receive
 };
 
-// Every member sends one piece of its input to every member. The pieces lie one after the other. The input is in the
-// order of the receivers in the group, and the output in the order of the senders.
+// Every member sends one piece of its input to every member. The pieces lie one after the other in the buffers. The
+// input is in the order of the receivers in the group, and the output in the order of the senders.
 struct AlltoallCall {
   CallInfo info;
   const void* input = nullptr;
@@ -137,23 +139,24 @@ struct Tuning {
 
 // Moves and reduces tensors between the ranks of a job.
 //
-// Every rank makes the same sequence of calls with matching arguments. The negotiation guarantees this. Equal inputs
-// give results with the same bits on all ranks and on every flat backend. The contributions are rounded to the wire's
-// format and reduced in the order of the group (16-bit and 8-bit formats in fp32). The result is scaled, rounded once
-// to the wire's format, and widened. A backend that works in two levels (hierarchical) first reduces in this way on
-// each host, without the last scaling. Then it reduces the hosts' results in the same way.
+// Every rank makes the same sequence of calls with matching arguments. The negotiation makes sure that the calls match.
+// Equal inputs give results with the same bits on all ranks and on every flat backend. The contributions are rounded to
+// the wire's format and reduced in the order of the group (16-bit and 8-bit formats in fp32). The backend then scales
+// the result, rounds it once to the wire's format, and widens it. A backend with two levels (hierarchical) first
+// reduces on each host in this way, but does not scale the result. Then it reduces the hosts' results in the same way.
 //
-// Thread-compatible. Only the background thread and the progress thread make calls, one thread at a time.
+// Thread-compatible. Only the background thread and the progress thread make calls, and these two threads never make
+// calls at the same time.
 //
-// A call blocks until this rank's output is complete and its input may be changed. Errors: the job's first failure (a
-// blocked call notices a dead peer); DEADLINE_EXCEEDED that names the late rank, the label, the progress of the
-// transfer and the late rank's last event. A wait longer than `limits.warning` is logged once. After an error the
+// A call blocks until this rank's output is complete and the caller may change the input. Errors: the job's first
+// failure (a blocked call notices a dead peer); DEADLINE_EXCEEDED that names the late rank, the label, the progress of
+// the transfer, and the late rank's last event. A wait longer than `limits.warning` is logged once. After an error the
 // outputs are undefined and the communicator must not be used again.
 //
 // The communicator of a device (buffers in Memory::kCuda) does not block. A call puts its work on the communicator's
 // stream, behind all earlier work, and returns. When the device has done the call's work, the outputs are complete, and
-// the inputs may be changed. Arrays that are not buffers, such as sizes, are read before the call returns. Calls on a
-// device have no ballot, because the ranks vote over the host's communicator before they make a call. The thread that
+// the inputs may be changed. Arrays other than buffers, such as sizes, are read before the call returns. A call on a
+// device has no ballot, because the ranks vote over the host's communicator before they make the call. The thread that
 // watches the stream finds errors on the device.
 class Communicator {
  public:
@@ -169,7 +172,7 @@ class Communicator {
   virtual absl::Status Barrier(const CallInfo& info) = 0;
 
   // The new values take effect with the next call. Every rank must call Tune with the same values at the same point in
-  // the sequence of calls. A backend rounds a value that it cannot use to one that it can.
+  // the sequence of calls. If a backend cannot use a value, it rounds the value to one that it can use.
   virtual void Tune(const Tuning& tuning) = 0;
 };
 

@@ -12,18 +12,18 @@
 
 namespace ronda {
 
-// The ranks of a job, host by host. All ranks have the same map.
+// The ranks of a job, host by host. Every rank of the job has the same HostMap.
 struct HostMap {
   std::vector<std::vector<RankId>> hosts;  // ascending ranks per host; hosts in the order of their lowest rank
 };
 
-// The position of a rank in a HostMap.
+// Where a HostMap contains a rank.
 struct HostPosition {
   int host = 0;
   int local_rank = 0;
 };
 
-// Returns the position of `rank`. REQUIRES: a host of the map has this rank.
+// Returns where `map` contains `rank`. REQUIRES: `rank` is in `map`.
 inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   for (size_t host = 0; host < map.hosts.size(); ++host) {
     const std::vector<RankId>& ranks = map.hosts[host];
@@ -34,14 +34,15 @@ inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   return {};
 }
 
-// Returns the rank with this local rank on each host, in the order of the hosts. REQUIRES: all hosts have such a rank.
+// Returns, for each host in order, the rank that has the local rank `local_rank`. REQUIRES: every host has a rank with
+// this local rank.
 inline std::vector<RankId> RanksAt(const HostMap& map, int local_rank) {
   std::vector<RankId> ranks;
   for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(local_rank)]);
   return ranks;
 }
 
-// The smallest and the largest number of ranks on a host.
+// The number of ranks on the host with the fewest ranks, and on the host with the most.
 struct HostSizes {
   int least = 0;
   int most = 0;
@@ -64,9 +65,9 @@ inline bool IsInRankOrder(const HostMap& map) {
 }
 
 // The two levels of a communicator that spans hosts, for other code that works in two levels. The thread that uses the
-// communicator may use the levels between the communicator's calls.
+// communicator may also use the levels, between calls of the communicator.
 //
-// Owns nothing.
+// HostLevels owns nothing.
 struct HostLevels {
   HostMap hosts;
   Communicator* local = nullptr;   // connects this host's ranks, by local rank

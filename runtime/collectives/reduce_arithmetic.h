@@ -13,20 +13,22 @@
 namespace ronda {
 
 // Returns whether `call` reduces a single tensor to all ranks, and the contribution is the tensor's own memory. Most
-// small calls are like this. ReduceArithmetic could also do these calls, but ReducePlain takes a third of its time.
+// small calls are plain (IsPlain). ReduceArithmetic could also carry out plain calls, but ReducePlain takes a third of
+// its time.
 bool IsPlain(const ReduceCall& call);
 
 // Reduces the members' contributions, in the order of the group, and writes the result to the output.
 // REQUIRES: IsPlain(call).
 void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources);
 
-// Does the arithmetic of one ReduceCall on one rank. All backends use this class, so that their results have the same
-// bits. It makes the rank's contribution, reduces contributions to the result, and delivers the rank's part of the
-// result.
+// Does the arithmetic of one ReduceCall on one rank. Every backend uses this class, so that the results of all backends
+// have the same bits. ReduceArithmetic makes the rank's contribution, reduces all contributions to the result, and
+// delivers the rank's part of the result.
 //
 // Vocabulary: a rank's *contribution* is its scaled input in the wire's format. To *pack* means to write the
 // contribution. *Sources* are all members' contributions to the same granules. To *deliver* means to write a result to
-// the outputs. Positions and numbers count granules (reduce_layout.h), unless a comment says elements.
+// the outputs. Positions and numbers are in granules (reduce_layout.h), unless a comment says that they are in
+// elements.
 //
 // Packing updates the segments' residuals, so each granule must be packed once. Apart from the residuals, nothing
 // changes after construction. The call must outlive this object.
@@ -46,14 +48,15 @@ class ReduceArithmetic {
   size_t wire_bytes() const { return buffer_.granules() * layout_.granule_bytes; }
   size_t input_bytes() const { return buffer_.elements() * element_bytes_; }
 
-  // Returns true if the contribution equals the input. Then the input can be reduced directly, without a packed copy.
+  // Returns true if this rank's contribution has the same bytes as its input. The input can then be reduced directly,
+  // without a packed copy.
   bool ContributesInputItself() const { return contributes_input_itself_; }
   const void* InputOf(const Run& run) const {
     return static_cast<const char*>(buffer_.segments()[run.segment].input) + run.begin * element_bytes_;
   }
 
-  // Returns true if the outputs have the wire's format. Then results can be sent from the outputs and received into
-  // them.
+  // Returns true if the outputs have the wire's format. If the outputs have the wire's format, results can be sent from
+  // the outputs, and received into the outputs.
   bool DeliversWireItself() const { return layout_.dtype == call_.dtype && !layout_.fp8.has_value(); }
   // Returns the address to which the run's result is delivered. REQUIRES: the call delivers everything to all ranks.
   void* OutputOf(const Run& run) const { return OutputAt(run.segment, run.begin); }
@@ -61,16 +64,17 @@ class ReduceArithmetic {
   // Writes the contribution of granules [begin, begin + n) to `wire`.
   void Pack(size_t begin, size_t n, void* wire) const;
 
-  // Reduces `count` elements, and writes the result to `wire` as granules. The first element must begin a granule.
+  // Reduces `count` elements, and writes the result to `wire` in the form of granules. The first element must begin a
+  // granule.
   void ReduceToWire(Sources sources, size_t count, void* wire) const;
 
-  // Reduces `count` elements, and writes the result as elements. The values are the same as after a conversion to
-  // granules and back. If a granule has several elements, `count` must not end inside a granule unless the segment ends
-  // there.
+  // Reduces `count` elements, and writes the result to `elements`. The values are the same as if the result were
+  // converted to granules and back. If granules have several elements, `count` must end at the end of a granule or of
+  // the segment.
   void ReduceToElements(Sources sources, size_t count, void* elements) const;
 
-  // Writes this rank's part of granules [begin, begin + n) of the result to the outputs. The granules are at `wire`.
-  // The conversion is exact.
+  // Writes this rank's part of granules [begin, begin + n) of the result to the outputs. `wire` points to these
+  // granules. The conversion is exact.
   void Unpack(size_t begin, size_t n, const void* wire) const;
 
   // Elements [begin, end) of a segment.
@@ -93,9 +97,9 @@ class ReduceArithmetic {
   void PackRun(const Run& run, void* wire) const;
   void ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const;
   void ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const;
-  // Calls visit(granules, piece, skipped) for each piece of this rank's part of the run, in order. `piece` is a range
-  // of elements of the part. `granules` is the range of all elements in the piece's granules. `skipped` is the number
-  // of bytes on the wire from the beginning of the run to these granules.
+  // Divides this rank's part of the run into pieces. Calls visit(granules, piece, skipped) for each piece, in order.
+  // `piece` is the range of the piece's elements. `granules` is the range of all elements in the piece's granules.
+  // `skipped` is the number of bytes on the wire between the beginning of the run and these granules.
   template <typename Visit>
   void ForEachWantedPiece(const Run& run, const Visit& visit) const;
   // Returns the range of the next granules to visit for `wanted`, in elements of the segment.

@@ -46,11 +46,11 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
 // their tensors must outlive this object.
 class LogicalBuffer {
  public:
-  // Memory that one LogicalBuffer leaves to the next, so that only the first LogicalBuffer allocates memory.
+  // Memory that one LogicalBuffer passes on to the next. So only the first one allocates memory.
   using Memory = std::vector<size_t>;
 
-  // `memory` may be null. It must outlive the LogicalBuffer, and only one LogicalBuffer at a time may use it. REQUIRES:
-  // granule_elements is a power of two.
+  // `memory` may be null. `memory` must outlive the LogicalBuffer. Two LogicalBuffers must not use the same `memory` at
+  // the same time. REQUIRES: granule_elements is a power of two.
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
       : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
     if (memory_ != nullptr) ends_.swap(*memory_);
@@ -85,8 +85,8 @@ class LogicalBuffer {
     size_t offset;   // granules between the beginning of the visited range and this run
   };
 
-  // Calls visit(run) for each segment's elements in granules [begin, begin + n), in order. Empty runs are skipped.
-  // REQUIRES: begin + n <= granules().
+  // Divides granules [begin, begin + n) into one run per segment, and calls visit(run) for each run, in order. Skips
+  // empty runs. REQUIRES: begin + n <= granules().
   template <typename Visit>
   void ForEachRun(size_t begin, size_t n, const Visit& visit) const {
     size_t i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());

@@ -33,36 +33,37 @@ enum class StreamPhase : uint8_t {
   kUnpack,       // from the wire's format to tensors
 };
 
-// Records when a device reaches points of its stream, on the device's own clock.
+// Records the times at which a device reaches points of its stream, on the clock of the device.
 //
-// Thread-compatible: the thread that puts work on the stream uses it.
+// Thread-compatible: only the thread that puts work on the stream uses it.
 class StreamMarks {
  public:
   virtual ~StreamMarks() = default;
 
-  // Labels all work that was put on the stream since the previous mark as `phase`. If no timeline is written, this call
-  // does nothing. If a mark cannot be made, it is left out without an error.
+  // Labels all work that was put on the stream since the previous mark with `phase`. If no timeline is written, this
+  // call does nothing. If the device cannot make a mark, the mark is left out without an error.
   virtual void Mark(StreamPhase phase) = 0;
 };
 
-// If `status` is OK, marks the work that was just put on the stream as `phase`. Returns `status`. `marks` may be
+// If `status` is OK, labels the work that was just put on the stream with `phase`. Returns `status`. `marks` may be
 // nullptr.
 inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status status) {
   if (marks != nullptr && status.ok()) marks->Mark(phase);
   return status;
 }
 
-// A communicator for tensors in the memory of devices, with functions that its owner needs.
+// A communicator for tensors in the memory of devices, with further functions for its owner.
 struct DeviceTransport {
   std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
   // Returns the first error that the backend's library has reported. nullptr: the backend has no such errors. Any
-  // thread may call it.
+  // thread may call `failure`.
   std::function<absl::Status()> failure;
-  // Ends the work under way on the device, which may never end by itself. Does nothing if the device is held
-  // (Device::Hold). All later calls fail. nullptr: the backend does not need this function. Any thread may call it.
+  // Ends the work that the device is doing, which might never end by itself. Does nothing if the device is held
+  // (Device::Hold). All later calls fail. nullptr: the backend does not need this function. Any thread may call
+  // `abort`.
   std::function<void()> abort;
   // The first call of a group may take this time to connect the group's ranks, even if the call's own deadline is
-  // shorter. After this time the backend ends the call.
+  // shorter. The backend ends the first call of a group when this time is over.
   absl::Duration setup_deadline = absl::ZeroDuration();
   // Whether allreduces of adjacent tensors (ReduceCall::layout) work on the tensors in their own memory.
   bool reduces_in_place = false;
@@ -98,8 +99,8 @@ struct DirectCall {
   bool is_exchange() const { return !sends.empty(); }
 };
 
-// Does collectives between the devices of some ranks. All of these ranks must make the same calls in the same order;
-// this is not checked.
+// Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
+// same order. This is not checked.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class DirectTransport {
@@ -117,19 +118,19 @@ class DirectTransport {
   // Returns the first error that has been found, or OK.
   virtual absl::Status failure() const = 0;
 
-  // Ends the work under way on the device, which may never end by itself. Does nothing if the device is held
+  // Ends the work that the device is doing, which might never end by itself. Does nothing if the device is held
   // (Device::Hold). All later calls fail.
   virtual void Abort() = 0;
 };
 
-// The devices of this machine, and the backends that connect the devices of the ranks. It loads no library before the
-// first tensor in the memory of a device.
+// The devices of this machine, and the backends that connect the devices of the ranks. DeviceSupport loads no library
+// before it gets the first tensor in the memory of a device.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
 
-  // Returns the plugin for the devices. The first call loads it. Thread-safe. Errors: the reason why there is no
-  // plugin.
+  // Returns the plugin for the devices. The first call of Plugin loads the plugin. Thread-safe. Errors: the reason why
+  // there is no plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
@@ -152,7 +153,7 @@ class DeviceSupport {
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
 
   // Connects the devices of some ranks for direct calls. All of these ranks must make this call, with the same `facts`.
-  // If the backend that suits these ranks has no direct calls, the result is nullptr on all of them.
+  // If the backend that fits these ranks has no direct calls, every rank gets nullptr.
   // Errors: the reason why this rank cannot be connected.
   struct DirectRequest {
     CallInfo info;                // for messages, and with the limits of waits for the other ranks
@@ -161,25 +162,25 @@ class DeviceSupport {
     std::vector<std::string> facts;
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;  // outlives the transport
-    // Sends bytes from the first member to the other members. All members must call it.
+    // Sends bytes from the first member to the other members. All members must call this function.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     std::function<absl::Status()> job_failure;
   };
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;
 };
 
-// One rank's connection to the rest of the job. After ControlPlane::Fail, or a peer's death, the communicator's calls
-// also return the job's failure.
+// One rank's connection to the rest of the job. After ControlPlane::Fail, or after the death of a peer, calls of the
+// communicator also return the job's failure.
 struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;             // the events of all ranks; never nullptr
   std::string job_id = {};                          // identifies the job for monitoring; may be empty
   std::optional<HostLevels> levels = std::nullopt;  // owned by the communicator; nullopt: the communicator has none
-  // Supports tensors in the memory of devices; nullptr: such tensors are refused.
+  // Supports tensors in the memory of devices. nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
-  // Destroyed first. Its destructor prepares the rank's departure, before the data members above are destroyed. May be
-  // nullptr.
+  // `departure` is destroyed before the other members. The destructor of `departure` prepares the departure of the rank
+  // while the data members above still exist. `departure` may be nullptr.
   std::shared_ptr<const void> departure = nullptr;
 };
 

@@ -15,8 +15,8 @@
 
 namespace ronda {
 
-// One control message and its sender. The control plane does not look into the payload. The engine encodes and decodes
-// it.
+// One control message, and the rank that has sent it. The control plane does not look into the payload. The engine
+// encodes and decodes the payload.
 struct ControlMessage {
   RankId from = 0;
   std::string payload;
@@ -25,24 +25,26 @@ struct ControlMessage {
 // Carries control messages between a rank and the coordinator (rank 0), in order and reliably, and sends the job's
 // first failure to all ranks.
 //
-// The control plane cannot deadlock, for these reasons. SendToCoordinator never blocks, so a rank always comes to its
-// next Receive. (If a buffer is full, the control plane keeps messages and sends them later.) Broadcast does not block
-// either. Only the coordinator's Receive may wait, because some ranks cannot receive a broadcast yet. These ranks are
-// still executing collectives of earlier broadcasts. The coordinator has finished its own part in these collectives.
+// The control plane cannot deadlock, for the following reasons. SendToCoordinator never blocks, so every rank reaches
+// its next Receive. (If a buffer is full, the control plane keeps the messages and sends them later.) Broadcast does
+// not block a rank either. Only Receive on the coordinator may wait: some ranks may not be able to receive a broadcast
+// yet. A rank that cannot receive a broadcast yet is still executing collectives of earlier broadcasts. The coordinator
+// has already finished its own part of the collectives that a late rank still executes.
 //
 // Thread-safety: any thread may call Wake, RequestUnlock, Fail, failure and AnnounceExit at any time. One thread at a
-// time may be in Wait. One thread at a time may make the other calls, also while another thread is in Wait.
+// time may be in Wait. Only one thread at a time may make the other calls, but it may make them while another thread is
+// in Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
 
-  // Queues `payload` for rank 0, and returns at once. Rank 0 may send messages to itself.
+  // Queues `payload` for rank 0, and returns at once. The coordinator may send messages to itself.
   // Errors: the job's first failure, if the job has failed.
   virtual absl::Status SendToCoordinator(absl::string_view payload) = 0;
 
-  // Sends `payload` to every rank, the caller included, and returns. Each rank receives broadcasts in the order in
-  // which they were sent. When the caller has received a broadcast, all other ranks can receive it without further help
-  // from the caller.
+  // Sends `payload` to every rank, the caller included, and returns. Every rank receives broadcasts in the order in
+  // which they were sent. Once the caller itself has received a broadcast, all other ranks can receive it without any
+  // help from the caller.
   // REQUIRES: called on rank 0.
   // Errors: the job's first failure, if the job has failed.
   virtual absl::Status Broadcast(absl::string_view payload) = 0;
@@ -62,46 +64,49 @@ class ControlPlane {
   virtual absl::StatusOr<Inbox> Receive() = 0;
 
   // Blocks until a message may have arrived, Wake was called since the last Wait returned, the job failed, or
-  // `deadline` has passed. Uses no CPU while it blocks. May return early without a reason.
+  // `deadline` has passed. The thread uses no CPU while it blocks. Wait may also return earlier, although none of the
+  // awaited events has happened.
   virtual void Wait(absl::Time deadline) = 0;
 
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
 
-  // Must be called before the caller polls, which means that it calls Receive repeatedly. While it polls, messages and
-  // Wake need not wake the thread in Wait. Returns false if this control plane cannot be polled.
+  // The caller must call StartPolling before it polls, which means that it calls Receive repeatedly. While the caller
+  // polls, messages and Wake need not wake the thread that is in Wait. Returns false if this control plane cannot be
+  // polled.
   virtual bool StartPolling() { return false; }
-  // While polling, must be called between two calls of Receive. Returns false if nothing has come for so long that it
-  // is better to sleep. KeepPolling and StopPolling REQUIRE: StartPolling() has returned true.
+  // While polling, must be called between two calls of Receive. Returns false if nothing has come for so long that the
+  // thread should sleep. KeepPolling and StopPolling REQUIRE: StartPolling() has returned true.
   virtual bool KeepPolling() { return false; }
   // Ends polling. If a message or a Wake has come since the last StartPolling or KeepPolling, the current or next Wait
   // returns at once.
   virtual void StopPolling() {}
-  // Tells the control plane that other threads will poll. So the next Wait may react slowly, and should not use a core
-  // that these threads need.
+  // The caller reports that other threads will poll. So the next Wait may react slowly, and should not use a core that
+  // these threads need.
   virtual void ExpectPolling() {}
 
-  // Tells all ranks, the caller included, to unlock schedule number `schedule` (see locked_schedule.h). On each rank
-  // the current or next Wait returns, and from then on each Inbox contains the number. The request also reaches ranks
-  // that do not read rank 0's messages at the moment, and does not need rank 0 to read its messages. Never blocks.
+  // Requests all ranks, including the caller, to unlock the schedule with the number `schedule` (see
+  // locked_schedule.h). On each rank the current or next Wait returns, and from then on each Inbox contains the number.
+  // The request of RequestUnlock also reaches ranks that do not read messages of rank 0 at the moment. The request does
+  // not depend on rank 0 reading its messages. Never blocks.
   virtual void RequestUnlock(uint64_t schedule) = 0;
 
   // Makes `failure` the job's failure, unless the job has one already, and wakes every rank that is in Wait or in a
-  // collective. The other ranks' error text names this rank as the origin of `failure`.
+  // collective. On the other ranks, the text of the error names this rank as the origin of `failure`.
   virtual void Fail(const absl::Status& failure) = 0;
 
   // Returns the first failure of the job, with the same text on every rank. Returns OK if the job has not failed.
   virtual absl::Status failure() const = 0;
 
-  // Announces that this rank leaves the job on purpose, so that its end does not count as a failure. If the control
-  // plane is destroyed without this call, the job fails. This happens, for example, when an exception interrupts the
-  // start of a job.
+  // Announces that this rank leaves the job on purpose. The end of the rank is then no failure. If the control plane is
+  // destroyed without a call of Depart, the job fails. For example, an exception that interrupts the start of a job
+  // makes the job fail.
   virtual void Depart() = 0;
 
   // Announces that the program of this rank has ended without Depart, and that its process is about to end. When the
-  // process is gone, the job fails, and the failure gives this cause. On this rank nothing changes. Returns when the
-  // announcement is on its way to the other ranks, or after a few seconds. A control plane that cannot announce the
-  // exit does nothing.
+  // process has ended, the job fails, and the failure says that the program has ended without Depart. The call changes
+  // nothing on this rank itself. Returns when the announcement is on its way to the other ranks, or after a few seconds
+  // at most. A control plane that cannot announce the exit does nothing.
   virtual void AnnounceExit() {}
 };
 

@@ -31,7 +31,7 @@ absl::Status LauncherIsGone(const absl::Status& why) {
       "this member's launcher is gone, which alone decides about the members of the job (", why.message(), ")"));
 }
 
-// Returns the next message; nullopt if no message has arrived.
+// Returns the next message, or nullopt if no message has arrived.
 absl::StatusOr<std::optional<LauncherMessage>> Receive(int fd) {
   absl::StatusOr<std::string> text = ReceiveMembershipMessage(fd);
   if (absl::IsUnavailable(text.status())) return LauncherIsGone(text.status());
@@ -94,7 +94,8 @@ absl::Status MemberChannel::Leave() {
 absl::StatusOr<MemberChannel::Request> MemberChannel::Look() {
   if (!end_.ok()) return Request::kEnd;
   RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
-  // The launcher sends a place only to a member that has asked for a place, so a place that comes here is ignored.
+  // The launcher sends a place only to a member that has asked for a place, so a member ignores a place that comes at
+  // another time.
   if (!message || std::holds_alternative<EpochPlace>(*message)) return request_;
   request_ = Request::kChange;
   if (const auto* end = std::get_if<EndNotice>(&*message)) {

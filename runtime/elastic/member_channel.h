@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A member of an elastic job talks to its launcher through a socket. MemberChannel is the member's end of this socket.
+// MemberChannel is one end of the socket between a member of an elastic job and its launcher. MemberChannel is the end
+// that the member uses.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
 
@@ -18,15 +19,16 @@
 namespace ronda {
 
 // Sends a member's requests to its launcher, and receives the answers. The error DATA_LOSS means that the member has no
-// place (no rank) in the job. The launcher has said so, or is gone, or its answer takes too long. In the first two
-// cases the member can never get a place again. No other error of this class, or of the start of a job, has the code
+// place (no rank) in the job. DATA_LOSS occurs if the launcher has said that the member has no place, if the launcher
+// is gone, or if the answer of the launcher takes too long. If the launcher is gone or has said that the member has no
+// place, the member can never get a place again. No other error of this class, or of the start of a job, has the code
 // DATA_LOSS.
 //
 // Thread-compatible.
 class MemberChannel {
  public:
-  // Returns the channel whose descriptor is in RONDA_MEMBERSHIP_FD; null if the variable is not set. Programs that this
-  // process executes do not inherit the descriptor.
+  // Returns the channel for the descriptor in RONDA_MEMBERSHIP_FD, or null if this variable is not set. Programs that
+  // this process executes do not inherit the descriptor.
   // Errors: INVALID_ARGUMENT if the descriptor is no socket to a launcher.
   static absl::StatusOr<std::unique_ptr<MemberChannel>> Open(const EnvironmentReader& environment);
 
@@ -40,16 +42,16 @@ class MemberChannel {
   // Errors: DATA_LOSS.
   absl::Status TellMet(int64_t epoch);
 
-  // Notifies the launcher that this member wants no further place. Does nothing if Leave has been called before, or if
-  // the member gets no further place anyway.
+  // Notifies the launcher that this member does not want another place. Does nothing if Leave has been called before,
+  // or if the member gets no further place anyway.
   // Errors: DATA_LOSS.
   absl::Status Leave();
 
-  // The launcher's requests, in ascending order. kChange: the next epoch will have other members. kEnd: this member
-  // must end, and Join() and the other calls return the reason.
+  // What the launcher requests, in ascending order. kChange: the next epoch will have other members. kEnd: this member
+  // must end, and Join() and TellMet() return the reason.
   enum class Request { kNone, kChange, kEnd };
 
-  // Returns the greatest request since the last Join(). Does not wait.
+  // Returns the greatest request since the last Join(). Look does not wait for a request.
   // Errors: DATA_LOSS if the launcher is gone; INVALID_ARGUMENT for a malformed message.
   absl::StatusOr<Request> Look();
 

@@ -26,7 +26,7 @@ constexpr int kMaxSize = 1 << 20;
 constexpr size_t kMaxQuoted = 200;
 constexpr size_t kMaxReason = kMaxMembershipMessage - 256;
 
-// Reads the space-separated fields of a message one after the other. Finish() returns the first error.
+// Reads the fields of a message, which are separated by spaces, one after the other. Finish() returns the first error.
 class WordReader {
  public:
   explicit WordReader(absl::string_view text) : text_(text.substr(0, kMaxQuoted)), rest_(text) {

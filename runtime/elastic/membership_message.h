@@ -4,8 +4,8 @@
 // members.
 //
 // A member is a process that the launcher has started. A member's number never changes, but its rank may differ in
-// every epoch. The member and the launcher each have one end of a SOCK_SEQPACKET socket pair. They send one message per
-// packet, as text:
+// every epoch. The member and the launcher each have one end of a SOCK_SEQPACKET socket pair. The member and the
+// launcher send one message per packet, as text:
 //
 //   member                                      launcher
 //   join <last epoch> <step> <reason>   ->
@@ -55,7 +55,7 @@ struct EpochMet {
   bool operator==(const EpochMet&) const = default;
 };
 
-// The member wants no place after the present epoch, because it got SIGTERM or its program has asked for this.
+// The member wants no place after the current epoch, because it got SIGTERM, or because its program has asked to leave.
 struct LeaveRequest {
   bool operator==(const LeaveRequest&) const = default;
 };
@@ -97,7 +97,7 @@ absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
 // Errors: UNAVAILABLE if the other side is gone or does not read its messages.
 absl::Status SendMembershipMessage(int fd, absl::string_view text);
 
-// Returns the next packet; empty if no packet has arrived.
+// Returns the next packet, or an empty text if no packet has arrived.
 // Errors: UNAVAILABLE if the other side is gone; INVALID_ARGUMENT for a packet that is too long.
 absl::StatusOr<std::string> ReceiveMembershipMessage(int fd);
 

@@ -16,7 +16,8 @@ absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) 
   return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
-// Runs the callback, which is the trainer's code. If the callback throws an exception, returns it as a status, else OK.
+// Runs the callback, which is the trainer's code. Returns an exception of the callback as an error, and OK if there is
+// none.
 absl::Status Invoke(const CallbackThread::Callback& callback) {
   try {
     callback.function(callback.status);

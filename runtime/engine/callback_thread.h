@@ -16,8 +16,8 @@
 namespace ronda {
 
 // Runs the callbacks of completed handles on a separate thread, one after the other in the order of completion. So the
-// background thread goes on while a callback runs, even if the callback takes long or waits for tensors that it has
-// submitted. The thread starts when the trainer requests a callback for the first time.
+// background thread can continue while a callback runs, even if the callback takes long or waits for tensors that it
+// has submitted. The thread starts when the trainer requests a callback for the first time.
 //
 // Thread-safe. A runtime and its handles share this object. The runtime stops the callback thread, and the handles may
 // outlive the runtime.
@@ -29,7 +29,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
     std::shared_ptr<const std::string> tensor;  // its name, for messages
   };
 
-  // Functions that the callback thread calls without holding a lock.
+  // Functions that the callback thread calls while it holds no lock.
   struct Hooks {
     std::function<void(const absl::Status&)> thrown;  // a callback threw; the status names the tensor
     std::function<void()> idle;                       // no callback is left
@@ -40,12 +40,12 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   // REQUIRES: Stop() was called, or no callback was ever requested.
   ~CallbackThread();
 
-  // Must be called before Post. Does nothing if the thread already runs.
+  // The caller must call Start before Post. Does nothing if the thread already runs.
   // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   absl::Status Start();
 
-  // Lets the callback thread run `callbacks` soon. After Stop, the calling thread runs them at once. Allocates nothing.
-  // REQUIRES: Start() has returned OK, or `callbacks` is empty.
+  // Lets the callback thread run `callbacks` soon. After Stop, the calling thread runs `callbacks` at once. Post
+  // allocates no memory. REQUIRES: Start() has returned OK, or `callbacks` is empty.
   void Post(std::list<Callback> callbacks);
 
   // Returns true if no callback waits or runs.
@@ -54,21 +54,20 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   bool IsThisThread() const;
 
   // Waits for the callbacks that have been posted, and ends the thread. If the callback thread itself calls Stop, Stop
-  // does not wait. The hooks are not called after Stop has returned.
+  // does not wait. After Stop has returned, no hook is called any more.
   void Stop();
 
  private:
   explicit CallbackThread(Hooks hooks) : hooks_(std::move(hooks)) {}
 
   void Run();
-  // Waits for a callback and moves it to `next`. Returns false if no more callbacks will come.
+  // Waits for a callback, and moves it to `next`. Returns false if no more callbacks will come.
   bool PopNext(std::list<Callback>* next);
-  // Must be called when the callback that PopNext returned has run.
+  // Must be called after the callback from PopNext has run.
   enum class Left { kNone, kSome };
   Left Finish();
 
-  // The hooks need no lock, because only the callback thread calls them, and Stop clears them after the thread has
-  // ended.
+  // The hooks need no lock: only the callback thread calls them, and Stop clears them after this thread has ended.
   Hooks hooks_;
 
   mutable Mutex mu_;

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// If the program waits for a tensor, and for this time has neither submitted a tensor nor got a result, its rank
+// If the program waits for a tensor, and for this time has neither submitted a tensor nor got a result, the rank
 // reports to the coordinator that the program waits.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
 
@@ -62,10 +62,10 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   if (HasRequest(parts_.meter->request())) {
     AnswerRequest(parts_.carry_out_request, &parts_.meter->request());
   }
-  // The coordinator sends a list only after it has unlocked the schedule. So this rank also unlocks its schedule before
+  // The coordinator sends a list only after it has unlocked the schedule. So this rank also unlocks the schedule before
   // it carries out the list.
   if (lists_.has_waiting()) schedule_.VetoNext();
-  // Lists come first, because the coordinator must finish its lists before it receives reports again.
+  // Lists come before the schedule, because the coordinator must finish its lists before it receives reports again.
   if (lists_.has_begun() || (lists_.has_waiting() && !schedule_.locked())) return FollowList();
   const absl::Time now = parts_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
@@ -136,7 +136,7 @@ absl::Time CoordinationLoop::NextLookAtProgram() const {
   return parts_.queue->empty() ? absl::InfiniteFuture() : look_at_program_;
 }
 
-// While a callback runs or a device has work, the program does not count as waiting. The callback may submit a tensor,
+// While a callback runs or a device has work, the program is not treated as waiting. The callback may submit a tensor,
 // and another thread may wait for the end of the device's work.
 void CoordinationLoop::LookAtProgram(absl::Time now) {
   const bool waits = parts_.progress->waiting() > 0 && parts_.callbacks->idle() && parts_.devices->idle();
@@ -162,8 +162,8 @@ void CoordinationLoop::ShutDownIfDone(absl::Time now) {
   answers_.ExpectEnd(now);
 }
 
-// Without this report, other ranks may wait for tensors that this rank will never submit. This rank would then wait for
-// these ranks in its own operations.
+// Without Drain's report, other ranks may wait for tensors that this rank will never submit. This rank would then wait
+// in its own operations for the ranks that wait for it.
 void CoordinationLoop::Drain() {
   if (departure_ != Departure::kNotYet || parts_.queue->has_followers()) return;
   reporter_.Drain();
@@ -191,8 +191,8 @@ void CoordinationLoop::ReportAnew() {
   for (TensorEntry* entry : parts_.queue->HandedOver()) Report(*entry);
 }
 
-// Submissions that have come in the meantime are reported together with the earlier submissions. One report states one
-// age for all its tensors, and deadlines count from the submission.
+// Submissions that have come in the meantime are reported together with the earlier submissions. A report states one
+// age for all of its tensors, and deadlines are counted from the submission.
 void CoordinationLoop::ReportWhatWaited(absl::Time now) {
   static_cast<void>(parts_.queue->HandOverFresh(now));  // so that HandedOver() includes them
   absl::Time newest = absl::InfinitePast();
@@ -210,8 +210,8 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time n
   if (schedule_.RecordUnlockRequest(inbox.unlock_requested)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
-  // The answers are checked after the inbox has been read, because a rank that was stopped for long finds its answers
-  // in the inbox.
+  // The loop checks for answers after it has read the inbox. If a rank was stopped for long, its answers are in the
+  // inbox.
   if (!role_ && !schedule_.locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }

@@ -22,19 +22,20 @@
 
 namespace ronda {
 
-// The work of the coordinator, which rank 0 does besides its own work as a rank. The coordinator turns the ranks'
-// reports into response lists. It also looks for tensors that a rank does not submit, and for ranks that wait for each
+// The work that rank 0 does as the coordinator, besides its work as a rank. The coordinator turns the ranks' reports
+// into response lists. The coordinator also detects tensors that a rank does not submit, and ranks that wait for each
 // other. CoordinatorRole connects the negotiator, the stall inspector, the deadlock detector, autotune and the codec.
-// It does no I/O except that it writes the log and, on request, a recording of the negotiation and a log of autotune.
+// CoordinatorRole does no I/O, with two exceptions: it writes to the log and, if the user asks for them, a recording of
+// the negotiation and a log of autotune.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // The flight recorders in `flights` contain the last activity of each rank, for the reports about late ranks. `log`
-  // records which rank is ready for which tensor. The caller keeps the ownership of `log`, which may be nullptr.
+  // `flights` has the flight recorders of all ranks. The last events of the recorders go into reports about late ranks.
+  // `log` records which rank is ready for which tensor. The caller keeps the ownership of `log`, which may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
-  // Must be called first. Opens the files that the tunables request.
+  // The caller must call Start before all other functions. Opens the files that the tunables request.
   // Errors: the operating system's error, with the path.
   absl::Status Start();
 
@@ -42,34 +43,34 @@ class CoordinatorRole {
   // Errors: INVALID_ARGUMENT that names the rank, if a report is damaged.
   absl::Status Receive(const std::vector<ControlMessage>& reports, absl::Time now);
 
-  // Reports stalls that have lasted long enough. Warnings go to the log, and tensors that have reached their deadline
-  // fail.
+  // Reports stalls that have lasted long enough. The function writes warnings about stalls to the log, and fails
+  // tensors that have reached their deadline.
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
-  // Whether a schedule that the coordinator has sent is locked. The schedule stays locked until all ranks have unlocked
-  // it. Until this time the coordinator need not process reports.
+  // Returns whether a schedule that the coordinator has sent is still locked. The schedule stays locked until all ranks
+  // have unlocked it. Until all ranks have unlocked the schedule, the coordinator need not process reports.
   bool locked() const { return negotiator_.locked(); }
 
-  // Returns the encoded list of all decisions since the last call; empty if nothing was decided. The first list is
-  // never empty, because it carries the job's settings.
+  // Returns the encoded list of all decisions since the last call. Returns an empty text if nothing was decided. The
+  // first list is never empty, because it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
-  // Must be called when the ranks have carried out one more round of the locked schedule.
+  // The caller must call EndRound when the ranks have carried out another round of the locked schedule.
   void EndRound(absl::Time now);
 
-  // Whether the caller must unlock the schedule because autotune wants to try other settings.
+  // Returns whether the caller must unlock the schedule, because autotune wants to try other settings.
   bool wants_to_unlock() const { return tuning_ != nullptr && tuning_->wants_change(); }
 
-  // Must be called when the ranks have unlocked the schedule. `progress.rounds` is how often the ranks carried out the
-  // schedule.
+  // The caller must call Unlock when the ranks have unlocked the schedule. `progress.rounds` is how often the ranks
+  // carried out the schedule.
   void Unlock(ScheduleProgress progress, absl::Time now);
 
   // The latest time for the next call of Inspect.
   absl::Time next_inspection() const { return next_inspection_; }
 
  private:
-  // Adds `event` to the recording of the negotiation, if the job writes one. After an error the recording ends, but the
+  // If the job writes a recording of the negotiation, adds `event` to it. After an error the recording ends, but the
   // job goes on.
   void Record(const NegotiationEvent& event);
   // Logs a warning if ranks wait for each other. Does nothing if the job wants no warnings.
@@ -94,8 +95,8 @@ class CoordinatorRole {
 // Returns the time limits that the job's tunables contain.
 WaitLimits LimitsOf(const Tunables& tunables);
 
-// Watches whether the coordinator answers this rank's reports. As long as the coordinator answers some reports, it is
-// alive. In this case the coordinator itself fails the tensors that wait too long.
+// Watches whether the coordinator answers this rank's reports. As long as the coordinator answers at least some
+// reports, it is alive. A living coordinator itself fails the tensors that wait too long.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class AnswerWatch {
@@ -103,17 +104,17 @@ class AnswerWatch {
   // The caller keeps the ownership of `queue` and `flights`.
   AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, WaitLimits limits);
 
-  // Must be called when the job's limits are known.
+  // Must be called as soon as the job's limits are known.
   void set_limits(WaitLimits limits);
 
-  // Must be called when the tensor has been reported to the coordinator.
+  // Must be called when this rank has reported the tensor to the coordinator.
   void Expect(const TensorEntry& entry);
 
   // Must be called when this rank has reported its shutdown to the coordinator.
   void ExpectEnd(absl::Time now);
 
-  // Must be called when this rank has carried out the coordinator's last list. The time until now does not count as
-  // silence, because during the list's collectives the coordinator sent nothing.
+  // Must be called when this rank has carried out the coordinator's latest list. The time before this call is not
+  // counted as silence: during the collectives of the list, the coordinator could send nothing.
   void Heard(absl::Time now);
 
   // Errors: DEADLINE_EXCEEDED, with the coordinator's last activity, if the coordinator has not answered for too long.

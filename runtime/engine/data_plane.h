@@ -17,13 +17,13 @@
 
 namespace ronda {
 
-// A tensor that FindNonFinite examines.
+// A tensor in which FindNonFinite searches for elements that are infinite or NaN.
 struct TensorView {
   const void* data = nullptr;
   size_t count = 0;  // elements
 };
 
-// The memory that holds the tensors of a bucket, on the host or on a device. All calls to a DataPlane and to its
+// The memory that holds the tensors of a bucket, on the host or on a device. Calls of a DataPlane and of its
 // communicator take effect in the order in which they were made. On a device a call may take effect after it has
 // returned.
 //
@@ -36,8 +36,8 @@ class DataPlane {
   virtual AdasumOps& adasum_ops() = 0;
 
   // Returns uninitialised memory for a result.
-  // Errors: RESOURCE_EXHAUSTED that names the tensor. After this error the job must end, because the other ranks go on
-  // with the operation.
+  // Errors: RESOURCE_EXHAUSTED that names the tensor. After RESOURCE_EXHAUSTED the job must end, because the other
+  // ranks go on with the operation.
   virtual absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) = 0;
 
   // Returns zeroed memory for the residual of the tensor.
@@ -47,7 +47,7 @@ class DataPlane {
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes) = 0;
 
   // Allocates memory for the overflow flags of `tensors` tensors. Must be called before the work that computes these
-  // tensors, because an allocation on a device may wait for this work, and an error would come too late. Errors:
+  // tensors: an allocation on a device may wait for this work, and an error would then come too late. Errors:
   // RESOURCE_EXHAUSTED.
   virtual absl::Status PrepareOverflow(size_t tensors) = 0;
 

@@ -48,13 +48,15 @@ BucketLayout MemoryLayoutOf(const BucketRun& run) {
 }
 
 // If a rank does not take part in the vote, the other ranks start a negotiation after the warning time, and the
-// negotiation finds the missing rank. The communicator gives up only after rank 0 would have given up.
+// negotiation finds the missing rank. The communicator gives up only after the time at which rank 0 would have given
+// up.
 WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
-// Ranks that have agreed on an operation start it at once, unless their machine is overloaded. A rank that does not
-// start the operation fails the job. So an operation's own short deadline applies only to the agreement.
+// Ranks that have agreed on an operation start it immediately, unless their machine is overloaded. A rank that does not
+// start the operation fails the job. So a short deadline of the operation itself applies only until the ranks have
+// agreed.
 WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
   constexpr absl::Duration kLeast = absl::Seconds(10);
   if (!request.limits) return jobs;
@@ -81,8 +83,8 @@ uint64_t BytesOf(const BucketRun& run) {
   return bytes;
 }
 
-// Describes the bucket for the tensor log. If the bucket was negotiated, it has no vote, and the wait of a rank began
-// when the rank reported the bucket's tensors.
+// Describes the bucket for the tensor log. If the bucket was negotiated, it had no vote. A rank's wait then began when
+// the rank reported the tensors of the bucket.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
   TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run)};
   if (run.info.ballot != nullptr) {
@@ -124,7 +126,7 @@ absl::StatusOr<Executor::Decision> Executor::ExecuteIfAllApprove(const AgreedBuc
   return Decision{.result = ballot.result, .flags = ballot.flags};
 }
 
-// Describes the bucket as a BucketRun, whose label is for example "conv1/weight and 9 more".
+// Describes `bucket` as a BucketRun with a label such as "conv1/weight and 9 more".
 BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
   const TensorRequest& first = bucket.responses.front()->request;
   label_ = first.name;
@@ -165,7 +167,7 @@ absl::StatusOr<BucketOutcome> Executor::Carry(const BucketRun& run) {
   if (run.info.ballot != nullptr && !VotesWithData(run.request(0))) {
     RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(run.info));
     if (IsVetoed(run.info)) return BucketOutcome::kVetoed;
-    // A barrier needs no more calls after the vote, because the vote itself is a barrier.
+    // A barrier is complete after its vote, because the vote itself is a barrier.
     if (run.info.op == OpType::kBarrier) return BucketOutcome::kDone;
     return Carry(Decided(run));
   }
@@ -207,7 +209,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
   }
   DeviceLane& lane = *parts_.devices->lane();
   const Device::Current current(&lane.device());
-  // The profiler's range has the same name as the bucket's event in the timeline.
+  // The range in the profiler has the same name as the bucket's event in the timeline.
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(lane.Begin(
       {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run), .limits = run.info.limits}, ready_.points()));

@@ -29,7 +29,7 @@
 
 namespace ronda {
 
-// The DataPlane for tensors in the host's memory. When a call returns, its work is done.
+// The DataPlane for tensors in the host's memory. Each call has done its work when it returns.
 //
 // Thread-compatible. HostPlane does not own the communicator.
 class HostPlane : public DataPlane {
@@ -51,15 +51,15 @@ class HostPlane : public DataPlane {
   std::vector<uint8_t> flags_;
 };
 
-// Carries out buckets. For each bucket it looks up the tensors, runs the collective, and completes the handles.
-// Reductions and Exchanges call the communicator for each operation. Joins and changes of process sets move no data, so
-// the executor itself handles them.
+// Carries out buckets that the ranks have agreed on. For each bucket, the executor finds the tensors, runs the
+// collective, and completes the handles. Reductions and Exchanges call the communicator for each operation. Joins and
+// changes of process sets move no data, so the executor handles them itself.
 //
-// Tensors in the memory of a device have their own lane (device/device_lane.h). All ranks create the lane when they
-// come to the first bucket with such tensors. Every rank executes every bucket, so all ranks create the lane at the
-// same point. The handles complete when the bucket has been given to the device. Afterwards the handles'
-// DeviceCompletion reports the end of the work. Work that has been given to a device cannot be cancelled. So if a
-// bucket has a vote, the ranks vote over the host's communicator before they give the bucket to the device.
+// Tensors in the memory of a device have a separate lane (device/device_lane.h). All ranks create the lane for devices
+// when they reach the first bucket with tensors on devices. Every rank executes every bucket, so all ranks create the
+// lane at the same point. The handles complete when the bucket has been given to the device. The DeviceCompletion of a
+// handle later reports that the device has done the work. Work that has been given to a device cannot be cancelled. So
+// if a bucket has a vote, the ranks vote over the host's communicator before they give the bucket to their devices.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
@@ -76,7 +76,7 @@ class Executor {
   // `limits` apply to operations that have no limits themselves.
   Executor(const Parts& parts, WaitLimits limits);
 
-  // Must be called when the job's limits are known.
+  // Must be called as soon as the job's limits are known.
   void set_limits(WaitLimits limits) { limits_ = limits; }
   const WaitLimits& limits() const { return limits_; }
 
@@ -88,8 +88,9 @@ class Executor {
   // queue, and the job cannot continue.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Executes a bucket of all ranks if all ranks approve it, and returns the flags that the ranks have sent with their
-  // votes. If a rank vetoes, nothing is executed, and the handles stay in the queue.
+  // Lets the ranks vote on a bucket of all ranks, and executes the bucket if all of them approve. Returns the flags
+  // that the ranks have sent with their votes. If a rank vetoes, nothing is executed, and the handles stay in the
+  // queue.
   // Errors: the communicator's errors; RESOURCE_EXHAUSTED as for Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
@@ -114,14 +115,14 @@ class Executor {
   };
 
   void ForgetEntries();
-  // Looks up this rank's submissions, one per response of the bucket.
+  // Finds this rank's submissions for the bucket, one per response.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   // Returns kAdjacent if the device's lane can reduce the bucket in place, and this rank's tensors are adjacent.
   BucketLayout OwnLayout(const BucketRun& run) const;
   absl::Status CarryAndComplete(const BucketRun& run);
-  // Returns kFailed if some rank has no device for the bucket's tensors. In this case the handles of the tensors
-  // contain the reason.
+  // Returns kFailed if some rank has no device for the bucket's tensors. If the result is kFailed, the handles contain
+  // the reason.
   absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
   // Creates the device's lane if the rank has no lane.
   absl::StatusOr<BucketOutcome> CarryOnDevice(const BucketRun& run);

@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// Enough memory to record a failure and to complete the handles with it.
+// This much memory is enough to record a failure and to complete the handles with it.
 constexpr size_t kEmergencyBytes = size_t{256} << 10;
 
 // Until this object is destroyed, the calling thread has the default floating-point environment: rounding to nearest,
@@ -81,17 +81,17 @@ ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {
   return Progress::kOver;
 }
 
-// Runs `step`, and returns an exception as an error. Only the standard library throws, mostly when memory runs out. The
-// step may stay half done, because the job is over after an exception.
+// Runs `step`. Returns an exception as an error. Only the standard library throws exceptions, mostly when memory runs
+// out. The step may stay half done, because the job is over after an exception.
 absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step step) {
   try {
-    // Every thread that makes a step sets this floating-point environment, because all ranks must compute the same
+    // Every thread sets this floating-point environment before it makes a step, because all ranks must compute the same
     // bits.
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
-    // Submissions are refused before the emergency memory is freed, because new submissions of trainer threads could
-    // take it.
+    // The queue refuses submissions before the emergency memory is freed, because new submissions of trainer threads
+    // could use this memory.
     parts_.queue->Refuse(out_of_memory_);
     emergency_memory_.reset();
     static_cast<void>(loop_.release());
@@ -108,8 +108,8 @@ void GuardedSteps::End() {
   parts_.queue->Close(shut_down_);
 }
 
-// Repeats Fail until it finds the little memory that it needs. Other threads may take the emergency memory first. But
-// the queue already refuses their submissions, so this memory becomes free again.
+// Repeats Fail until it gets the little memory that it needs. Other threads may take the emergency memory first. The
+// queue already refuses their submissions, so the memory becomes free again.
 absl::Status GuardedSteps::FailOrRetry(const absl::Status& cause) {
   return UntilMemoryIsFound([&] { return Fail(cause); });
 }
@@ -118,8 +118,7 @@ absl::Status GuardedSteps::Fail(const absl::Status& cause) {
   parts_.control->Fail(cause);
   absl::Status failure = parts_.control->failure();
   Log(LogLevel::kError, parts_.rank, failure.message());
-  // The queue is closed first, because it may take long to end the work under way on a device, and no thread must wait
-  // for this.
+  // The queue is closed first. To end the work on a device may take long, and no thread must wait for this.
   parts_.queue->Close(failure);
   parts_.devices->Close(failure);
   return failure;

@@ -24,10 +24,10 @@ namespace ronda {
 // of a step fails the job. The failure is recorded for all ranks, every handle in flight completes with the failure,
 // and no further step is made.
 //
-// Thread-safe as ProgressEngine::Steps demands: the progress thread makes the steps, and any thread may call Wake.
+// Thread-safe as ProgressEngine::Steps requires: the progress thread makes the steps, and any thread may call Wake.
 class GuardedSteps : public ProgressEngine::Steps {
  public:
-  // GuardedSteps owns none of these objects; all must outlive GuardedSteps.
+  // GuardedSteps does not own these objects, which must all outlive GuardedSteps.
   struct Parts {
     RankId rank;
     ControlPlane* control;
@@ -42,24 +42,24 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Time NextDeadline() override { return loop_->NextDeadline(); }
   // Wakes up the background thread, which then looks for work.
   void Wake() override { parts_.control->Wake(); }
-  // The control plane is also polled while a schedule is locked, because another rank may request to unlock the
+  // While a schedule is locked, threads still poll the control plane, because another rank may request to unlock the
   // schedule.
   bool StartPolling() override { return parts_.control->StartPolling(); }
   bool KeepPolling() override { return parts_.control->KeepPolling(); }
   void StopPolling() override { parts_.control->StopPolling(); }
 
-  // Whether all ranks have shut down. After the shutdown no failure may be recorded, because other ranks may not have
-  // read yet that the job has ended. Any thread may call has_ended.
+  // Returns whether all ranks have shut down. After the shutdown no failure may be recorded, because other ranks may
+  // not have read yet that the job has ended. Any thread may call has_ended.
   bool has_ended() const { return has_ended_.load(); }
 
-  // Returns OK after a shutdown of all ranks, else the job's failure.
+  // Returns OK if all ranks have shut down, or else the job's failure.
   // REQUIRES: a step has returned kOver.
   const absl::Status& outcome() const { return outcome_; }
 
  private:
   using Step = absl::FunctionRef<absl::StatusOr<Progress>()>;
 
-  // Makes `step`; if it returns an error or throws, the job fails.
+  // Runs `step`. If `step` returns an error or throws an exception, the job fails.
   Progress Guard(Step step);
   absl::StatusOr<Progress> StepOrCatch(Step step);
   void End();
@@ -67,12 +67,12 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Status FailOrRetry(const absl::Status& cause);
 
   const Parts parts_;
-  // The loop is leaked after memory has run out, because an Abseil hash table cannot be destroyed after it has found no
+  // If memory has run out, the loop is never destroyed: an Abseil hash table cannot be destroyed after it has found no
   // memory to grow.
   std::unique_ptr<CoordinationLoop> loop_;
   std::atomic<bool> has_ended_{false};
   absl::Status outcome_;
-  // These errors are created in advance, because no memory may be left when they are needed.
+  // The constructor creates these errors, because no memory may be left when they are needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");
   const absl::Status shut_down_ = absl::CancelledError("the job has been shut down");
   std::unique_ptr<std::byte[]> emergency_memory_;  // freed when memory runs out, so that the error can be reported

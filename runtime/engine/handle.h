@@ -34,8 +34,8 @@ struct ResultDeleter {
   void operator()(std::byte* data) const;
 };
 
-// The memory of a result, if Ronda owns this memory. The result is in the same kind of memory as the tensor, on the
-// host or on a device.
+// The memory of a result, if Ronda owns this memory. A result's memory is of the same kind as the tensor's memory: host
+// memory, or the memory of a device.
 using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class CapturedCall;
@@ -48,28 +48,28 @@ using RowCounts = absl::InlinedVector<int64_t, 8>;
 // The results of an operation, which its handle keeps.
 struct OperationResult {
   // For allgather, gather (on the root), scatter, reducescatter and alltoall: the rows that this rank receives, in
-  // memory of Ronda or of the caller. If the tensor is in the memory of a GPU, the rows are in the memory of this GPU
-  // as well. Ronda reuses its own memory only after the memory has been freed and each stream that waits for the
+  // memory of Ronda or of the caller. If the tensor is in the memory of a GPU, the rows are also in the memory of this
+  // GPU. Ronda reuses its own memory only after two things: the memory was freed, and each stream that waits for the
   // operation (Handle::OrderBefore) has done all work that it had when the memory was freed. If other work on the
   // device may still use the memory, the caller must call Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
-  // If this status is not OK, the operation was carried out, but this rank does not get the result.
+  // If this status is an error, the operation was carried out, but this rank does not get its result.
   absl::Status status = absl::OkStatus();
-  // For allgather, gather (on the root) and alltoall: how many rows each member of the process set has sent. For
-  // scatter and reducescatter: only one entry, the number of received rows.
+  // For allgather, gather (on the root) and alltoall: how many rows each member of the process set has sent. In scatter
+  // and reducescatter: a single entry, the number of rows that this rank has received.
   RowCounts first_dims;
   // For send/recv: the sender. For join: the last rank that has joined. For add_process_set: the id of the set. For
   // allgather and gather: the number of ranks over which an average is taken.
   int64_t number = 0;
-  // Whether the result on any rank has an element that is infinite or NaN. Only set if overflow detection was
-  // requested.
+  // Whether the result has an element that is infinite or NaN, on any rank. The flag is only set if the request asks
+  // for overflow detection.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
-  // The overflow flag that a device writes before the operation is complete; not 0 if an overflow was found. If this
-  // pointer is nullptr, `overflow` is valid instead.
+  // The overflow flag that a device writes before the operation is complete; not 0 if an overflow was found. If
+  // device_overflow is nullptr, `overflow` is valid instead.
   std::shared_ptr<const uint8_t> device_overflow = nullptr;
-  // If this pointer is not nullptr, the operation has been given to a device, which may not have carried it out yet.
+  // Not nullptr if the operation has been given to a device. The device may not have carried out the operation yet.
   std::shared_ptr<DeviceCompletion> completion = nullptr;
   // If this pointer is not nullptr, the operation is part of a CUDA graph. The operation counts as complete, because
   // each launch of the graph carries it out. Streams wait for it in the graph.
@@ -83,16 +83,19 @@ struct OperationResult {
 };
 
 // The future of one submission. The progress thread completes the handle exactly once. Any number of threads may wait
-// for the handle. If the operation's tensor is in the memory of a device, "complete" only means that the operation has
-// been given to the device. In this case OperationResult::completion reports the end of the work.
+// for the handle. If the tensor is in the memory of a device, "complete" only means that the operation has been given
+// to the device. For a tensor in the memory of a device, OperationResult::completion reports when the device has done
+// the work.
 //
-// Thread-safe. Memory ordering: status_, result_ and sender_ are written before a release store sets state_ to kDone,
-// and never after this store. A thread whose acquire load returns kDone may read these members without the lock.
+// Thread-safe. Memory ordering: status_, result_ and sender_ are written before state_ is set to kDone by a release
+// store, and never after this store. So a thread whose acquire load of state_ returns kDone may read status_, result_
+// and sender_ without the lock.
 //
 // No wake-up is lost, and a completion costs no wake-up if no thread waits. A thread that is about to sleep, or that
-// adds a callback, changes kPending to kAwaited under the lock. This change fails if the operation has already
-// completed. If the change succeeds, the completing thread finds kAwaited, and takes the lock before it notifies the
-// waiting threads. When it gets the lock, the waiting thread already sleeps, or its callback is already in the list.
+// adds a callback, changes kPending to kAwaited under the lock. The change to kAwaited fails if the operation has
+// already completed. If the change succeeds, the completing thread finds kAwaited, and takes the lock before it
+// notifies the waiting threads. When the completing thread gets the lock, the waiting thread is already asleep, or its
+// callback is already in the list.
 class Handle {
  public:
   // `callbacks` runs the functions given to OnCompletion. `progress`, which may be null, belongs to the engine that
@@ -101,28 +104,29 @@ class Handle {
          std::shared_ptr<const std::string> tensor)
       : callback_thread_(std::move(callbacks)), progress_(std::move(progress)), tensor_(std::move(tensor)) {}
 
-  // Whether the operation is complete, or is under way on a device.
+  // Returns whether the operation is complete, or has been given to a device.
   bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
 
-  // Whether launched() is true or MonotonicTime() has reached `deadline`. A loop that polls for messages calls this
-  // function. `*looks` counts the calls. A clock read takes as long as a look for messages, so only one call in 64
-  // reads the clock.
+  // Returns whether launched() is true, or MonotonicTime() has reached `deadline`. A loop that polls for messages calls
+  // this function. `*looks` counts the calls of the loop. Reading the clock takes as long as a look for messages. So
+  // only one call in 64 reads the clock.
   bool IsLaunchedOrPast(absl::Duration deadline, int* looks) const {
     return launched() || (++*looks % 64 == 0 && MonotonicTime() >= deadline);
   }
 
-  // Whether the operation is complete, also on the device.
+  // Returns whether the operation is complete, also on the device.
   bool done() const {
     const bool done = launched() && (result_.completion == nullptr || IsPastDevice());
     if (done) RecordLearned();
     return done;
   }
 
-  // Blocks until the operation has completed, and returns the operation's status. An error status names the tensor. If
-  // no other thread drives the progress engine, the calling thread carries out the operation itself.
+  // Blocks until the operation has completed, and returns the operation's status. If the status is an error, its text
+  // names the tensor. If no other thread drives the progress engine, the calling thread carries out the operation
+  // itself.
   absl::Status Wait() const;
 
-  // Waits as Wait does, but only until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
+  // Waits like Wait, but only until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
   bool WaitUntil(absl::Duration deadline) const;
 
   // Blocks until launched() is true, or until MonotonicTime() reaches `deadline`. Returns launched().
@@ -131,10 +135,10 @@ class Handle {
     return launched();
   }
 
-  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Like Wait, blocks until the operation has
-  // been given to the device, but does not wait for the device. For a tensor in the host's memory OrderBefore does the
-  // same as Wait. The stream must live as long as the handle, because Ronda reuses the result's memory only after the
-  // stream's work.
+  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Like Wait, OrderBefore blocks until the
+  // operation has been given to the device, but not until the device has done the operation. For a tensor in host
+  // memory, OrderBefore does the same as Wait. The stream must exist as long as the handle, because Ronda reuses the
+  // memory of the result only after the stream's work.
   // Errors: the operation's error, if the error is known when OrderBefore returns; INVALID_ARGUMENT if the operation is
   // part of a CUDA graph, and `stream` is not being captured.
   absl::Status OrderBefore(WaitingStream& stream) const;
@@ -143,52 +147,54 @@ class Handle {
   // REQUIRES: Wait() or OrderBefore() has returned OK. After OrderBefore(), FindOverflow() may not be called yet.
   const OperationResult& result() const;
 
-  // Makes sure that the result's memory is not reused before the device has done all work that is now on `stream` (a
-  // cudaStream_t), even if the last reference to this handle is gone. Does nothing if the result is not in device
-  // memory of Ronda.
+  // Makes sure that the memory of the result is not reused before the device has done all work that is now on `stream`
+  // (a cudaStream_t). This holds even if the last reference to this handle is gone. Does nothing if the result is not
+  // in device memory of Ronda.
   // REQUIRES: launched() is true, and FreeAfter has not been called before.
   // Errors: INVALID_ARGUMENT if the stream is being captured; the device's errors. After an error nothing has changed.
   absl::Status FreeAfter(void* stream);
 
-  // Does the same as OnCompletion, but `callback` is already called when launched() becomes true. If the operation is
-  // still under way on a device at this time, the callback's status is OK.
+  // Like OnCompletion, but calls `callback` as soon as launched() becomes true. If a device is still carrying out the
+  // operation at that time, the callback gets the status OK.
   absl::Status OnLaunch(std::function<void(const absl::Status&)> callback);
 
-  // Calls `callback` once, with the operation's status, after the operation has completed, or soon if it has completed
+  // Calls `callback` once with the status of the operation: after the operation is complete, or soon if it is complete
   // already. The callback runs on the runtime's callback thread, after the callbacks of operations that completed
-  // earlier. It may submit tensors and wait for other handles. If it throws, the job fails: "callback of tensor 'x'
-  // threw: ...". After the runtime is gone, the callback is called in the calling thread.
-  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. In this case `callback` is not called.
+  // earlier. The callback may submit tensors and wait for other handles. If the callback throws an exception, the job
+  // fails: "callback of tensor 'x' threw: ...". After the runtime is gone, the callback is called in the calling
+  // thread.
+  // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. After an error, `callback` is not called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // If the operation is a receive in the order of arrival (IsOrderedReceive), returns the rank whose message it has
-  // got, even if the receive has failed later. Returns nullopt if there is no message. REQUIRES: launched().
+  // For a receive in the order of arrival (IsOrderedReceive), returns the rank whose message the receive has got, even
+  // if the receive has failed later. Returns nullopt if the receive has got no message. REQUIRES: launched() is true.
   std::optional<int> sender() const { return sender_; }
 
-  // Records that the received message comes from `rank`. Only the progress thread may call this, before Complete.
+  // Records that the received message comes from `rank`. Only the progress thread may call RecordSender, and only
+  // before Complete.
   void RecordSender(int rank) { sender_ = rank; }
 
   // Completes the handle, because the operation has ended. Only the progress thread (progress_engine.h) may call
-  // Complete, and only once. Allocates nothing.
+  // Complete, and only once. Complete allocates no memory.
   void Complete(absl::Status status);
   void Complete(OperationResult result);
 
  private:
   enum class State : uint8_t { kPending, kAwaited, kDone };
 
-  // Records that the program knows that this operation is complete. The operation is counted once, or a few times if
-  // several threads learn of the completion at the same time.
+  // Records that the program has learned that this operation is complete. The operation is usually counted once, and a
+  // few times if several threads learn of its completion at the same time.
   void RecordLearned() const {
     if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
     progress_->RecordLearned();
-    // The release store makes sure that a thread that sees this value also sees the count.
+    // Because of the release store, a thread that sees this value also sees the count.
     learned_.store(true, std::memory_order_release);
   }
 
   bool IsPastDevice() const;
-  // Returns the DeviceBlocks from which the result's memory comes; nullptr if the memory comes from elsewhere.
+  // Returns the DeviceBlocks that have allocated the memory of the result; nullptr if the memory comes from elsewhere.
   DeviceBlocks* BlocksOfResult() const;
-  // Returns the operation's status. REQUIRES: done() is true.
+  // Returns the status of the operation. REQUIRES: done() is true.
   absl::Status KnownStatus() const;
   // Waits until the operation is launched, but at most until `deadline`.
   void AwaitLaunch(absl::Duration deadline = absl::InfiniteDuration()) const;
@@ -214,15 +220,15 @@ class Handle {
   std::optional<int> sender_;
 };
 
-// Keeps the memory of objects that are created and destroyed all the time, such as handles. The pool allocates memory
-// only if more objects exist at once than ever before.
+// Keeps memory for objects that are often created and destroyed, such as handles. The pool allocates memory only if
+// there are more objects than ever before.
 //
 // All blocks of a pool have the size of the first requested block. Requests of other sizes go to the global operator
 // new. Thread-safe.
 //
-// Blocks may outlive the pool's owner, because the pool is destroyed only when it has no owner and all blocks have been
-// freed. So the holder of a block needs no reference to the pool. (Otherwise all threads would have to change one
-// reference count for each block.)
+// Blocks may outlive the owner of the pool: the pool is destroyed only when it has no owner and all blocks have been
+// freed. So the holder of a block needs no reference to the pool. (With references, all threads would change the same
+// reference count for every block.)
 class BlockPool {
  public:
   struct GiveUp {
@@ -235,10 +241,10 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Returns memory of `bytes`, aligned as by operator new. Throws std::bad_alloc.
+  // Returns memory of `bytes` bytes, with the alignment of operator new. Throws std::bad_alloc if there is no memory.
   void* Allocate(size_t bytes);
 
-  // Takes back a block from Allocate(bytes).
+  // Takes back a block that Allocate(bytes) has returned.
   void Free(void* block, size_t bytes) noexcept;
 
  private:
@@ -249,8 +255,8 @@ class BlockPool {
 
   bool IsOverLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !is_owned_ && in_use_ == 0; }
 
-  // Prefetches the cache lines of the next free block. If many objects live at once, this block was last used long ago,
-  // and is in no cache.
+  // Prefetches the cache lines of the next free block. If many objects exist at the same time, the next free block was
+  // last used long ago, and is in no cache.
   void PrefetchNextLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Stored in each block that is not in use.
@@ -265,8 +271,8 @@ class BlockPool {
   bool is_owned_ ABSL_GUARDED_BY(mu_) = true;
 };
 
-// An allocator for std::allocate_shared, which puts the object and its counter into one block of `pool`. The owner of
-// the pool must live as long as the allocator allocates objects. The objects may outlive the owner.
+// An allocator for std::allocate_shared, which puts the object and its reference count into one block of `pool`. The
+// owner of the pool must exist as long as the allocator allocates objects. The objects may outlive the owner.
 template <typename T>
 class PoolAllocator {
  public:

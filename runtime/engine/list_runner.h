@@ -22,8 +22,8 @@
 
 namespace ronda {
 
-// Carries out the coordinator's response lists in the order of their arrival, one bucket at a time.
-// StepRunner (step_runner.h) carries out a locked schedule instead.
+// Carries out the coordinator's response lists in the order in which they arrive, one bucket at a time.
+// Locked schedules are carried out by StepRunner (step_runner.h) instead of ListRunner.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ListRunner {
@@ -41,12 +41,12 @@ class ListRunner {
 
   explicit ListRunner(Parts parts) : parts_(std::move(parts)) {}
 
-  // Must be called with the encoded list when a list has arrived.
+  // The caller must call Add with each encoded list that arrives.
   void Add(std::string list) { lists_.push_back(std::move(list)); }
 
-  // Whether a list has arrived but has not begun.
+  // Returns whether a list has arrived that has not begun.
   bool has_waiting() const { return !lists_.empty(); }
-  // Whether a list has begun but has not ended.
+  // Returns whether a list has begun that has not ended.
   bool has_begun() const { return begun_.has_value(); }
 
   // What the rank must do after the end of a list.
@@ -55,8 +55,8 @@ class ListRunner {
     std::optional<ResolvedSchedule> schedule;  // begins now
   };
 
-  // Begins the next list, or carries out the next bucket of the list that has begun. Returns the end of the list if
-  // this was the list's last bucket. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT if the list is
+  // Begins the next list, or carries out the next bucket of the list that has begun. If this was the last bucket of the
+  // list, returns the list's End. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT if the list is
   // damaged; INTERNAL if the list answers a tensor that this rank has not submitted; the executor's errors.
   absl::StatusOr<std::optional<End>> RunNext();
 

@@ -28,8 +28,8 @@ absl::Status TooLarge(const TensorRequest& request) {
       absl::StrCat("the result of ", Name(request.op), " '", request.name, "' is too large"));
 }
 
-// Computes the bytes for each number of rows in `rows`, stores them in `bytes`, and returns their sum. The numbers of
-// rows come from other ranks, so they are checked.
+// Converts each number of rows in `rows` to bytes, stores the results in `bytes`, and returns their sum. The numbers of
+// rows come from other ranks, so the function checks them.
 // Errors: RESOURCE_EXHAUSTED if a number of bytes does not fit into 64 bits; INTERNAL if a number is negative.
 absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const int64_t> rows,
                                std::vector<size_t>* bytes) {
@@ -70,8 +70,8 @@ PartRange PartOf(const BucketRun& run, size_t i, int position) {
   return {.begin = static_cast<size_t>(rows.begin) * row, .count = static_cast<size_t>(rows.count) * row};
 }
 
-// Returns the bytes that each participant sends as text, for example " (4 of rank 0, 3 of rank 2)". The text is empty
-// if `parts` is empty.
+// Describes how many bytes each participant sends, for example " (4 of rank 0, 3 of rank 2)". The text is empty if
+// `parts` is empty.
 std::string DescribeParts(absl::Span<const size_t> parts, const Group& participants) {
   constexpr size_t kNamed = 8;
   if (parts.empty()) return "";
@@ -82,10 +82,10 @@ std::string DescribeParts(absl::Span<const size_t> parts, const Group& participa
   return absl::StrCat(text, parts.size() > kNamed ? ", ...)" : ")");
 }
 
-// Returns the memory for the `bytes` of a result that consists of rows. This is the caller's memory, or memory that
-// belongs to the result. If the caller's memory is too small, the rank receives into memory of the result, because the
-// other ranks need this rank to take part. In this case the operation ends with an error on this rank only. `parts` are
-// the bytes that each participant sends, if the result consists of these parts.
+// Returns the memory for the `bytes` of a result that consists of rows. The memory is the caller's, or belongs to the
+// result. If the caller's memory is too small, the rank receives into memory of the result, because the other ranks
+// need this rank to take part. If the caller's memory is too small, the operation ends with an error, but only on this
+// rank. If the result is made of parts, `parts` says how many bytes each participant sends.
 absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
                                   absl::Span<const size_t> parts = {}) {
   const Submission& submission = run.submission(i);
@@ -243,10 +243,10 @@ absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
 
 namespace {
 
-// One tensor of a bucket while it is exchanged. Owns nothing.
+// The exchange of one tensor of a bucket. The exchange owns nothing.
 class Exchange {
  public:
-  // All arguments except `i` are shared by the tensors of the bucket.
+  // The tensors of a bucket share all arguments except `i`.
   Exchange(DataPlane* plane, Communicator* host, Exchanges::Scratch* scratch, const BucketRun& run, size_t i)
       : plane_(*plane), host_(*host), scratch_(*scratch), run_(run), i_(i), request_(run.request(i)) {}
 
@@ -259,8 +259,8 @@ class Exchange {
   absl::Status Alltoall();
   absl::Status SendRecv();
 
-  // Sends the rows to the participants as scratch_.splits describes. Stores the received rows in the result, but not
-  // the first dimensions.
+  // Sends rows to the participants, in the numbers that scratch_.splits contains. Stores the received rows in the
+  // result, but not the first dimensions.
   absl::Status MoveRows();
   // Sets scratch_.splits to the number of rows that each participant sends to each participant.
   absl::Status ShareSplits();

@@ -26,7 +26,8 @@
 namespace ronda {
 
 // A bucket that is being carried out, as one rank sees it. A rank takes no part in the bucket if it is not in the
-// process set or has joined. Such a rank makes the same calls to the communicator, but without buffers.
+// process set, or if it has joined. A rank that takes no part makes the same calls to the communicator, but without
+// buffers.
 //
 // A BucketRun owns nothing.
 struct BucketRun {
@@ -58,14 +59,14 @@ struct BucketRun {
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
 };
 
-// RowElements returns the number of elements of a row, which is one index of the first dimension. RowBytes returns the
-// number of bytes of a row.
+// RowElements returns the number of elements of a row, which is one index of the first dimension. RowBytes returns how
+// many bytes a row has.
 // REQUIRES: the shape has a first dimension.
 size_t RowElements(const TensorRequest& request);
 size_t RowBytes(const TensorRequest& request);
 
-// The rows that the member at `position` of `members` gets when `rows` are split as evenly as possible. The first (rows
-// % members) members get one row more than the other members.
+// Which rows the member at `position` gets if `rows` rows are split among `members` members as evenly as possible. The
+// first (rows % members) members get one row more than the other members.
 struct RowRange {
   int64_t begin = 0;
   int64_t count = 0;
@@ -74,19 +75,20 @@ RowRange EvenSplit(int64_t rows, int members, int position);
 
 // Keeps a residual for each tensor that requests error feedback. The residual is the sum of the rounding errors so far,
 // which come from rounding this rank's contributions to the wire's format. The residual is added to the rank's next
-// contribution. (The rounding error of the reduced value is not corrected, because it is equal on all ranks and belongs
-// to no single rank.)
+// contribution. (The rounding error of the reduced value is not corrected: it is the same on all ranks, and belongs to
+// no single rank.)
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ErrorFeedback {
  public:
-  // Allocates zeroed memory for the residual of a tensor, in the tensor's memory.
+  // Allocates memory that is filled with zeros, for the residual of a tensor. The memory is of the same kind as the
+  // tensor's.
   using Allocate = std::function<absl::StatusOr<ResultData>(absl::string_view tensor, size_t bytes)>;
 
   explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
 
-  // Returns the residual of a tensor of `count` elements. The residual is zero at first, and again after each change of
-  // `count`. The pointer is valid until the next call for this tensor, or until Drop.
+  // Returns the residual of a tensor with `count` elements. The residual is zero at first, and becomes zero again
+  // whenever `count` changes. The pointer is valid until the next call for this tensor, or until Drop.
   // Errors: the errors of Allocate.
   absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
 
@@ -106,9 +108,9 @@ class ErrorFeedback {
 // Carries out buckets of allreduce, reduce and reducescatter. One call of Reduce or Adasum covers all tensors of a
 // bucket.
 //
-// If overflow detection is requested, all participants learn whether any rank's part of the result has an infinite or
-// NaN element. After an allreduce each rank examines its own result, because all ranks have the same bits. After a
-// reduce or reducescatter, the participants share their flags by a second, tiny reduction.
+// If overflow detection is requested, all participants get to know whether any rank's part of the result has an element
+// that is infinite or NaN. After an allreduce, each rank examines its own result, because all ranks have the same bits.
+// After a reduce or reducescatter, the participants exchange their flags in a second, very small reduction.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h). The caller keeps the ownership of the DataPlane.
 class Reductions {
@@ -149,8 +151,8 @@ class Reductions {
 // Carries out the operations that move tensors without computing: broadcast, allgather, gather, scatter, alltoall,
 // send/recv and barrier, with one call to the communicator per tensor.
 //
-// In an alltoall or scatter only the senders know how the rows are split, but the communicator needs the split on every
-// rank of the job. So the senders first send the splits to all ranks of the job.
+// In an alltoall or scatter, only the senders know how the rows are split. But on every rank of the job the
+// communicator needs the split. So the senders first send the splits to all ranks of the job.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h). Exchanges owns neither the DataPlane nor `host`,
 // which is the communicator for the host's memory.

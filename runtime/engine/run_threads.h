@@ -29,14 +29,15 @@ struct RunThreadsOutcome {
   std::exception_ptr exception;  // the first that a body threw; null if none did
 };
 
-// Runs a job whose ranks are threads of this process. Starts one new thread with its own Runtime per rank, runs `body`
-// on each thread, and returns when all ranks have shut down. If a body returns an error or throws, the job fails. The
-// operations of the other ranks then return this error, so that these ranks do not wait.
+// Runs a job whose ranks are threads of this process. Starts one thread per rank, each with its own Runtime. Runs
+// `body` on each thread, and returns when all ranks have shut down. If a body returns an error or throws, the job
+// fails. If a body fails, the operations of the other ranks return the error of the body, so that these ranks do not
+// wait.
 //
 //   RunThreadsOutcome outcome = RunThreads({.size = 4}, [](Runtime& runtime) { return Train(runtime); });
 //
-// Errors: INVALID_ARGUMENT if there are no ranks; RESOURCE_EXHAUSTED if the system cannot create a thread; the error of
-// a body; the job's failure.
+// Errors: INVALID_ARGUMENT if the job has no ranks; RESOURCE_EXHAUSTED if the system cannot create a thread; the error
+// of a body; the job's failure.
 RunThreadsOutcome RunThreads(const RunThreadsOptions& options, const std::function<absl::Status(Runtime&)>& body);
 
 }  // namespace ronda

@@ -23,7 +23,7 @@ Result CatchOutOfMemory(const char* text, const Function& function) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    // There may not even be memory for this text. A status without a text needs no memory.
+    // There may not even be memory for the message. A status without a text needs no memory.
     try {
       return absl::ResourceExhaustedError(text);
     } catch (const std::bad_alloc&) {

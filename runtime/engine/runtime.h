@@ -42,19 +42,19 @@
 
 namespace ronda {
 
-// One rank's membership in a job. It accepts named tensors from any thread, and carries out their operations in an
-// order on which all ranks agree. A background thread does the work, or a thread that waits for an operation
+// One rank's membership in a job. A Runtime accepts named tensors from any thread, and carries out their operations in
+// an order on which all ranks agree. A background thread does the work, or a thread that waits for an operation
 // (progress_engine.h). A Runtime has no global state, so several ranks can live in one process.
 //
 // Trainer threads fill the queue, and the steps of CoordinationLoop empty it. An error in a step fails the job
-// (GuardedSteps). Every handle in flight then completes with this error, and the job is over.
+// (GuardedSteps). When the job fails, every handle in flight completes with the error, and the job is over.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
 //   RONDA_RETURN_IF_ERROR(handle->Wait());
 //
-// Thread-safe; the progress thread makes the steps (progress_engine.h). Owns the rank's transport. If a runtime is
-// destroyed without a shutdown, the other ranks see this as a failure of this rank.
+// Thread-safe; the progress thread makes the steps (progress_engine.h). A Runtime owns the transport of its rank. If a
+// Runtime is destroyed without a shutdown, the other ranks treat this as a failure of this rank.
 class Runtime {
  public:
   struct Options {
@@ -63,9 +63,9 @@ class Runtime {
     size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
     absl::Duration device_timeout = Device::kTimeout;
     // If the job fails while streams of the trainer wait for the job's operations on a device, Ronda calls this
-    // function once, with the reason. These streams never go on, and the process can no longer use the device. So the
-    // process should end. The function must not block its thread. If this is nullptr, the streams go on with undefined
-    // data.
+    // function once, with the reason. The waiting streams never continue, and the process can no longer use the device.
+    // A process that can no longer use the device should end. The function must not block its thread. If the function
+    // is nullptr, the streams continue with undefined data.
     std::function<void(const std::string& why)> stream_is_held = nullptr;
     // If other ranks have tensors on a device but this rank has none, this rank uses device number `device_hint` modulo
     // the number of devices. If the hint is unset, the local rank is the hint. An elastic job sets the hint, because
@@ -87,99 +87,101 @@ class Runtime {
   // Returns the ids of the existing process sets in ascending order.
   std::vector<ProcessSetId> ProcessSetIds() const { return process_sets_.Ids(); }
 
-  // Returns the set whose ranks remove set `id` together. The result is `id` itself if the members of the set created
-  // it, else 0.
+  // Returns the set whose ranks remove set `id` together. The result is `id` itself if the members of the set have
+  // created it, and 0 otherwise.
   ProcessSetId RemoversOf(ProcessSetId id) const { return process_sets_.RemoversOf(id); }
 
   // Submits a tensor. Never waits for other ranks. The caller keeps the ownership of the buffers, which must remain
   // valid until the handle is complete.
   //
-  // Ranks also add and remove process sets by submissions. Either every rank of the job submits the change, or only the
-  // members of the set do.
+  // Ranks also use submissions to add and remove process sets. The change is submitted either by every rank of the job,
+  // or only by the members of the set.
   //
-  // Errors: INVALID_ARGUMENT for a wrong submission; ALREADY_EXISTS if the name is in flight in the process set;
-  // CANCELLED after Shutdown; RESOURCE_EXHAUSTED if there is no memory for the submission; the job's failure.
+  // Errors: INVALID_ARGUMENT for a wrong submission; ALREADY_EXISTS if a tensor with the name is in flight in the
+  // process set; CANCELLED after Shutdown; RESOURCE_EXHAUSTED if there is no memory for the submission; the job's
+  // failure.
   // The handle's errors: FAILED_PRECONDITION if ranks disagree about the tensor, or if it needs a rank that has joined,
   // or if its process set was removed; DEADLINE_EXCEEDED if some rank did not submit the tensor; UNAVAILABLE if a rank
-  // has shut down. After these errors the job goes on. The handle's error may also be the job's failure.
+  // has shut down. After these errors the job goes on. The handle may also return the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits all of `submissions`, or none of them if there is an error. Stores their handles in `*handles`, in the same
-  // order. The memory of `*handles` is reused. All tensors of a group (see TensorRequest::group) are submitted in one
-  // call, and run or fail together.
-  // Errors: as Submit.
+  // Submits all of `submissions`. After an error, none of them is submitted. Stores the handles of the submissions in
+  // `*handles`, in the same order. Reuses the memory of `*handles`. All tensors of a group (see TensorRequest::group)
+  // are submitted in one call, and run or fail together.
+  // Errors: those of Submit.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Checks whether Submit would accept `submissions`.
-  // Errors: INVALID_ARGUMENT, as Submit.
+  // Errors: INVALID_ARGUMENT as for Submit.
   absl::Status Check(absl::Span<const Submission> submissions) const {
     return CheckSubmissions(submissions, submitter());
   }
 
-  // Does the same as SubmitAll, without checks. REQUIRES: no tensor has a group, and Check() has accepted
-  // `submissions`, which have not changed since. If the process set has been removed since Check(), the handles end
-  // with an error about the removal.
+  // Does the same as SubmitAll, but does not check the submissions. REQUIRES: no tensor has a group, and Check() has
+  // accepted `submissions`, which have not changed since. If the process set has been removed since Check(), the
+  // handles end with an error about the removal.
   absl::Status SubmitChecked(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Submits a tensor, and waits until the operation is complete or MonotonicTime() reaches `deadline`. At the deadline
   // the operation may still be in flight. If no other thread drives the progress engine, the calling thread carries out
-  // the operation itself. This saves the wake-up of the background thread and the wake-up of the calling thread.
-  // Errors: as Submit. Errors of the operation itself are in the handle. The runtime must outlive the call.
+  // the operation itself. An operation on the calling thread saves two wake-ups: that of the background thread, and
+  // that of the calling thread. Errors: those of Submit. The handle has the errors of the operation itself. The Runtime
+  // must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
                                               absl::Duration deadline = absl::InfiniteDuration());
 
-  // Does the same as Run, but for all of `submissions`. Stores their handles in `*handles`, in the same order. All of
-  // these handles are complete.
-  // Errors: as SubmitAll.
+  // Does the same as Run, but for all of `submissions`. Stores the handles of the submissions in `*handles`, in the
+  // same order. All handles are complete when RunAll returns.
+  // Errors: those of SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Makes this rank's GPU set `bytes` at `memory` to zero, after the work that is now on `stream` (a cudaStream_t).
-  // Does not wait for the GPU.
+  // Makes this rank's GPU set `bytes` at `memory` to zero, after the work that is now on `stream` (a cudaStream_t). The
+  // function does not wait for the GPU.
   // Errors: INVALID_ARGUMENT if the memory belongs to the host or to another GPU; FAILED_PRECONDITION if there is no
   // GPU; INTERNAL for an error of the driver.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
     return device_.FillZero(memory, bytes, stream);
   }
 
-  // Opens the lane of a process set, unless it is open already. Afterwards `lanes()` can carry out the set's operations
-  // on GPU memory, in the order of the calls. All members of the set must call OpenLane at the same point of their
-  // sequence of operations in the set. OpenLane waits for the members, and returns on all of them whether the lane is
-  // open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr. `limits` apply to the
-  // lane's calls.
+  // Opens the lane of a process set, unless it is open already. As soon as the lane is open, `lanes()` can carry out
+  // the set's operations on GPU memory, in the order of the calls. All members of the set must call OpenLane at the
+  // same point of their sequence of operations in the set. OpenLane waits for the members, and returns to each of them
+  // whether the lane is open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr.
+  // `limits` apply to the lane's calls.
   // Errors: as OpenCallerLane; INVALID_ARGUMENT if the rank is not in the set.
   absl::StatusOr<bool> OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits);
 
   CallerLanes& lanes() { return lanes_; }
 
-  // Returns this rank's GPU; nullptr if the rank has not used a GPU yet.
+  // Returns this rank's GPU, or nullptr if this rank has not used a GPU yet.
   std::shared_ptr<const Device> device() const { return device_.chosen(); }
 
-  // Makes this rank write a timeline from now on, as a trace for Perfetto (docs/timeline.md). Each rank writes its own
-  // file, whose path is `path` with the rank inserted.
+  // From now on this rank writes a timeline, as a trace for Perfetto (docs/timeline.md). Each rank writes its own file.
+  // The path of the file is `path` with the rank inserted.
   // Errors: FAILED_PRECONDITION if this rank already writes a timeline; the operating system's error, with the path.
   absl::Status StartTimeline(const std::string& path);
 
-  // Ends the timeline's file. The end of the job also ends the file. Does nothing if no timeline is written.
+  // Ends the file of the timeline. The end of the job also ends this file. Does nothing if no timeline is written.
   void StopTimeline() { timeline_.Stop(); }
 
-  // Returns what this rank has counted about its work so far.
+  // Returns the counters of this rank's work so far.
   Statistics statistics() const;
 
   // Completes all operations in flight on this rank, waits for its callbacks, notifies the other ranks, and waits until
-  // all ranks have shut down. Idempotent.
-  // Errors: the job's failure, if the job has failed; DEADLINE_EXCEEDED that names the ranks that did not shut down;
-  // FAILED_PRECONDITION if a callback calls Shutdown, because Shutdown would have to wait for this callback.
+  // all ranks have shut down. Shutdown is idempotent.
+  // Errors: the job's failure, if the job has failed; DEADLINE_EXCEEDED that names the ranks that have not shut down;
+  // FAILED_PRECONDITION if a callback calls Shutdown, which would have to wait for this callback.
   absl::Status Shutdown();
 
-  // Whether the calling thread runs a callback. In a callback, Shutdown returns an error.
+  // Returns whether the calling thread is running a callback. In a callback, Shutdown returns an error.
   bool InCallback() const { return callbacks_->IsThisThread(); }
 
-  // Must be called if this rank gives up. If the job has not ended, it fails with `cause` for all ranks.
+  // Must be called if this rank gives up the job. If the job has not ended yet, it fails on all ranks with `cause`.
   void Abandon(const absl::Status& cause);
 
-  // Must be called if the program of this rank ends without Shutdown(). The job goes on until the process has ended.
-  // Then the job fails on the other ranks, and their error says how this process ended. Returns when the other ranks
-  // can know of this exit, or after a few seconds. Any thread may call AnnounceExit.
+  // Must be called if this rank's program ends without Shutdown(). The job goes on until the process has ended. The job
+  // then fails on the other ranks, and the error says how this process ended. Returns when the other ranks can know of
+  // the exit of this process, or after a few seconds at most. Any thread may call AnnounceExit.
   void AnnounceExit();
 
   // Returns the job's failure that this rank knows; OK if this rank knows no failure.
@@ -192,25 +194,25 @@ class Runtime {
   DeviceLanes::Options MakeDeviceOptions();
   std::unique_ptr<CoordinationLoop> MakeLoop();
 
-  // The background thread's function. It sleeps in ControlPlane::Wait until there is work because of a submission, a
-  // message or a deadline. Returns when the job has ended.
+  // The function of the background thread. The thread sleeps in ControlPlane::Wait until a submission, a message or a
+  // deadline gives it work. Returns when the job has ended.
   void RunBackgroundThread();
 
-  // These functions check the tensors and add them to the queue. After an error or an exception none of the tensors is
-  // in the queue.
+  // The following functions check tensors and add them to the queue. After an error or an exception none of the tensors
+  // is in the queue.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
   absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
-  // Does the same as AddAll, but without the checks.
+  // Does the same as AddAll, but does not check the tensors.
   absl::Status AddChecked(absl::Span<const Submission> submissions, absl::Time now,
                           std::vector<std::shared_ptr<Handle>>* handles);
   Submitter submitter() const;
 
   // Announce must be called when tensors were added to the queue at `now` and no thread waits for them. CarryOut
-  // carries out one operation and waits for its end, but at most until `deadline`.
+  // carries out one operation, and waits until the operation has ended, but not longer than `deadline`.
   void Announce(absl::Time now);
   void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
   void Wake() { transport_.control->Wake(); }
-  // Must be called when an operation or a callback has ended for which a shutdown may wait.
+  // Must be called when an operation or a callback has ended, because a shutdown may be waiting for it.
   void WakeForShutdown();
 
   // Carries out a request that a user has sent to this rank with rondactl.

@@ -45,13 +45,13 @@ class Check {
  private:
   template <typename... Parts>
   absl::Status Invalid(const Parts&... parts) const {
-    // The error omits a name that Ronda gave, because the caller does not know this name.
+    // The error leaves out a name that Ronda has generated, because the caller does not know this name.
     const bool is_callers = !absl::StartsWith(request_.name, "ronda/");
     const std::string tensor = is_callers ? absl::StrCat(" of tensor '", request_.name, "'") : "";
     return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));
   }
 
-  // Whether this rank is one of the ranks that `side` describes.
+  // Returns whether this rank is one of the ranks that `side` describes.
   bool IsOne(Side side) const {
     switch (side) {
       case Side::kNone:
@@ -149,7 +149,7 @@ class Check {
                    " bytes: pass the same pointer or disjoint buffers");
   }
 
-  // If an operation works by rows, its output cannot be its input, because the sizes of the two differ.
+  // In an operation by rows, the output cannot be the input, because the two have different sizes.
   absl::Status OverlapOfRows() const {
     if (!IsOne(traits_.input) || bytes_ == 0 || submission_.output_bytes == 0) return absl::OkStatus();
     const auto input = reinterpret_cast<uintptr_t>(submission_.input);

@@ -100,7 +100,7 @@ void TensorLog::Started(const Collective& collective) {
   }
 }
 
-// A vetoed bucket did not run. A launched bucket ends later, when the device has finished it, and the DeviceWatch
+// A vetoed bucket did not run. A launched bucket ends later, when the device has carried it out. The DeviceWatch
 // records this end.
 void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
   const uint64_t now = FlightNanoseconds();

@@ -17,25 +17,25 @@
 namespace ronda {
 
 // Records the events of a rank's tensors in the rank's flight recorder and counters. If the rank writes a timeline,
-// also records them in the timeline, in more detail.
+// TensorLog also records the events in the timeline, in more detail.
 //
-// Thread-safe. Owns neither the flight recorder nor the timeline nor the counters.
+// Thread-safe. TensorLog does not own the flight recorder, the timeline or the counters.
 class TensorLog {
  public:
-  // `timeline` and `meter` may be nullptr, and nothing is then written to them.
+  // `timeline` and `meter` may be nullptr. TensorLog then records nothing in the missing object.
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 
-  // Returns the time for tensors that are submitted together, in nanoseconds. The time is exact if a timeline shows it,
-  // else exact to a few milliseconds.
+  // Returns the time for tensors that are submitted together, in nanoseconds. If a timeline shows the time, it is
+  // exact. Without a timeline, the time may be wrong by a few milliseconds.
   uint64_t SubmissionTime() const {
     return IsDrawn() ? FlightNanoseconds() : static_cast<uint64_t>(absl::ToInt64Nanoseconds(CoarseFlightNow()));
   }
   void Submitted(const TensorRequest& request, uint64_t time);
-  // Must be called when a tensor is submitted that the current step already contains. The caller must hold the lock of
-  // the submissions.
+  // Must be called when the program submits a tensor that the current step already contains. The caller must hold the
+  // lock of the submissions.
   void StepEnded(uint64_t time);
-  // Records how many tensors the engine has to carry out. The progress thread calls this.
+  // Records how many tensors the engine has to carry out. The progress thread calls InFlight.
   void InFlight(size_t tensors);
   // Records that the rank has reported the tensor to the coordinator. Returns the recorded time.
   FlightTime Reported(const TensorRequest& request);
@@ -64,9 +64,9 @@ class TensorLog {
   // Records that the engine begins to carry out a response list, or has carried out a round of the locked schedule.
   void Cycled();
 
-  // Whether a timeline shows what this log records.
+  // Returns whether a timeline shows the events that this log records.
   bool IsDrawn() const { return timeline_ != nullptr && timeline_->on(); }
-  // Records that `rank` is ready for a tensor. Only the coordinator calls this, and only if IsDrawn() is true.
+  // Records that `rank` is ready for a tensor. Only the coordinator calls Ready, and only if IsDrawn() is true.
   void Ready(RankId rank, const TensorRequest& request);
 
  private:

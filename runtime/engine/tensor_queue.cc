@@ -175,14 +175,14 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
 }
 
 void TensorQueue::Assign(const Submission& submission, Slot& slot) {
-  // The version is raised before the request is copied. So if the copy throws an exception, the old version does not
-  // belong to a changed request.
+  // The code raises the version before it copies the request. So if the copy throws an exception, the old version does
+  // not belong to a changed request.
   if (slot.submission.request != submission.request) ++slot.version;
   Copy(submission, &slot.submission);
 }
 
-// Copies the request only if it differs, because most submissions have the same request as the last submission with
-// their name.
+// Copies the request only if it differs. Most submissions have the same request as the last submission with the same
+// name.
 void TensorQueue::Copy(const Submission& submission, Submission* kept) {
   if (kept->request != submission.request) kept->request = submission.request;
   kept->input = submission.input;
@@ -373,7 +373,7 @@ bool TensorQueue::has_only_removals() const {
 void TensorQueue::Close(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
-    // If a shutdown is under way, the failure replaces the shutdown's status.
+    // If a shutdown is in progress, the failure replaces the status of the shutdown.
     refusal_ = status;
     fresh_.clear();
     fresh_count_.store(0, std::memory_order_relaxed);
@@ -384,11 +384,11 @@ void TensorQueue::Close(const absl::Status& status) {
     {
       MutexLock lock(&mu_);
       if (in_flight_.empty()) return;
-      // The text is made before the entry is removed. If there is no memory for the text, the entry stays for the next
-      // attempt.
+      // The code makes the text before it removes the entry. If there is no memory for the text, the entry stays in the
+      // queue for the next attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
-      // A follower may be in flight now, and the engine must not get this follower.
+      // A follower may be in flight now, but the engine must not get this follower.
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }

@@ -49,12 +49,12 @@ struct TensorEntry {
 // The tensors in flight on this rank, by process set and name. Trainer threads add tensors, and the engine removes
 // them.
 //
-// After a tensor is complete, the queue keeps its name and its memory for the next submission with this name. So a
-// training step that is like earlier steps allocates nothing. A name is idle if it is not in flight. The largest number
-// of idle names is kMaxIdle, or the largest number of names that were in flight at the same time, if this is greater.
-// At this limit, the queue forgets the names that have been idle for the longest time. The queue does not keep the
-// names of joins and of changes of process sets, because these names may never come again. It also forgets the names of
-// a process set that is removed.
+// When a tensor is complete, the queue keeps its name and its memory for the next submission with this name. So a
+// training step that is like earlier steps allocates nothing. A name is idle if it is not in flight. The queue keeps at
+// most kMaxIdle idle names, or as many as were ever in flight at the same time, if that is more. At the limit of idle
+// names, the queue forgets the names that have been idle for the longest time. The queue keeps no names of joins and of
+// changes of process sets, because these names may never be used again. When a process set is removed, the queue also
+// forgets the names in this set.
 //
 // Thread-safe. Only the engine completes entries. So the engine's pointers to entries stay valid until the engine
 // completes the entries or closes the queue.
@@ -73,62 +73,63 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission`. After an error or an exception (std::bad_alloc), nothing has been added. `ready` is
-  // only set for a tensor in the memory of a device. If the caller gave no name, and a tensor with the generated
-  // name is in flight already, the new tensor becomes a follower of that tensor. The engine gets the follower when the
+  // set only for a tensor in the memory of a device. If the caller gave no name, and a tensor with the generated name
+  // is in flight already, the new tensor becomes a follower of that tensor. The engine gets the follower when the
   // earlier tensor is complete. Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set;
   // the status with which the queue was closed.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
-  // Adds all of `submissions`. After an error or an exception, no submission has been added. Stores their handles in
-  // `*handles`, in the same order. `ready` has one element per submission, or is empty.
-  // Errors: as Add; ALREADY_EXISTS also if a name occurs twice, or if tensors of the same group are in flight.
+  // Adds copies of all `submissions` to the queue. After an error or an exception, no submission has been added. Stores
+  // the handles of the submissions in `*handles`, in the same order. `ready` has one element per submission, or is
+  // empty.
+  // Errors: those of Add; ALREADY_EXISTS also if a name occurs twice, or if tensors of the same group are in flight.
   absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
                       std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready = {});
 
-  // Returns the entries added since the last call, in the order in which they were added. The result is valid until the
-  // next call. Only one thread at a time may call this.
+  // Returns the entries that were added since the last call, in the order in which they were added. The result is valid
+  // until the next call. Only one thread at a time may call HandOverFresh.
   const std::vector<TensorEntry*>& HandOverFresh(absl::Time now);
 
-  // Returns the entries that HandOverFresh has returned and that are still in flight, in the order in which they were
-  // added.
+  // Returns the entries in flight that HandOverFresh has already returned, in the order in which they were added.
   std::vector<TensorEntry*> HandedOver();
 
-  // Returns the time at which the oldest entry was added that HandOverFresh would return; the infinite future if there
-  // is no such entry.
+  // Returns when the oldest of the entries that HandOverFresh would return was added. Returns the infinite future if it
+  // would return none.
   absl::Time OldestFresh() const;
 
   // Returns the entry for which `time` returns the earliest time; nullptr if the queue is empty. `time` must not call
   // the queue.
   const TensorEntry* Earliest(absl::FunctionRef<absl::Time(const TensorEntry&)> time) const;
 
-  // Returns the entry of a tensor; nullptr if no tensor with this name is in flight in this process set.
+  // Returns the entry of a tensor, or nullptr if no tensor with this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // Assigns a message to the receive `match.receive`, which from now on has the message's name. The receive's handle
-  // records the sender.
-  // Errors: INTERNAL if the receive is not in flight, or if a tensor with its new name is in flight.
+  // Gives a message to the receive `match.receive`. From now on, the receive has the name of the message. The handle of
+  // the receive records the sender of the message.
+  // Errors: INTERNAL if the receive is not in flight, or if a tensor with the new name is in flight.
   absl::Status Match(const ReceiveMatch& match);
 
-  // Frees the entry's name, and then completes the handle. If the status says that a rank was late, the unnamed tensors
-  // that follow this entry fail as well. Otherwise the late rank could still submit its tensor, and the ranks would
-  // match it with one of the followers. REQUIRES: `entry` is in the queue.
+  // Frees the entry's name, and then completes the handle. If the status says that a rank was late, the followers of
+  // this entry also fail. If the followers did not fail, the late rank could still submit its tensor, and the ranks
+  // would match this tensor with one of the followers. REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
   // Completes many entries. `results` has one element per entry, and each is empty afterwards. After an exception no
   // entry is complete.
   void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
-  // Makes Add return `status` from now on. Later calls of Refuse have no effect.
+  // From now on, Add returns the error `status`. Later calls of Refuse have no effect.
   void Refuse(absl::Status status);
 
-  // Must be called when the process set was removed. Forgets the names of the set, except the names in flight.
+  // Must be called when the process set `process_set` was removed. Forgets the names of the set, except the names in
+  // flight.
   void Forget(ProcessSetId process_set);
 
-  // Refuses new submissions, and completes every entry with `status`, to which it adds the entry's name.
+  // Refuses new submissions. Completes every entry with `status`, to which it adds the name of the entry.
   void Close(const absl::Status& status);
 
-  // Whether a submission waits for an earlier submission with the same name.
+  // Returns whether a submission waits until an earlier submission with the same name is complete.
   bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
 
   // Returns how many tensors are in flight. If the calling thread knows that a submission was accepted, the result
@@ -136,7 +137,8 @@ class TensorQueue {
   size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
   bool empty() const { return size() == 0; }
 
-  // Whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for such removals.
+  // Returns whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for
+  // removals of process sets.
   bool has_only_removals() const;
 
  private:
@@ -148,7 +150,7 @@ class TensorQueue {
     std::shared_ptr<Handle> handle;
   };
 
-  // A name and its entry. The entry is in flight if it has a handle, and is idle if it has none.
+  // A name and its entry. The entry is in flight if it has a handle, and idle otherwise.
   struct Slot : TensorEntry {
     explicit Slot(TensorKeyView k)
         : name(std::make_shared<const std::string>(k.name)), key({.process_set = k.process_set, .name = *name}) {}
@@ -163,8 +165,8 @@ class TensorQueue {
   };
   using SlotList = std::list<Slot>;
 
-  // The slots own the names. The table is not an Abseil table, because an Abseil table is corrupt after it has found no
-  // memory to grow. This table must stay intact when memory runs out.
+  // The table finds a slot by its name, and the slot owns the name. The table is not an Abseil table, because such a
+  // table is corrupt after it has found no memory to grow. The queue's table must stay intact when memory runs out.
   using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
 
   // Returns the first of `submissions` whose group has tensors in flight, or nullptr.
@@ -172,8 +174,8 @@ class TensorQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Allocates memory for `more` entries in the list of the fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts `submissions` in flight in their order, or makes them followers. Stops with an error at the first submission
-  // that is not allowed.
+  // Puts `submissions` in flight, in their order. A submission whose name is in flight becomes a follower. Stops with
+  // an error at the first submission that is not allowed.
   absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now,
                                std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Undoes InsertAllLocked for the submissions that have `handles`, and clears `handles`.
@@ -186,19 +188,19 @@ class TensorQueue {
   // Adds `submission` as a follower of `slot`. REQUIRES: ReserveLocked was called; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a named submission may follow the last tensor of `slot`. It may follow a refusal, because the caller has no
-  // handle of a refusal and so cannot wait for its end.
+  // Returns whether a named submission may follow the last tensor of `slot`. A named submission may follow a refusal:
+  // the caller has no handle of the refusal, so it cannot wait until the refusal is complete.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     return !last.request.refusal.empty();
   }
-  // Puts the first follower of an idle slot in flight. Allocates nothing.
+  // Puts the first follower of an idle slot in flight. AdvanceLocked allocates no memory.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);
-  // Returns the slot of this name. If the name has no slot, creates an idle slot.
+  // Returns the slot with the name in `key`. If the name has no slot, creates an idle slot.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Must be called before `slot` leaves the idle list. If a program repeats its steps, its next submission is probably
-  // the tensor that was completed directly after this tensor.
+  // the tensor that was completed right after this tensor.
   void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetLocked(SlotList::iterator idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
@@ -228,9 +230,9 @@ class TensorQueue {
   std::list<Follower> spare_followers_ ABSL_GUARDED_BY(mu_);  // kept for their memory
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when one of its names is submitted again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
-  // The sizes of the queue, which threads may read without the lock. They are written under mu_. So a thread that knows
-  // of a submission also sees the sizes after this submission. If no thread makes progress
-  // when an entry is added, the adding thread ensures that one does so afterwards (progress_engine.h).
+  // The sizes of the queue, which threads may read without the lock. The sizes are written under mu_. So a thread that
+  // knows of a submission also sees the sizes after this submission. If no thread makes progress when an entry is
+  // added, the adding thread ensures that one does so afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};

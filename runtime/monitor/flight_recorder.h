@@ -27,7 +27,7 @@ inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
   return name.substr(0, end);
 }
 
-// The kind of an event of a tensor on a rank. The numbers are fixed, because they are stored in shared memory.
+// The kind of an event of a tensor on a rank. The numbers never change, because they are stored in shared memory.
 enum class FlightKind : uint8_t {
   kSubmitted = 1,  // the trainer handed it over
   kReported = 2,   // the rank reported it to the coordinator
@@ -44,8 +44,8 @@ inline constexpr int kLastFlightKind = 8;
 // same clock.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
-// FlightNow() in nanoseconds, which is the unit of recorders and counters. It is a separate function because a
-// conversion would take a large part of the time for recording an event.
+// FlightNow() in nanoseconds, which is the unit of recorders and counters. FlightNanoseconds is a separate function
+// because a conversion would take a large part of the time for recording an event.
 uint64_t FlightNanoseconds();
 // Returns FlightNow(), but the time may be a few milliseconds old. This function is cheap enough for frequent events.
 FlightTime CoarseFlightNow();
@@ -58,21 +58,23 @@ struct FlightEvent {
   FlightTime time;
 };
 
-// The last events on one rank, in memory that its peers can read. The peers can also read this memory while the rank is
-// stopped, and after the rank has ended. Memory that contains only zero bytes is a valid, empty recorder.
+// The last events on one rank, in memory that the rank's peers can read. The peers can read the recorder's memory even
+// while the rank is stopped, and after the rank has ended. If the memory contains only zero bytes, it is a valid, empty
+// recorder.
 //
-// Thread-safe, and safe between processes. No call ever waits. A slot is reused after kEvents events. If a thread still
-// writes to the slot at that time, the new event is lost. A reader skips events that are being written.
+// Thread-safe. Several processes may also use a FlightRecorder at the same time. No call ever waits for another thread
+// or process. A slot is reused after kEvents events. If a thread still writes to the slot at that time, the new event
+// is lost. A reader skips events that are being written.
 //
-// Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines its slot. By
-// compare-and-swap it replaces the slot's sequence, which belongs to an earlier ticket, by the odd sequence of its own
-// ticket. So only one writer at a time can write to the slot. It stores the words of the event, each with release, and
-// then the ticket's even sequence, with release. A reader loads the sequence (acquire), then the words, each with
-// acquire, then the sequence again. If both loads return the ticket's even sequence, the words belong to that ticket.
-// The first load makes all words of the ticket visible. If a word came from a later writer, the load of the word would
-// also make that writer's odd sequence visible, and the second load of the sequence would return the odd sequence.
-// (With fences, the loads and stores of the words could be relaxed. But ThreadSanitizer does not support fences, and on
-// x86 there is no difference.)
+// Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines the slot for its event. The
+// sequence of the slot belongs to an earlier ticket. By compare-and-swap, the writer replaces it with the odd sequence
+// of its own ticket. Because of the compare-and-swap, only one writer at a time can write to the slot. The writer
+// stores the words of the event, each with release, and then the ticket's even sequence, also with release. A reader
+// loads the sequence (acquire), then the words, each with acquire, then the sequence again. If both loads return the
+// ticket's even sequence, the words belong to that ticket. The first load makes all words of the ticket visible. If a
+// word came from a later writer, its load would also make that writer's odd sequence visible. The second load of the
+// sequence would then return the odd sequence. (With fences, the loads and stores of the words could be relaxed.
+// ThreadSanitizer does not support fences, and on x86 there is no difference.)
 class FlightRecorder {
  public:
   static constexpr int kEvents = 512;
@@ -88,7 +90,7 @@ class FlightRecorder {
   // cost only a few nanoseconds each.
   std::vector<FlightEvent> Events(absl::string_view prefix = "") const;
 
-  // Returns the last event; nullopt if no event can be read.
+  // Returns the last event, or nullopt if no event can be read.
   std::optional<FlightEvent> Last() const;
 
  private:
@@ -112,7 +114,7 @@ class FlightRecorder {
 // Returns for example "did last, 12.1s ago: started allreduce 'x' (4096 bytes)".
 std::string DescribeEvent(const FlightEvent& last, FlightTime now);
 
-// Returns DescribeEvent() for the recorder's last event; "has done nothing yet" if there is no event.
+// Returns DescribeEvent() for the last event of the recorder, or "has done nothing yet" if the recorder has no event.
 std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now = FlightNow());
 
 // An offset in a file that this process has open.
@@ -121,8 +123,8 @@ struct FileRange {
   uint64_t offset = 0;
 };
 
-// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own recorder. For
-// ranks on other hosts, this process records the events that it receives from them.
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes only to its own recorder.
+// For ranks on other hosts, this process receives their events and records them in its own memory.
 //
 // Thread-safe. Shares ownership of the recorders' memory.
 class FlightBoard {
@@ -134,14 +136,14 @@ class FlightBoard {
     memory_ = recorders;
   }
 
-  // A file that is mapped into memory at `base`. It stays open as long as the mapping exists.
+  // A file that is mapped into memory at `base`. The file stays open as long as the mapping exists.
   struct MappedFile {
     int descriptor = -1;
     const void* base = nullptr;
     size_t bytes = 0;
   };
 
-  // Uses the existing `recorders` in `memory`, one per rank. Some of the recorders may be in `file`.
+  // Uses recorders that already exist in `memory`, one per rank. `file` may contain some of the recorders.
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory, MappedFile file)
       : recorders_(std::move(recorders)), memory_(std::move(memory)), file_(file) {}
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)

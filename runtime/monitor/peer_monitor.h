@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The processes of this host's ranks, and the thread that watches them.
+// The processes of the ranks on this host, and the thread that watches them.
 #ifndef RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 
@@ -23,7 +23,7 @@
 namespace ronda {
 
 // A process of this host. The start time (clock ticks since boot) distinguishes the process from a later process with
-// the same pid. The start time is 0 if there is no /proc.
+// the same pid. The start time is 0 if the host has no /proc.
 struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time = 0;
@@ -35,29 +35,29 @@ struct ProcessStat {
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
-// Reads the facts about a process from /proc; nullopt if there is no such process. Allocates nothing, because peers are
-// also watched when memory has run out.
+// Reads the facts about the process `pid` from /proc. Returns nullopt if the process does not exist. Allocates no
+// memory, because peers must also be watched after memory has run out.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // Returns the calling process.
 ProcessId ThisProcess();
 
-// Whether `process` still runs. A process that has ended counts as not running, even if its parent has not reaped it
-// yet.
+// Returns whether `process` is still running. A process that has ended is not running, even if its parent has not
+// reaped it yet.
 bool IsAlive(const ProcessId& process);
 
-// The text of the failure on the other ranks if a rank's program returned from main() or called exit().
+// If a rank's program returned from main() or called exit(), the failure on the other ranks has this text.
 inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown()";
 
 // The text of the failure on the other ranks if a rank has left the job but its process may still run.
 inline constexpr char kLeftEarly[] = "has left before the job ended";
 
-// Watches the processes of this host's other ranks. If a process ends for any reason, reports this within milliseconds.
-// Its thread sleeps in poll() on one pidfd per process. So it uses no CPU while it waits, and does not slow down
-// collectives.
+// Watches the processes of this host's other ranks. If the process of another rank on this host ends for any reason,
+// PeerMonitor reports the end within milliseconds. The thread of PeerMonitor sleeps in poll() on one pidfd per process.
+// So the thread uses no CPU while it waits, and does not slow down collectives.
 //
-// If the program closes descriptors that it did not open itself (closefrom), the monitor looks for the processes in
-// /proc instead.
+// If the program closes descriptors that it did not open (closefrom), the monitor looks for the processes in /proc
+// instead.
 //
 // Thread-safe. The destructor stops the thread, and no callback runs afterwards.
 class PeerMonitor {
@@ -66,13 +66,13 @@ class PeerMonitor {
     RankId rank;
     ProcessId process;
   };
-  // The monitor's thread calls this once for each process that has ended, including processes that had ended before
+  // The monitor's thread calls this function once for each process that has ended, even if the process ended before
   // Start.
   using OnEnd = std::function<void(RankId rank)>;
 
   enum class Method { kPidFd, kPolling };
   struct Options {
-    // kPolling reads /proc five times per second. The monitor also polls processes for which pidfd_open() fails (old
+    // kPolling reads /proc five times per second. The monitor also polls each process for which pidfd_open() fails (old
     // kernels, sandboxes).
     Method method = Method::kPidFd;
   };
@@ -97,8 +97,9 @@ class PeerMonitor {
   PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
   bool HasEnded(const Entry& entry) const;
-  // The wake-up pipe shows whether the program has closed all descriptors. If it has, its own files may now have the
-  // numbers of the pidfds. So the monitor closes no pidfd, and polls the processes instead.
+  // The wake-up pipe shows whether the program has closed all descriptors. If the program has closed all descriptors,
+  // files of the program may now have the numbers of the pidfds. So the monitor closes no pidfd, and polls the
+  // processes instead.
   void ClosePidFd(Entry& entry) const;
   void ForgetLostDescriptors();
   // Sleeps until a process may have ended. Returns false if the monitor must stop.

@@ -28,8 +28,8 @@ void SetText(char (&to)[n], absl::string_view text) {
   to[shortened.size()] = '\0';
 }
 
-// Creates a file whose size is sealed. Readers rely on the seals, because an access to a mapped part that no longer
-// exists would end their process.
+// Creates a file, and seals its size. Readers rely on the seals: if a mapped part of the file disappeared, an access to
+// it would end the reader's process.
 UniqueFd MakeFile() {
   UniqueFd file(memfd_create(kRankFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool is_made = file.valid() && posix_fallocate(file.get(), 0, sizeof(RankWords)) == 0 &&

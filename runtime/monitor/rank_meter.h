@@ -16,10 +16,10 @@
 
 namespace ronda {
 
-// Counts a rank's work, in shared memory that other processes can read (RankWords).
+// Counts the work of a rank, in shared memory that other processes can read (RankWords).
 //
 // Thread-safety: the progress thread makes the calls, with two exceptions. The submitting threads call BeginStep, under
-// their own lock, and any thread may read words(). No call waits or allocates.
+// their own lock. Any thread may read words(). No call waits, and no call allocates memory.
 class RankMeter {
  public:
   struct Options {
@@ -41,11 +41,12 @@ class RankMeter {
 
   // Times are FlightTimes, or nanoseconds where a conversion would take too long.
 
-  // Must be called if a tensor is submitted that the current step already contains. In this case a new step begins.
+  // Must be called when the program submits a tensor that the current step already contains. The second submission of a
+  // tensor within a step begins a new step.
   void BeginStep(uint64_t now);
   void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 
-  // Must be called if the ranks make their next collective call and this rank takes no part in it.
+  // Must be called when the ranks make their next collective call and this rank takes no part in it.
   void PassBucket() { NextBucket(); }
 
   // Must be called when this rank begins its next collective call. `ready` is the time at which all tensors of the call

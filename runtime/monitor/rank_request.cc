@@ -61,8 +61,8 @@ absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* w
   if (request.kind == TimelineRequest::Kind::kStart) {
     if (absl::Status status = CheckPath(request.path); !status.ok()) return status;
   }
-  // The new number is greater than both numbers. So numbers always grow, even if an earlier rondactl ended while it
-  // wrote a request.
+  // The new number is greater than the last number of a request, and than the last number of an answer. So the numbers
+  // always grow, even if an earlier rondactl ended while it was writing a request.
   const uint64_t last =
       std::max(words->number.load(std::memory_order_acquire), words->answered.load(std::memory_order_acquire));
   const uint64_t number = last + 1 == 0 ? 1 : last + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a rank publishes about itself in shared memory, which other processes can map to watch the rank.
+// The data that a rank publishes about itself, in shared memory that other processes can map to watch the rank.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 #define RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 
@@ -32,7 +32,8 @@ struct BucketEntry {
 };
 
 // How long a rank's device has worked on the buckets that were timed. One bucket in kPeriod is timed, so all buckets
-// together took about kPeriod times as long. The thread that learns of the ends of buckets writes these counters.
+// together took about kPeriod times as long. The thread that learns when buckets end on the device writes these
+// counters.
 struct DeviceTimes {
   static constexpr uint64_t kPeriod = 32;
   static constexpr int kPhases = 5;
@@ -44,21 +45,22 @@ struct DeviceTimes {
 };
 
 // The data that one rank publishes, in a memfd of the rank's process. The memfd has the name kRankFileName. A process
-// of the same user opens the memfd as /proc/PID/fd/N, and no other user can open it. So a process can also read the
-// data while the rank is stopped. The memfd disappears when the rank and all readers have ended, no matter how they
-// ended. The file cannot change its size. If a process becomes a rank again after shutdown(), it creates a new memfd.
+// of the same user opens the memfd as /proc/PID/fd/N. Processes of other users cannot open it. So a process can read
+// the data even while the rank is stopped. The memfd disappears when the rank and all readers have ended, whatever has
+// ended these processes. The file cannot change its size. If a process becomes a rank again after shutdown(), it
+// creates a new memfd.
 //
-// Only the rank's own threads write to its RankWords, so no two ranks write to the same cache line. The only exception
-// is the request (RankRequestWords), which has its own cache lines.
+// Only the rank's own threads write to its RankWords. So two ranks never write to the same cache line. The request
+// (RankRequestWords) is an exception: another process writes to it, so it has its own cache lines.
 //
 // Memory ordering: `magic` is stored last, with release, and so publishes the words that never change. Counters are
 // independent of each other, and are read and written with relaxed order. `current` protects `current_since`, and the
 // `bucket` of each entry protects the other words of the entry. A writer stores 0 to the protecting word, then the
 // other words, then the bucket's number, all with release. A reader loads the number, then the other words, then the
 // number again, all with acquire. If both loads return the same number above 0, the other words belong to that bucket.
-// `buckets` is the number of the newest bucket. It is stored with release, after the entries of all earlier buckets and
-// before the entry of this newest bucket. So a reader that loads n from `buckets` can read the entries up to n - 1. A
-// reader that has seen the number n in an entry loads n or more from `buckets`.
+// `buckets` is the number of the newest bucket. `buckets` is stored with release: after the entries of all earlier
+// buckets, and before the entry of the newest bucket. So a reader that loads n from `buckets` can read the entries up
+// to n - 1. A reader that has seen the number n in an entry loads n or more from `buckets`.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
   static constexpr uint32_t kVersion = 5;
@@ -74,7 +76,7 @@ struct RankWords {
     std::atomic<uint64_t> left;  // stored again, with the same number, when the rank leaves the bucket
   };
 
-  // These words describe the layout. They have the same offsets in every version.
+  // These words describe the layout. The words that describe the layout are at the same offsets in every version.
   std::atomic<uint64_t> magic{0};
   uint32_t version = kVersion;
   uint32_t bytes = 0;  // sizeof(RankWords)
@@ -115,7 +117,7 @@ struct RankWords {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// Returns the rank's current counts. Works only on the rank's host.
+// Returns the rank's current counts. Read works only on the host of the rank.
 Statistics Read(const RankWords& words);
 
 inline constexpr char kRankFileName[] = "ronda-rank";

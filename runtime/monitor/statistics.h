@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The numbers that a rank counts about its own work.
+// The numbers by which a rank describes its own work.
 #ifndef RONDA_RUNTIME_MONITOR_STATISTICS_H_
 #define RONDA_RUNTIME_MONITOR_STATISTICS_H_
 
@@ -10,8 +10,8 @@
 namespace ronda {
 
 // The macro has one row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at
-// the end of ronda_statistics. The counters, the readers' copy and the struct of the C ABI are all generated from these
-// rows.
+// the end of ronda_statistics. The counters, the copy for readers, and the struct of the C ABI are all generated from
+// these rows.
 //
 //   reports_sent        control messages from this rank to rank 0
 //   reports_received    on rank 0: reports of all ranks, its own included
@@ -51,7 +51,7 @@ namespace ronda {
   ROW(tensors_in_flight)            \
   ROW(exposed_nanoseconds)
 
-// A number to which only one thread at a time adds. Any thread may read it.
+// A number that only one thread at a time increases. Any thread may read it.
 class Counter {
  public:
   void Add(uint64_t more = 1) {
@@ -64,7 +64,7 @@ class Counter {
   std::atomic<uint64_t> count_{0};
 };
 
-// A rank's counts since its runtime was created.
+// The counts of a rank since its runtime was created.
 template <typename Count>
 struct BasicStatistics {
 #define RONDA_STATISTICS_FIELD(name) Count name{};
@@ -73,8 +73,8 @@ struct BasicStatistics {
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// A rank's counters while the job runs. The thread that drives the progress engine changes them, except the counter of
-// steps, which the submitting threads change.
+// A rank's counters while the job runs. The thread that drives the progress engine changes the counters. Only the
+// counter of steps is changed by the threads that submit tensors.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {

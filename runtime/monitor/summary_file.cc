@@ -26,7 +26,7 @@ size_t SizeOf(int fd) {
   return fstat(fd, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
 }
 
-// Returns the descriptor of the SummaryFile that this process has inherited; -1 if there is none.
+// Returns the descriptor of the SummaryFile that this process has inherited, or -1 if it has inherited none.
 int FindOwn() {
   for (const int fd : NumbersIn(kOwnDescriptors)) {
     if (IsMemoryFile(absl::StrCat(kOwnDescriptors, "/", fd), SummaryFile::kName)) return fd;
@@ -72,7 +72,8 @@ std::vector<std::string> SummaryFile::Read() const {
 void LeaveForSummary(const RankWords& words) {
   try {
     const int fd = FindOwn();
-    // Other ranks may append between this check and the write. So the check leaves room for one more rank per core.
+    // Other ranks may append to the file between this check and the write. So the check leaves room for one more rank
+    // per core.
     const size_t end = fd < 0 ? 0 : SizeOf(fd) + (1 + std::thread::hardware_concurrency()) * sizeof(words);
     const bool has_room = fd >= 0 && end < SummaryFile::kMaxBytes && IsWithinFileLimit(end);
     [[maybe_unused]] const ssize_t count = has_room ? write(fd, &words, sizeof(words)) : 0;

@@ -14,10 +14,11 @@
 
 namespace ronda {
 
-// A file in memory for `rondarun --summary`. All ranks inherit its descriptor. A rank that leaves the job appends its
-// counts (RankWords). So the launcher also gets the counts of ranks that it has never observed.
+// A file in memory for `rondarun --summary`. All ranks inherit the descriptor of this file. When a rank leaves the job,
+// it appends its counts (RankWords) to the file. So the launcher also gets the counts of ranks that it has never seen
+// running.
 //
-// A rank finds the file by its name among its descriptors, like the ErrorFile. If the program that starts the ranks
+// A rank finds the file by its name among its own descriptors, like the ErrorFile. If the program that starts the ranks
 // closes descriptors (mpirun), the ranks do not have the file.
 //
 // Thread-compatible.
@@ -26,26 +27,28 @@ class SummaryFile {
   static constexpr char kName[] = "ronda-summary";
   static constexpr size_t kMaxBytes = size_t{64} << 20;  // a rank appends nothing to a file of this size
 
-  // Creates the file. If the process has no free descriptor, there is no file, and the job goes on without it.
+  // Creates the file. If the process has no free descriptor, no file is created, and the job goes on without it.
   SummaryFile();
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // Returns the RankWords of the ranks that have left the job, in the order in which they left. CheckRankWords must
-  // check the result.
+  // Returns the RankWords of all ranks that have left the job, in the order in which they left. The caller must check
+  // the result with CheckRankWords.
   std::vector<std::string> Read() const;
 
  private:
   UniqueFd fd_;
 };
 
-// Appends `words` to the SummaryFile that this process has inherited. Does nothing if there is no such file.
+// Appends `words` to the SummaryFile that this process has inherited. Does nothing if this process has inherited no
+// SummaryFile.
 void LeaveForSummary(const RankWords& words);
 
-// Whether `path`, a descriptor in /proc, is a file that memfd_create() has made with this name.
+// Returns whether `path`, the path of a descriptor in /proc, leads to a file that memfd_create() has made with the name
+// `name`.
 bool IsMemoryFile(const std::string& path, absl::string_view name);
 
-// Returns the numbers among the names in a folder of /proc; none if the folder cannot be read.
+// Returns all names in a folder of /proc that are numbers. Returns nothing if the folder cannot be read.
 std::vector<int> NumbersIn(const std::string& folder);
 
 }  // namespace ronda

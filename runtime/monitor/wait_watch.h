@@ -57,11 +57,12 @@ std::string DescribeWait(const Peer& late, const RunningCollective& running);
 // Thread-compatible.
 class WaitWatch {
  public:
-  // Begins the wait. The caller keeps the ownership of the collective and of the flight recorders.
+  // The wait begins when the WaitWatch is constructed. The caller keeps the ownership of the collective and of the
+  // flight recorders.
   WaitWatch(const RunningCollective& running, const FlightBoard& flights);
 
-  // Must be called repeatedly during the wait for `late`.
-  // Errors: DEADLINE_EXCEEDED that names the rank and its last event.
+  // Must be called again and again during the wait for `late`.
+  // Errors: DEADLINE_EXCEEDED that names the late rank and its last event.
   absl::Status Check(const Peer& late);
 
   bool has_warned() const { return has_warned_; }
@@ -70,7 +71,7 @@ class WaitWatch {
   absl::Duration UntilNextCheck() const;
 
  private:
-  // Describes the rank, the collective that `late` delays, and the last event of `late`.
+  // Describes the rank `late`, its last event, and the collective that it delays.
   std::string Report(const Peer& late) const;
 
   const RunningCollective& running_;

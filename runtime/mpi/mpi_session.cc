@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kErrorTextBytes = 1024;
 
-// All messages have the same tag, because a communicator keeps the order of the messages between two ranks.
+// All messages have the same tag: the messages between two ranks of a communicator keep their order without tags.
 constexpr int kMessageTag = 0;
 
 absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {

@@ -20,25 +20,25 @@
 
 namespace ronda {
 
-// The MPI under which a process was started. Each MPI needs its own plugin.
+// The MPI whose launcher has started a process. Each kind of MPI needs its own plugin.
 enum class MpiFlavor { kOpenMpi, kMpich };
 
 // Returns the file name of the plugin, which is "libronda_mpi.so" or "libronda_mpi_mpich.so".
 absl::string_view PluginName(MpiFlavor flavor);
 
 // Loads the plugin for an MPI. The plugin is never unloaded, because MPI libraries cannot be unloaded safely. The
-// function loads the plugin from `path`. If `path` is empty, it searches the folder of the library or program that
-// contains this code, then ../lib of this folder, then the loader's search path.
+// function loads the plugin from `path`. If `path` is empty, searches the folder of the library or program that
+// contains this code, then ../lib of this folder, and then the loader's search path.
 //
 // Errors: NOT_FOUND with the searched folders and the remedy; FAILED_PRECONDITION if the plugin has another version.
 absl::StatusOr<const ronda_mpi_plugin*> LoadMpiPlugin(MpiFlavor flavor, const std::string& path);
 
-// This process's use of MPI, through a plugin that it loads (plugin.h). The session lasts from MPI_Init to
-// MPI_Finalize. Either the session or the program itself calls MPI_Init.
+// The use of MPI by this process, through a plugin (plugin.h). The session lasts from MPI_Init to MPI_Finalize. Either
+// the session or the program itself calls MPI_Init.
 //
-// A process has one session at a time. The objects that Connect returns keep the session alive. The destructor ends MPI
-// unless the program initialized it or LeaveWithoutEnd was called. MPI cannot begin again in the same process. So a
-// program that needs a second job keeps the session or initializes MPI itself.
+// A process has one session at a time. The objects that Connect returns keep the session alive. The destructor calls
+// MPI_Finalize, unless the program itself has initialized MPI or LeaveWithoutEnd was called. MPI cannot begin again in
+// the same process. So a program that needs a second job keeps the session, or initializes MPI itself.
 //
 // Thread-compatible. Different threads may use different connections at the same time, since the session makes the
 // calls to MPI one by one.
@@ -65,17 +65,18 @@ class MpiSession : public std::enable_shared_from_this<MpiSession> {
   int size() const { return world_.size; }
   const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
 
-  // Returns rank 0's text on all ranks, and ignores the `text` of the other ranks. Every rank must call Broadcast,
-  // which blocks until all ranks have called it.
+  // Returns the `text` of rank 0 on all ranks. The `text` of other ranks is ignored. Every rank must call Broadcast,
+  // which blocks until all ranks have called Broadcast.
   absl::StatusOr<std::string> Broadcast(absl::string_view text);
 
   // Returns a connection for messages between `ranks`, which are ranks of the job in any order. On the connection, a
   // rank's number is its position in `ranks`. The messages of different connections are separate. Exactly the members
-  // of `ranks` must call Connect, with the same `tag` below 32768. Blocks until all of them have called it.
+  // of `ranks` must call Connect, with the same `tag` below 32768. Connect blocks until all of `ranks` have called
+  // Connect.
   absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag);
 
   // Makes sure that the session makes no more calls to MPI. Must be called when the job has failed, because
-  // MPI_Finalize would wait for ranks that are gone.
+  // MPI_Finalize would wait for dead ranks.
   void LeaveWithoutEnd() { has_left_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -86,7 +87,7 @@ class MpiSession : public std::enable_shared_from_this<MpiSession> {
   bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
 
   // Calls `function`, which makes a call to MPI and returns 0 or an error code. Only one thread at a time may call the
-  // plugin, so the lock is held even while a call blocks.
+  // plugin. So the lock is held even while a call blocks.
   // Errors: INTERNAL with MPI's text; CANCELLED after LeaveWithoutEnd.
   absl::Status Call(absl::string_view what, absl::FunctionRef<int()> function) const ABSL_LOCKS_EXCLUDED(mu_);
 

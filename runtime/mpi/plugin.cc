@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The implementation of libronda_mpi*.so. It is built once for each MPI, because the MPIs have different ABIs.
+// The implementation of libronda_mpi*.so. The plugin is built separately for each MPI, because the MPIs have different
+// ABIs.
 #include "runtime/mpi/plugin.h"
 
 #include <mpi.h>
@@ -10,21 +11,21 @@
 #include <cstdio>
 #include <cstring>
 
-// The communicator type of the plugin's table, which is opaque for the callers.
+// The communicator in the plugin's table. Callers cannot look into it.
 struct ronda_mpi_communicator {
   MPI_Comm comm;
 };
 
 namespace {
 
-// Returns the communicator of all ranks of the job. It separates Ronda's messages from the messages of the program
-// itself. A process can have only one job over MPI at a time.
+// Returns the communicator of all ranks of the job. The communicator keeps Ronda's messages apart from the messages of
+// the program itself. A process can have only one job over MPI at a time.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;
 }
 
-// MPI counts bytes in an int. A longer message is described as blocks of this size and a remainder.
+// MPI counts bytes in an int. A longer message is described to MPI as blocks of this size, and a remainder.
 constexpr size_t kBlockBytes = size_t{1} << 30;
 
 // The plugin's own error code for "MPI has ended". The error codes of every MPI are positive.
@@ -52,7 +53,8 @@ class Layout {
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
-  // Frees the type. MPI itself keeps a type until the messages with this type are complete.
+  // Frees the type that describes the message. MPI itself keeps the type until all messages with this type are
+  // complete.
   ~Layout() {
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
@@ -183,8 +185,8 @@ int Test(ronda_mpi_request* requests, int count, int* done) {
   for (int i = 0; i < count && *done != 0; ++i) {
     MPI_Request request = RequestOf(requests[i]);
     const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
-    // A complete request becomes a null request. When it is tested again with the other requests, MPI treats it as
-    // complete.
+    // A complete request becomes a null request. If a null request is tested again, together with the other requests,
+    // MPI treats it as complete.
     Keep(request, &requests[i]);
     if (error != MPI_SUCCESS) return error;
   }

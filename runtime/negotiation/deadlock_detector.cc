@@ -58,8 +58,8 @@ std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tenso
   while (true) {
     std::set<RankId> have_submitted, may_go_on;
     for (const Waiting& tensor : tensors) {
-      // If a group is held, all ranks have submitted its concluded tensors, and all ranks must still submit the rest of
-      // the group.
+      // If a group is held, all ranks have submitted those of its tensors that are concluded. All ranks must still
+      // submit the rest of the group.
       const bool lacks_stuck_rank = Intersect(tensor.missing.empty() ? tensor.present : tensor.missing, stuck);
       (lacks_stuck_rank ? have_submitted : may_go_on).insert(tensor.present.begin(), tensor.present.end());
     }

@@ -13,12 +13,13 @@
 
 namespace ronda {
 
-// Finds ranks that wait for each other, long before a deadline passes. The programs of all these ranks wait. Each
-// tensor that one of these ranks has submitted lacks the submission of another of these ranks.
+// Finds ranks that wait for each other, long before a deadline passes. In a deadlock, the programs of all ranks that
+// take part wait. Each tensor that a rank of the deadlock has submitted lacks the submission of another rank of the
+// deadlock.
 //
 // A rank that computes is never part of a deadlock, because it may still submit the missing tensors. In a program with
-// several threads, one thread may wait while another thread is about to submit a missing tensor. So a finding is only a
-// warning.
+// several threads, one thread may wait while another thread is about to submit a missing tensor. So a found deadlock
+// leads only to a warning.
 //
 // DeadlockDetector is a pure state machine on the coordinator. Thread-compatible.
 class DeadlockDetector {
@@ -28,12 +29,12 @@ class DeadlockDetector {
   // Must be called when `rank` has reported that its program waits or runs.
   void Record(RankId rank, RankReport::Program program);
 
-  // Must be called when the coordinator has sent decisions. All ranks then count as running until they report again
-  // that they wait.
+  // Must be called when the coordinator has sent decisions. After the coordinator's decisions, all ranks are treated as
+  // running until they report again that they wait.
   void RecordDecisions();
 
-  // Describes the deadlock; empty if there is no deadlock, or if the last call found the same deadlock. `view` shows
-  // all tensors that wait.
+  // Describes the deadlock. Returns an empty text if there is no deadlock, or if the last call has found the same one.
+  // `view` shows all tensors that wait.
   std::string Inspect(const WaitingView& view);
 
  private:

@@ -21,14 +21,15 @@ struct Agreed {
 
 // Groups tensors into buckets. The ranks carry out each bucket as one collective.
 //
-// Tensors can share a bucket if their operation can be fused (OperationTraits), if they are of the same kind
-// (SameKind), and if the same joined ranks take no part in them. Adasum tensors can also share a bucket, but each
-// tensor of it gets its own weights. Tensors of different groups may share a bucket.
+// Tensors may share a bucket if their operation can be fused (OperationTraits), if they are of the same kind
+// (SameKind), and if the same joined ranks do not take part in them. Two Adasum tensors may also share a bucket, but
+// each of the tensors gets its own weights. Tensors of different groups may share a bucket.
 //
-// A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor is added to the open bucket of its
-// kind even if tensors of other kinds came in the meantime. The buckets run in the order of their first tensors.
+// A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor goes into the open bucket of its
+// kind, even if tensors of other kinds came between. The buckets run in the order of their first tensors.
 //
-// The plan depends only on the input. Only the coordinator has a planner, and it sends the buckets to the other ranks.
+// The plan depends only on the arguments of Plan and on the options. Only the coordinator has a planner, and the
+// coordinator sends the buckets to the other ranks.
 class FusionPlanner {
  public:
   struct Options {
@@ -37,7 +38,7 @@ class FusionPlanner {
 
   explicit FusionPlanner(Options options) : options_(options) {}
 
-  // REQUIRES: element counts fit in memory (the codec and the client have checked this).
+  // REQUIRES: the numbers of elements fit into memory (the codec and the client have checked this).
   std::vector<Bucket> Plan(std::vector<Agreed> agreed) const;
 
  private:

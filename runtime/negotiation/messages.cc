@@ -16,10 +16,10 @@
 namespace ronda {
 namespace {
 
-// A number of tensors that no response list or report reaches. This limit bounds the memory that a few damaged bytes
-// can request.
+// No response list and no report has this many tensors. This limit bounds the memory that a few damaged bytes can
+// request.
 constexpr size_t kMaxIds = size_t{1} << 18;
-// A number of ranks that no job reaches.
+// No job has this many ranks.
 constexpr size_t kMaxRanks = size_t{1} << 16;
 
 absl::Status Damaged(absl::string_view problem) {
@@ -52,8 +52,8 @@ absl::Duration DurationFromNanoseconds(int64_t ns) {
   return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
 }
 
-// Converts the value of a request's field to the type that the field's protobuf setter takes. There is one overload per
-// type of field.
+// Converts the value of a request's field to the type that the field's protobuf setter takes. The function has one
+// overload per type of field.
 template <typename T>
 auto ToScalar(T value) {
   if constexpr (std::is_enum_v<T>) {
@@ -148,7 +148,7 @@ bool Decode(const v1::WaitLimits& proto, WaitLimits* limits) {
   return proto.warning_ns() >= 0 && proto.deadline_ns() >= 0;
 }
 
-// Returns the name of a field whose value is in range but contradicts other fields; nullptr if there is no such field.
+// Returns the name of a field whose value is possible but contradicts another field. Returns nullptr if no field does.
 const char* Contradiction(const TensorRequest& request) {
   const OperationTraits& traits = TraitsOf(request.op);
   if ((request.op == OpType::kJoin) != (request.name == kJoinName)) return "name";
@@ -210,7 +210,8 @@ void ToProto(const Bucket& bucket, v1::Bucket* proto) {
   proto->set_absent_as_zeros(bucket.absent == TensorRequest::Absent::kCountedAsZeros);
 }
 
-// Decodes an execution, and adds it to `bucket`. `ids_left` is the number of ids that the rest of the list may contain.
+// Decodes one execution, and adds it to `bucket`. `ids_left` is the number of ids that the rest of the list may
+// contain.
 absl::Status DecodeExecution(const v1::Execution& proto, size_t* ids_left, Bucket* bucket) {
   const auto ids = FromRuns<uint64_t>(proto.cached(), *ids_left);
   if (!ids || ids->empty() != proto.has_response()) {

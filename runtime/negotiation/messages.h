@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ranks' reports to the coordinator, and the coordinator's answers. They exist as plain structs, and as messages of
-// proto/ronda/v1/negotiation.proto.
+// The ranks' reports to the coordinator, and the coordinator's answers. Each exists as a plain struct, and as a message
+// of proto/ronda/v1/negotiation.proto.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 
@@ -32,7 +32,7 @@ struct RepeatedRequest {
   friend bool operator==(const RepeatedRequest&, const RepeatedRequest&) = default;
 };
 
-// The submissions of a rank since its last report. The coordinator processes them in the order of the fields.
+// What a rank has submitted since its last report. The coordinator processes the fields in their order.
 struct RankReport {
   std::vector<CacheId> cached;            // ids of cached responses; the rank makes the same requests again
   std::vector<RepeatedRequest> repeated;  // ignored unless the coordinator no longer knew the id
@@ -41,15 +41,16 @@ struct RankReport {
   // in flight, and this report is its last report.
   enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
-  // The number of the last schedule that this rank has begun; 0 if it has begun none. A report that was sent before a
-  // schedule began is ignored, because its submissions are part of the schedule or are reported again after the unlock.
+  // The number of the latest schedule that this rank has begun, or 0 if it has begun none. A report that was sent
+  // before a schedule began is ignored, because its submissions are part of the schedule, or are reported again after
+  // the unlock.
   uint64_t schedule = 0;
-  // Whether the program may have learned that an operation is complete between the last submission of the previous
-  // report and the last submission of this report. If it has not (kNo), the submissions of this report do not depend on
-  // the submissions of the previous report.
+  // Whether the program may have learned of a completion between two moments: the last submission of the previous
+  // report and the last submission of this one. If the program has learned of no completion (kNo), the submissions of
+  // this report do not depend on the submissions of the previous report.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
-  // Whether the last schedule fitted the program. kDidNotFit means that in the schedule, tensors waited for other
-  // tensors that came only later. In this case the program no longer submits tensors as it did in the steps from which
+  // Whether the last schedule fitted the program. kDidNotFit means that in this schedule, tensors waited for other
+  // tensors that came only later. With kDidNotFit, the program no longer submits its tensors as in the steps from which
   // the schedule was made.
   enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
   // kWaits means that a thread of the program waits for an operation, and that the program has submitted nothing for a
@@ -63,9 +64,9 @@ struct RankReport {
 // One tensor that every rank of its process set is ready to operate on, except the ranks that have joined.
 //
 // All ranks have submitted the same `request.shape`, except for the first dimension. FirstDimension says what the first
-// dimension of `request.shape` is. For kGathered it is 0, and `first_dims` contains the first dimension of every
-// member, in the order of the process set. (Otherwise `first_dims` is empty.) For kLocal it is 0. For kOfRoot it is the
-// root's first dimension.
+// dimension of `request.shape` is. For kGathered, the first dimension of `request.shape` is 0, and `first_dims` has the
+// first dimension of every member, in the order of the process set. (For all other values, `first_dims` is empty.) For
+// kLocal, the first dimension is 0. For kOfRoot, the first dimension is the root's.
 //
 // If the operation adds a process set, `request.subject` of the response is the new set's id.
 struct Response {
@@ -75,10 +76,11 @@ struct Response {
   friend bool operator==(const Response&, const Response&) = default;
 };
 
-// A tensor to carry out. It is given by a full response, or by the response's id in the response cache.
+// One tensor that the ranks must carry out. An Execution is either a full response, or the id of a response in the
+// response cache.
 using Execution = std::variant<CacheId, Response>;
 
-// Tensors of one process set that are carried out together, as one collective.
+// Tensors of one process set that the ranks carry out together, as one collective.
 struct Bucket {
   std::vector<Execution> executions;
   std::vector<RankId> joined;  // members of the process set that do not take part; ascending
@@ -130,8 +132,8 @@ struct JobSettings {
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
 };
 
-// The next work of all ranks. A rank first applies the settings, then the matches, the errors, the buckets, and at last
-// the schedule.
+// The work that all ranks do next. A rank first applies the settings, then the matches, the errors, the buckets, and at
+// last the schedule.
 struct ResponseList {
   std::optional<JobSettings> settings;  // in the first list, and in any that changes them
   std::vector<ReceiveMatch> matches;
@@ -140,7 +142,8 @@ struct ResponseList {
   std::optional<Schedule> schedule;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: all ranks have shut down
 
-  // `matches` is not checked here, because a list with a match always has an error or a bucket that answers it.
+  // The function does not check `matches`, because a list with a match always has an error or a bucket that answers the
+  // match.
   bool empty() const { return !settings && errors.empty() && buckets.empty() && !schedule && job == Job::kGoesOn; }
 };
 

@@ -56,7 +56,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   if (!receives_.empty()) MatchReceives();
-  // Groups must not fail before this point, because only now the rank has reported all tensors of its groups.
+  // Groups must not fail before this point: only now the rank has reported all tensors of its groups.
   for (const auto& [group, status] : std::exchange(failed_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
   if (report.presence == RankReport::Presence::kDraining) ranks_.Drain(rank);
@@ -65,8 +65,8 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   return absl::OkStatus();
 }
 
-// When a large job repeats its steps, the coordinator spends most of its time here. So this function only makes one
-// lookup by number and sets one bit.
+// When a large job repeats its steps, the coordinator spends most of its time here. So SubmitById only makes one lookup
+// by number, and sets one bit.
 absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
   PendingTensor* tensor = pending_.FindById(id);
   if (tensor == nullptr) return StartById(rank, id);
@@ -80,7 +80,7 @@ absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
 absl::Status Negotiator::StartById(RankId rank, CacheId id) {
   std::shared_ptr<const Response> response = cache_.Get(id);
   if (response == nullptr) {
-    // The id was evicted before the report arrived, so the submission is ignored, and the rank will repeat it.
+    // The id was evicted before the report arrived. So the submission is ignored, and the rank will repeat it in full.
     inboxes_[rank].ignored.insert(id);
     return absl::OkStatus();
   }
@@ -179,7 +179,7 @@ void Negotiator::MatchReceives() {
   });
 }
 
-// Finds a message for the receive. Turns the receive into the receiver's submission of this message.
+// Finds a message for the receive. Turns the receive into the receiver's submission of the message that was found.
 bool Negotiator::MatchReceive(PendingTensor* receive) {
   // If an id of the sender or of the receiver was ignored, an earlier request of this rank may still come.
   const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
@@ -216,8 +216,8 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (!request.refusal.empty()) {
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
-    // There is nothing to compare. Either the first submission was a refusal, which does not describe the tensor, or
-    // this is the first submission.
+    // There is nothing to compare. Either this submission is the first, or the first submission was a refusal, which
+    // does not describe the tensor.
   } else {
     MergeDifference(rank, request, tensor);
   }
@@ -242,8 +242,8 @@ void Negotiator::MergeDifference(RankId rank, const TensorRequest& request, Pend
   tensor->mismatch = mismatch.value_or("");
 }
 
-// If several ranks refuse the tensor, the error contains the text of the lowest rank, no matter in which order the
-// ranks have reported.
+// If several ranks refuse the tensor, the error has the text of the lowest of these ranks, whatever the order of their
+// reports.
 void Negotiator::MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
   if (!tensor->refusal.empty() && tensor->refused_by < rank) return;
   tensor->refusal = absl::StrCat(Describe(rank), " has refused to take part: ", request.refusal);
@@ -299,7 +299,8 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     return position && !tensor.submitted.Contains(*position);
   };
   for (PendingTensor* tensor : pending_.Select(lacks_it)) {
-    // Conclude can only conclude this tensor here, because changes of process sets do not run without a rank.
+    // Here Conclude removes no other pending tensor. Only a change of process sets would do so, and such a change does
+    // not run without a rank.
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {
@@ -357,7 +358,7 @@ void Negotiator::FailWithout(RankId rank) {
   std::vector<TensorKey> lacking;
   for (const PendingTensor* tensor : pending_.Select(lacks_it)) lacking.emplace_back(tensor->request().key());
   for (const TensorKey& key : lacking) {
-    // The tensor may no longer be pending, because it may have failed together with another tensor of its group.
+    // The tensor may no longer be pending: it may have failed together with another tensor of its group.
     if (PendingTensor* tensor = pending_.Find(key)) FailForDeparture(tensor);
   }
   for (ProcessSetId set : joins_.sets()) FailJoinsForDeparture(set);
@@ -407,8 +408,8 @@ void Negotiator::Conclude(PendingTensor* tensor) {
     FailGroupsOf(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
-    // A refused tensor is answered immediately and not held with its group, because a refusal names no group. A rank
-    // that refuses a group refuses each tensor of the group.
+    // A refused tensor is answered immediately, and is not held with its group, because a refusal names no group. A
+    // rank that refuses a group refuses each tensor of the group.
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);

@@ -24,23 +24,25 @@
 
 namespace ronda {
 
-// Finds the tensors that every rank has submitted, and decides in which order the ranks run them. The negotiator runs
-// on the coordinator.
+// Finds the tensors that all ranks have submitted, and decides in which order the ranks run these tensors. The
+// negotiator runs on the coordinator.
 //
-// Ranks report whenever they have new submissions. There are no rounds. The ranks agree on a tensor when the last rank
-// of its process set has reported it or joined. Tensors run in the order of these agreements. If submissions contradict
-// each other, they fail on all ranks, but only after the last rank has reported the tensor. The error quotes two of the
-// ranks. A tensor that a rank has refused fails in the same way. A receive in the order of arrival gets the message
-// that has waited for the longest time and that no other receive has named. If a rank shuts down, every tensor that
-// lacks the rank's submission fails, now and later. docs/protocol.md explains the states and the rules.
+// Ranks report whenever they have new submissions. There are no fixed rounds. The ranks agree on a tensor when the last
+// rank of its process set has reported the tensor, or has joined. Tensors run in the order in which the ranks agree on
+// them. If submissions of a tensor contradict each other, the tensor fails on all ranks, but only after the last rank
+// has reported it. The error quotes two of the ranks. A tensor that a rank has refused fails as a tensor with
+// contradicting submissions does. A receive in the order of arrival gets the message that has waited for the longest
+// time and that no other receive has named. If a rank shuts down, every tensor that lacks the rank's submission fails,
+// now and later. docs/protocol.md explains the states and the rules.
 //
 // When the job repeats its training steps, a response list begins a schedule (runtime/step/step.h). Until the schedule
 // is unlocked, the ranks negotiate nothing.
 //
-// The negotiator is a pure state machine. It owns no thread, reads no clock and does no I/O. Its decisions depend only
-// on its calls, so a recorded negotiation can be replayed (recording.h).
+// The negotiator is a pure state machine. The negotiator owns no thread, reads no clock, and does no I/O. The
+// negotiator's decisions depend only on the calls that it gets, so a recorded negotiation can be replayed
+// (recording.h).
 //
-// Thread-compatible: callers serialise access.
+// Thread-compatible.
 class Negotiator {
  public:
   struct Options {
@@ -61,19 +63,20 @@ class Negotiator {
     size_t min_bucket_bytes = 0;  // in schedules
   };
 
-  // A function that is called for each submission of a report, whether the report contains the submission in full or
-  // only its id.
+  // A function that is called for each submission in a report. The report may have the submission in full, or only its
+  // id.
   using ReadyCallback = std::function<void(RankId, const TensorRequest&)>;
 
   explicit Negotiator(Options options);
 
-  // Processes `report` from `rank`, at time `now`. `on_ready` may be nullptr, and is not kept.
-  // Errors: INVALID_ARGUMENT if no correct rank can have sent this report. Examples are a tensor that is reported
-  // twice, a process set that never existed or does not contain the rank, a root outside of the process set, and a
-  // report after a shutdown or while a schedule is locked.
+  // Processes a report that `rank` has sent. `now` is the present time. `on_ready` may be nullptr. The negotiator does
+  // not keep it.
+  // Errors: INVALID_ARGUMENT if no rank that works correctly can have sent this report. Examples: a tensor is reported
+  // twice, a process set never existed or lacks the rank, a root is outside of the process set, or a report comes after
+  // a shutdown or during a locked schedule.
   absl::Status Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready = nullptr);
 
-  // Fails a tensor, and its whole group, with `status`, for the ranks that have submitted them. Does nothing if no rank
+  // Fails a tensor and its whole group with `status`, for all ranks that have submitted them. Does nothing if no rank
   // has submitted the tensor.
   void Fail(TensorKeyView tensor, const absl::Status& status);
 
@@ -81,14 +84,14 @@ class Negotiator {
   // decisions. If the list begins a schedule, no tensor waits any more.
   ResponseList TakeResponses();
 
-  // Must be called when the ranks have unlocked the schedule. `progress` says how far they have carried it out.
-  // REQUIRES: a schedule is locked.
+  // Must be called when the ranks have unlocked the schedule. `progress` says how far the ranks have carried out the
+  // schedule. REQUIRES: a schedule is locked.
   void Unlock(const ScheduleProgress& progress);
 
-  // Sets the sizes of buckets. They apply from the next list on.
+  // Sets the sizes of buckets. The new sizes apply from the next list on.
   void SetBucketSizes(const BucketSizes& sizes);
 
-  // Whether the last list that began a schedule is still in effect.
+  // Returns whether the last list that began a schedule is still in effect.
   bool locked() const { return steps_.locked(); }
 
   // Returns a view of the tensors that wait. The view is valid until the next call of a method that is not const.
@@ -104,10 +107,10 @@ class Negotiator {
     absl::flat_hash_set<CacheId> ignored;      // ids reported after their eviction: the rank will repeat them
     std::vector<TensorRequest> delayed_joins;  // handled after the rank has repeated them
   };
-  // The time that counts for a submission. A repeated request counts as sent when it was first submitted, although the
-  // rank may have joined since then.
+  // The time at which a submission is regarded as made. A repeated request is regarded as made when it was first
+  // submitted, even if the rank has joined since then.
   enum class Time { kNow, kBeforeJoining };
-  // Whether a report was sent before the last schedule began.
+  // Whether a report was sent before the latest schedule began.
   enum class Freshness { kFresh, kStale };
 
   // The functions that process the parts of a report.
@@ -180,7 +183,7 @@ class Negotiator {
   std::vector<ReceiveMatch> matches_;  // decided, not yet taken
   std::vector<TensorError> errors_;    // decided, not yet taken
   std::vector<Agreed> agreed_;         // decided, not yet taken
-  // Groups that will fail because ranks disagree about which tensors are in them.
+  // Groups that must fail, because ranks disagree about which tensors are in them.
   std::vector<std::pair<TensorKey, absl::Status>> failed_groups_;
   StepObserver steps_;
 };

@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// A report is stale if the rank sent it before it began the last schedule. Stale reports are ignored, because the rank
-// submits the same requests again after the unlock.
+// A report is stale if the rank sent it before the rank began the latest schedule. Stale reports are ignored, because
+// the rank submits the same requests again after the unlock.
 absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, const RankReport& report) const {
   if (report.schedule < steps_.schedules()) return Freshness::kStale;
   if (report.schedule == steps_.schedules() && !locked()) return Freshness::kFresh;
@@ -62,7 +62,7 @@ void Negotiator::DescribeStep(std::vector<StepTensor>& step) const {
   }
 }
 
-// Whether no other tensor waits. If another tensor waited, the ranks would unlock the new schedule immediately.
+// Returns whether no other tensor waits. If another tensor waited, the ranks would unlock the new schedule immediately.
 bool Negotiator::OnlyTheseWait(const StepBuckets& buckets) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {

@@ -19,7 +19,7 @@ absl::Status CheckMember(absl::string_view role, RankId member, RankId rank, con
                                                  request.process_set, " of ", members.size(), " ranks"));
 }
 
-// Checks a request that adds or removes a process set. If only the members of a set created it, the removal must be an
+// Checks a request that adds or removes a process set. If a set was created only by its members, its removal must be an
 // operation on this set itself.
 absl::Status CheckProcessSetChange(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                                    const JobRanks& ranks) {

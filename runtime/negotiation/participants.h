@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tables that say which ranks take part in an operation. They contain the ranks that have shut down, the process
-// sets, and the ranks that have joined. This file also has the checks of a request against these tables.
+// The tables that say which ranks take part in an operation. The tables contain the ranks that have shut down, the
+// process sets, and the ranks that have joined. This file also has functions that check a request against these tables.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 
@@ -37,13 +37,13 @@ class JobRanks {
     return absl::StrCat("rank ", rank, " (", identities_[rank], ")");
   }
 
-  // Must be called when the rank submits nothing more.
+  // Must be called when the rank will submit nothing more.
   void Drain(RankId rank) {
     if (!Submits(rank)) return;
     drained_[rank] = true;
     departures_.push_back(rank);
   }
-  // Must be called when the rank submits nothing more and has nothing in flight.
+  // Must be called when the rank will submit nothing more and has nothing in flight.
   void ShutDown(RankId rank, absl::Time now) {
     Drain(rank);
     if (departed_count_++ == 0) first_departure_ = now;
@@ -54,7 +54,7 @@ class JobRanks {
   bool Has(RankId rank) const { return rank >= 0 && rank < size(); }
   bool Submits(RankId rank) const { return !drained_[rank]; }
   bool HasShutDown(RankId rank) const { return departed_[rank]; }
-  // Returns the ranks that submit nothing more, in the order in which they have reported this.
+  // Returns the ranks that will submit nothing more, in the order in which they have reported this.
   const std::vector<RankId>& departures() const { return departures_; }
   bool all_departed() const { return departed_count_ == size(); }
   bool some_departed() const { return departed_count_ > 0 && !all_departed(); }
@@ -71,30 +71,31 @@ class JobRanks {
   absl::Time first_departure_;
 };
 
-// The process sets of a job. The table depends only on the sequence of responses, so the tables of all ranks are equal
-// although the ranks never compare them. Process sets get the ids 1, 2, ... in the order in which they are added, and
-// no id is used twice.
+// The process sets of a job. A table of process sets depends only on the sequence of responses. So all ranks have equal
+// tables, although the ranks never compare their tables. Process sets get the ids 1, 2, ... in the order in which they
+// are added. No id is used twice.
 //
 // Thread-compatible. Callers may keep a Group even after its process set was removed.
 class ProcessSetTable {
  public:
   explicit ProcessSetTable(int world_size);
 
-  // Returns the members of a set; nullptr if no set has this id, or if the set was removed.
+  // Returns the members of a set, or nullptr if no set has this id or the set was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Whether only the set's members created it. In this case the members also remove the set without the other ranks.
+  // Returns whether the members of the set have created it, without the other ranks. If the members have created the
+  // set without the other ranks, the members also remove the set without the other ranks.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
-  // Whether a set with this id exists or has existed.
+  // Returns whether a set with this id exists or has existed.
   bool Known(ProcessSetId id) const { return id < sets_.size(); }
 
   // The id that the next set will get.
   ProcessSetId next_id() const { return static_cast<ProcessSetId>(sets_.size()); }
 
-  // Applies a response if it adds or removes a set.
-  // Errors: INVALID_ARGUMENT if the response does not continue the sequence. Examples are an id that is not next_id(),
-  // members that are no ranks of the job, and the removal of a set that does not exist.
+  // If the response adds or removes a set, makes this change in the table.
+  // Errors: INVALID_ARGUMENT if this response cannot come next. Examples are an id that is not next_id(), members that
+  // are no ranks of the job, and the removal of a set that does not exist.
   absl::Status Apply(const Response& response);
 
  private:
@@ -105,13 +106,12 @@ class ProcessSetTable {
   std::vector<bool> by_members_;                    // by id
 };
 
-// A set of positions in a Group. It has one bit per position, and counts its positions.
+// A set of positions in a Group. PositionSet has one bit per position, and counts the positions that it contains.
 //
 // Thread-compatible.
 class PositionSet {
  public:
-  // Empties the set, and allocates memory for the positions 0 to `size` - 1. Reuses the memory that the set has
-  // already.
+  // Empties the set, and allocates memory for the positions 0 to `size` - 1. The set reuses its memory.
   void Reset(int size) {
     words_.assign((static_cast<size_t>(size) + 63) / 64, 0);
     count_ = 0;
@@ -160,7 +160,7 @@ struct SetJoins {
 // Thread-compatible.
 class JoinTable {
  public:
-  // Returns the joins of a process set; nullptr if no rank of the set has joined.
+  // Returns the joins in a process set, or nullptr if no rank of the set has joined.
   SetJoins* Find(ProcessSetId set) {
     const auto it = sets_.find(set);
     return it == sets_.end() ? nullptr : &it->second;
@@ -176,7 +176,7 @@ class JoinTable {
   // Records that `rank` has joined. REQUIRES: `rank` is in `members` and has not joined.
   SetJoins* Add(RankId rank, const TensorRequest& request, const std::shared_ptr<const Group>& members, absl::Time now);
 
-  // Must be called when the join of the set is complete, so that all members take part again.
+  // Must be called when the join in the set is complete, so that all members take part again.
   void Erase(ProcessSetId set) { sets_.erase(set); }
 
   // Returns the process sets in which a rank has joined, in ascending order.
@@ -198,7 +198,7 @@ absl::Status CheckRequest(RankId rank, const TensorRequest& request, const Proce
                           const JobRanks& ranks);
 
 // Checks whether a tensor on which all ranks agree can be carried out without the ranks in `joined`. If the operation
-// changes the process sets, also checks whether this change is possible.
+// changes process sets, also checks whether the change is possible.
 // Errors: FAILED_PRECONDITION that names the rank that joined, or the process set.
 absl::Status CheckFeasible(const TensorRequest& request, const std::vector<RankId>& joined,
                            const ProcessSetTable& process_sets, const JobRanks& ranks);

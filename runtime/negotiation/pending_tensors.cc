@@ -82,7 +82,7 @@ std::unique_ptr<PendingTensor> PendingTable::Extract(PendingTensor* tensor) {
 }
 
 void PendingTable::Recycle(std::unique_ptr<PendingTensor> tensor) {
-  // The number of spare tensors is at most the largest number of tensors that were ever pending at once.
+  // There are at most as many spare tensors as were ever pending at the same time.
   spare_.push_back(std::move(tensor));
 }
 
@@ -295,8 +295,8 @@ Waiting WaitingView::WaitingOf(const SetJoins& joins) const {
   return waiting;
 }
 
-// All ranks have submitted the held tensors. The group waits for tensors that no rank has yet submitted as part of the
-// group.
+// All ranks have submitted the held tensors. The group waits for further tensors, which no rank has submitted in this
+// group yet.
 Waiting WaitingView::WaitingOf(const HeldGroup& group) const {
   const PendingTensor& first = *group.tensors.front().tensor;
   const TensorRequest& request = first.request();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors before the ranks agree on them. A tensor is pending until every participant has submitted it. Then the tensor
-// is concluded. A concluded tensor of a group is held until all tensors of the group are concluded. This file also has
-// StallInspector, which finds tensors that wait too long.
+// Tensors on which the ranks have not agreed yet. A tensor is pending until every participant has submitted it. As soon
+// as every participant has submitted the tensor, the tensor is concluded. A concluded tensor of a group is held until
+// all tensors of the group are concluded. This file also has StallInspector, which finds tensors that have waited too
+// long.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
@@ -26,18 +27,18 @@
 
 namespace ronda {
 
-// A tensor that some of its ranks have submitted. As long as all ranks have reported the same id of the response cache,
-// the tensor refers to this cache entry, and nothing is copied.
+// A tensor that some of its ranks have submitted. As long as all ranks have reported the tensor by the same id of the
+// response cache, the tensor refers to this entry of the cache, and nothing is copied.
 //
 // Invariant: `cached` is the response with the id `cached_as`, or null if `cached_as` is 0.
 struct PendingTensor {
   const TensorRequest& request() const { return cached ? cached->request : spelled; }
 
-  // Makes sure that the response will be sent in full instead of by its id.
+  // From now on, the response will be sent in full, and not by its id.
   void SpellOut();
 
-  // Whether the cached response equals the response on which the ranks have agreed. The ranks `joined` contribute no
-  // rows to the agreed response.
+  // Returns whether the cached response equals the response on which the ranks have agreed. In the agreed response, the
+  // ranks in `joined` contribute no rows.
   bool CachedResponseHolds(const std::vector<RankId>& joined) const;
 
   // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.
@@ -60,8 +61,8 @@ struct PendingTensor {
   RankId refused_by = 0;                      // that rank
 };
 
-// The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The table reuses
-// the memory of entries, so a job that repeats its training steps allocates nothing here.
+// The tensors that wait for ranks, by name and by id. An entry stays at its address until it is extracted. The table
+// reuses the memory of entries. So a job that repeats its training steps makes the table allocate no memory.
 //
 // Thread-compatible.
 class PendingTable {
@@ -69,27 +70,27 @@ class PendingTable {
   PendingTable() = default;
   PendingTable(PendingTable&&) = default;
 
-  // Returns the pending tensor with this name; nullptr if there is none.
+  // Returns the pending tensor with this name, or nullptr if no such tensor is pending.
   PendingTensor* Find(TensorKeyView key) const;
-  // Returns the tensor for which all ranks so far have reported `id`; nullptr if no such tensor is pending.
+  // Returns the tensor for which all ranks so far have reported `id`, or nullptr if no such tensor is pending.
   PendingTensor* FindById(CacheId id) const;
 
   // These functions add a pending tensor. REQUIRES: no tensor with this name is pending.
   PendingTensor* Start(const TensorRequest& request);
   PendingTensor* Start(CacheId id, std::shared_ptr<const Response> response);
 
-  // Must be called if the tensor differs from the cached response with its id, or if this response was evicted.
+  // Must be called if the tensor differs from the cached response that has its id, or if this response was evicted.
   void SpellOut(PendingTensor* tensor);
 
   std::unique_ptr<PendingTensor> Extract(PendingTensor* tensor);
 
-  // Takes back an extracted tensor that is no longer needed, and keeps its memory for reuse.
+  // Takes back an extracted tensor that is no longer needed. Keeps its memory for later tensors.
   void Recycle(std::unique_ptr<PendingTensor> tensor);
 
   // Removes all tensors.
   void Clear();
 
-  // Returns the tensors for which `wanted` returns true, in the order in which they became pending.
+  // Returns the tensors for which `wanted` returns true, in the order in which the tensors became pending.
   std::vector<PendingTensor*> Select(const std::function<bool(const PendingTensor&)>& wanted) const;
 
   // Calls `visit` for all pending tensors, in no particular order.
@@ -152,7 +153,8 @@ struct HeldGroup {
   absl::Status Verdict() const;
 };
 
-// Groups of tensors that run completely or not at all. A group is identified by its process set and its name.
+// Groups of tensors. Either all tensors of a group run, or none of them. A group is identified by its process set and
+// its name.
 //
 // Thread-compatible.
 class GroupTable {
@@ -162,18 +164,18 @@ class GroupTable {
 
   void Hold(ConcludedTensor tensor, absl::Time now);
 
-  // Removes and returns the groups whose tensors have all concluded, in the order in which they began.
+  // Removes and returns the groups in which all tensors are concluded, in the order in which the groups began.
   std::vector<HeldGroup> TakeComplete();
 
-  // These functions remove and return one group, or all groups of a process set. The result is empty if no tensor of
-  // these groups is held.
+  // These functions remove and return one group, or all groups of a process set. The result is empty if none of these
+  // groups has a held tensor.
   std::vector<HeldGroup> Take(TensorKeyView group);
   std::vector<HeldGroup> TakeAllOf(ProcessSetId set);
 
-  // Must be called if the cached response with this id was evicted.
+  // Must be called when the cached response with this id was evicted.
   void SpellOut(CacheId id);
 
-  // Returns the group in which a tensor with this name is held; nullptr if it is in no group.
+  // Returns the group in which a tensor with this name is held, or nullptr if no group holds such a tensor.
   const HeldGroup* FindByTensor(TensorKeyView tensor) const;
 
   const TensorKeyMap<HeldGroup>& held() const { return groups_; }
@@ -201,9 +203,9 @@ struct Waiting {
   std::vector<RankId> missing;  // ascending; without those that have joined
 };
 
-// Lists the tensors that wait in the negotiator's tables, and the ranks for which they wait.
+// Lists the tensors that wait in the negotiator's tables, and the ranks for which these tensors wait.
 //
-// WaitingView owns nothing, and the tables must outlive it. Thread-compatible.
+// A WaitingView owns nothing. The tables must outlive it. Thread-compatible.
 class WaitingView {
  public:
   struct Tables {
@@ -212,7 +214,7 @@ class WaitingView {
     const GroupTable& groups;
     const JobRanks& ranks;
   };
-  // Whether some waiting tensors may have their own limits.
+  // Whether some of the waiting tensors may have limits of their own.
   enum class OwnLimits : uint8_t { kNone, kPossible };
 
   // `limits` apply to tensors that have no limits themselves.
@@ -229,7 +231,7 @@ class WaitingView {
   // Returns everything that has waited so long that a warning or the deadline is due, with the oldest wait first.
   std::vector<Waiting> Overdue(absl::Time now) const;
 
-  // Returns the shortest limit of all waiting tensors, including the job's limits; infinite if nothing waits.
+  // Returns the shortest of all limits: those of the waiting tensors, and the job's. Returns infinity if nothing waits.
   absl::Duration ShortestLimit() const;
 
   // Returns the names of tensors that `rank` has submitted and that wait for other ranks. Returns at most `limit`
@@ -240,7 +242,7 @@ class WaitingView {
   std::string Describe(RankId rank) const { return tables_.ranks.Describe(rank); }
 
  private:
-  // A function that returns whether a wait that began at `since` and has these limits belongs in the result.
+  // Returns whether a wait belongs in the result. The wait began at `since` and has the limits `limits`.
   using Filter = absl::FunctionRef<bool(absl::Time since, const WaitLimits& limits)>;
 
   std::vector<Waiting> Select(Filter wanted) const;
@@ -255,16 +257,16 @@ class WaitingView {
   const OwnLimits own_limits_;
 };
 
-// Looks for tensors that some ranks submitted long ago and other ranks have not submitted. Reports which ranks are
-// late, which tensors the late ranks have submitted instead, and their last activity. Each tensor has its own limits
-// (WaitLimits).
+// Looks for tensors that some ranks submitted long ago and other ranks have not submitted. StallInspector reports which
+// ranks are late, which tensors these ranks have submitted instead, and what these ranks did last. Each tensor may have
+// its own limits (WaitLimits).
 //
 // StallInspector is a pure state machine. Thread-compatible.
 class StallInspector {
  public:
   struct Options {
     // Returns for example "did last, 12.1 s ago: started allreduce 'x'". Returns an empty text if nothing is known of
-    // the rank. May be left unset.
+    // the rank. The function may be left unset.
     std::function<std::string(RankId)> last_activity;
   };
 
@@ -279,7 +281,7 @@ class StallInspector {
   // Returns the waits that have reached a limit since the last call.
   std::vector<Finding> Inspect(const WaitingView& view, absl::Time now);
 
-  // Returns the time for the next inspection. Each finding is late by at most an eighth of its limit.
+  // Returns when the caller must inspect next. Each finding is late by at most an eighth of its limit.
   absl::Time NextInspection(const WaitingView& view, absl::Time now) const;
 
  private:

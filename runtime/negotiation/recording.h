@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// One call of the coordinator's negotiator, or one of its answers.
+// One call of the coordinator's negotiator, or one of the negotiator's answers.
 struct NegotiationEvent {
   enum class Kind : uint8_t {
     kReport = 1,   // of `rank`, encoded, in `bytes`
@@ -44,9 +44,9 @@ struct NegotiationEvent {
 
 // The calls and answers of a coordinator's negotiator, from the beginning of its job.
 //
-// A file contains "RONDANEG", the version, the options, and then the events. Each event is preceded by its length.
-// Numbers are little-endian. The end of the file may be missing, because the process may have been killed while it
-// wrote the file.
+// A file contains "RONDANEG", the version, the options, and then the events. The length of each event comes before the
+// event. Numbers are little-endian. The end of a file may be missing: the process may have been killed while it was
+// writing.
 struct Recording {
   Negotiator::Options options;
   std::vector<NegotiationEvent> events;
@@ -59,14 +59,14 @@ std::string Encode(const NegotiationEvent& event);
 absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 
 // Runs all events except the lists through a new negotiator, and compares the lists.
-// Errors: INTERNAL with the number of the first list that differs, and both versions of it; INVALID_ARGUMENT if an
-// event cannot be decoded, or the negotiator refuses a report.
+// Errors: INTERNAL with the number of the first list that differs, and both versions of the list; INVALID_ARGUMENT if
+// an event cannot be decoded, or if the negotiator refuses a report.
 absl::Status Replay(const Recording& recording);
 
 // Writes a recording while the negotiation runs. When Append returns, the event is in the file, even if the process is
 // killed afterwards.
 //
-// Thread-compatible. Owns the open file.
+// Thread-compatible. RecordingFile owns the open file.
 class RecordingFile {
  public:
   // Creates a file at `path`, and replaces an existing file.

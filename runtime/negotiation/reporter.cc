@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// Whether all ranks that the operation needs take part in the bucket.
+// Returns whether all ranks that the operation needs take part in the bucket.
 bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
   const Group& participants = *bucket.participants;
   if (participants.size() == 0) return false;
@@ -54,8 +54,8 @@ void Reporter::Drain() { report_.presence = presence_ = RankReport::Presence::kD
 
 void Reporter::ShutDown() { report_.presence = presence_ = RankReport::Presence::kShuttingDown; }
 
-// Deletes the submissions that were not sent before a schedule began, because they are also part of the schedule. Keeps
-// this rank's identity and its shutdown.
+// Deletes the submissions that were not reported before a schedule began, because the schedule contains them too. Keeps
+// the identity of this rank, and its shutdown.
 void Reporter::ForgetReported() {
   report_ = {.presence = presence_, .identity = std::move(report_.identity)};
   by_id_.clear();
@@ -64,7 +64,7 @@ void Reporter::ForgetReported() {
 }
 
 RankReport Reporter::TakeReport() {
-  // The ids are sorted, so that they form few runs of consecutive numbers, no matter in which order this rank was
+  // The ids are sorted, so that they form few runs of consecutive numbers, whatever the order in which this rank was
   // ready. The order of the ids is the order in which the ranks first agreed on the tensors.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
@@ -138,8 +138,8 @@ absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
   RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // If this rank takes no part in the tensor, it has not submitted the tensor. A submission of this rank with the
-    // same name is then another tensor.
+    // If this rank takes no part in the tensor, it has not submitted this tensor. If this rank has submitted a tensor
+    // with the same name, that tensor is another tensor.
     if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
@@ -202,7 +202,7 @@ absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& 
                                                    " ranks"));
   }
   const TensorRequest& first = bucket.responses.front()->request;
-  // An operation with its own participants must be alone in its bucket.
+  // An operation that has participants of its own, such as a send/recv, must be alone in its bucket.
   const bool is_single = request.op == OpType::kSendRecv || TraitsOf(request.op).by_new_members;
   const bool fits = request.process_set == first.process_set && request.op == first.op &&
                     (!is_single || bucket.responses.size() == 1);
@@ -220,19 +220,20 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
     const auto it = by_id_.find(agreed.key());
     if (it == by_id_.end() || it->second != entry.id) continue;
     by_id_.erase(it);
-    // If the process set has been removed, the request will be answered with an error. So the number of rows in the
-    // request does not matter in this case.
+    // If the process set has been removed, the request will be answered with an error. For a removed process set, the
+    // number of rows in the request does not matter.
     const std::shared_ptr<const Group> members = process_sets_.Find(agreed.process_set);
     TensorRequest request = members ? RequestOf(*entry.response, options_.rank, *members) : agreed;
     if (std::erase(report_.cached, entry.id) > 0) {
       unsent.push_back(std::move(request));
     } else {
-      // The coordinator has accepted the id in the report, or will ignore the id. This rank cannot know which, so it
-      // repeats the request.
+      // The coordinator has accepted the id in the report, or will ignore the id. This rank cannot know which of the
+      // two has happened, so it repeats the request.
       report_.repeated.push_back({entry.id, std::move(request)});
     }
   }
-  // These requests come before any join in the report, because the program submitted them before the join.
+  // In the report, the requests in `unsent` come before any join, because the program submitted these requests before
+  // the join.
   report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
                           std::make_move_iterator(unsent.end()));
 }

@@ -17,20 +17,21 @@
 
 namespace ronda {
 
-// A schedule that is about to begin. Its ids have been looked up in the response cache.
+// A schedule that is about to begin. The responses of its ids have been found in the response cache.
 struct ResolvedSchedule {
   Schedule schedule;
   std::vector<AgreedBucket> buckets;
 };
 
-// A rank's side of the negotiation. It turns submissions into reports, and response lists into work. If a submission is
-// in the response cache, the report contains only its id.
+// A rank's side of the negotiation. A Reporter turns submissions into reports, and response lists into work. If the
+// response cache has a submission, the report contains only its id.
 //
 // While a schedule is locked (runtime/step/step.h), the caller must not call Submit or TakeReport. When a schedule
 // begins, the Reporter forgets its submissions. When the schedule is unlocked, the caller submits all tensors in flight
 // to the Reporter again, in the original order.
 //
-// Reporter is a pure state machine. The Negotiator is its counterpart on the coordinator. Thread-compatible.
+// Reporter is a pure state machine. The counterpart of the Reporter on the coordinator is the Negotiator.
+// Thread-compatible.
 class Reporter {
  public:
   struct Options {
@@ -41,44 +42,44 @@ class Reporter {
 
   explicit Reporter(Options options);
 
-  // Adds `request` to the next report, which tells the coordinator that `request` is ready on this rank.
-  // REQUIRES: the process set exists in process_sets() and contains this rank. (If the removal of this set is under
-  // way, the coordinator answers the request with an error.)
+  // Adds `request` to the next report. The coordinator then knows that `request` is ready on this rank.
+  // REQUIRES: process_sets() has the request's process set, and this rank is in the set. (If the removal of the set is
+  // in progress, the coordinator answers the request with an error.)
   void Submit(const TensorRequest& request);
 
-  // Returns the id of `request` in the response cache, by which schedules name the request; nullopt if the request is
-  // not in the cache.
+  // Returns the id of `request` in the response cache, or nullopt if the cache does not have it. Schedules name
+  // requests by these ids.
   std::optional<CacheId> Find(const TensorRequest& request) const;
 
-  // Records how many completions the program knew of when it made the next submission. As long as this number stays the
-  // same, later submissions do not depend on earlier submissions. If this is never called, the coordinator assumes that
-  // every submission may depend on earlier submissions.
+  // Records how many completions the program knew of at the time of the next submission. As long as the number stays
+  // the same, later submissions do not depend on earlier ones. If RecordCompletions is never called, the coordinator
+  // assumes that every submission may depend on earlier ones.
   void RecordCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
-  // Must be called after an unlock. `age` is the least time since the first submission of the tensors that are
-  // submitted again.
+  // Must be called after each unlock. At least the time `age` has passed since the tensors to be submitted again were
+  // first submitted.
   void SetAge(absl::Duration age) { report_.age = age; }
 
   // Records that the last schedule, which was unlocked, did not fit this rank's program.
   void RecordThatScheduleDidNotFit() { report_.last_schedule = RankReport::LastSchedule::kDidNotFit; }
 
-  // Records whether the program waits or runs now. If this differs from the last report, the next report contains it. A
-  // report with submissions always says that the program runs.
+  // Records whether the program waits or runs now. If the program's state has changed since the last report, the next
+  // report contains the new state. A report with submissions always says that the program runs.
   void RecordProgram(RankReport::Program program) {
     has_program_news_ = program != told_program_;
     report_.program = program;
   }
 
-  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report contains this. If
-  // a schedule is locked, the next report comes after the unlock.
+  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report says that this
+  // rank submits nothing more. If a schedule is locked, the next report comes after the unlock.
   void Drain();
 
-  // Records that this rank shuts down, so its next report is its last report. If a schedule is locked, the next report
-  // comes after the unlock.
+  // Records that this rank shuts down, so that its next report is its last one. If a schedule is locked, the next
+  // report comes after the unlock.
   void ShutDown();
 
-  // Whether the next report has any content. The first report contains this rank's identity even if the rank submits
-  // nothing, so that errors of other ranks can name this rank.
+  // Returns whether the next report has any content. The first report contains this rank's identity even if the rank
+  // submits nothing, so that errors of other ranks can name this rank.
   bool has_news() const {
     return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
            !report_.requests.empty() || report_.presence != RankReport::Presence::kPresent;
@@ -95,7 +96,7 @@ class Reporter {
     std::vector<ReceiveMatch> matches;    // of this rank's receives
     std::vector<TensorError> errors;      // the errors that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
-    // A schedule that begins after the buckets. The caller must submit all tensors in flight to this schedule.
+    // A schedule that begins after the buckets. The caller must submit all tensors in flight to the new schedule.
     std::optional<ResolvedSchedule> schedule;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
@@ -104,7 +105,7 @@ class Reporter {
   // Errors: INVALID_ARGUMENT if the coordinator cannot have sent this list.
   absl::StatusOr<Work> Apply(const ResponseList& list);
 
-  // Returns the process sets as they are after the last list that was applied.
+  // Returns the process sets as they are after the last applied list.
   const ProcessSetTable& process_sets() const { return process_sets_; }
 
  private:

@@ -27,8 +27,8 @@ bool FirstDimensionFits(const Response& response, const TensorRequest& request, 
   return agreed.shape.empty() || request.shape.front() == agreed.shape.front();
 }
 
-// Whether `response` answers `request`. The function does not build the rank's request, because it runs once per tensor
-// and training step.
+// Returns whether `response` is the answer to `request`. The function does not build the rank's request, because it
+// runs once per tensor in each training step.
 bool Answers(const Response& response, const TensorRequest& request, RankId rank, const Group& members) {
   const TensorRequest& agreed = response.request;
   if (!SameButShape(agreed, request) || request.shape.size() != agreed.shape.size()) return false;
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<ResponseCache::Evicted>> ResponseCache::Apply(const R
 
 void ResponseCache::Store(const Execution& execution, std::vector<Evicted>* evicted) {
   if (const CacheId* id = std::get_if<CacheId>(&execution)) {
-    // The entry may be gone, because the insertion of an earlier execution of this list may have evicted it.
+    // An earlier execution of this list may have evicted the entry.
     if (const auto it = entries_.find(*id); it != entries_.end()) {
       by_age_.splice(by_age_.end(), by_age_, it->second.age);
     }

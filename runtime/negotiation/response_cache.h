@@ -16,33 +16,36 @@
 
 namespace ronda {
 
-// Keeps the agreed responses of tensors. So when a rank submits a tensor again, it reports only an id.
+// Keeps the responses on which the ranks have agreed, by tensor. So a rank that submits a tensor again reports only an
+// id.
 //
-// Every rank applies the same response lists in the same order. Ids, contents and evictions depend only on this
-// sequence of lists, so the caches of all ranks are equal although the ranks never compare them. The least recently
-// executed entry is evicted first.
+// Every rank applies the same response lists in the same order. The ids, the contents and the evictions depend only on
+// these lists. So the caches of all ranks are equal, although the ranks never compare their caches. The cache first
+// evicts the entry that was executed least recently.
 //
-// Two rules make eviction safe. If a rank has reported an id, and a list evicts the id without answering the report,
-// the rank repeats the request in full. The coordinator records each evicted id that it has ignored in a report, and
-// the rank of the report. It accepts a repeated request only for such an id from this rank.
+// Two rules make it safe to evict an entry from the cache. First, if a rank has reported an id, and a list evicts the
+// id without answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted
+// id in a report, it records the id and the rank. The coordinator accepts a repeated request only if it has recorded
+// the id for this rank.
 //
-// The cache does not keep joins and changes of process sets. When a process set is removed, its entries are evicted.
+// The cache does not keep joins and changes of process sets. When a process set is removed, the entries of this set are
+// evicted.
 //
 // ResponseCache is a pure state machine. Thread-compatible.
 class ResponseCache {
  public:
   explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
 
-  // Returns the id by which `rank` may report `request`, because the cached response answers exactly this request.
-  // `members` are the members of the request's process set, and `rank` is one of them.
+  // Returns the id by which `rank` may report `request`: the cached response with this id answers exactly this request.
+  // `members` are the members of the request's process set. `rank` is one of these members.
   std::optional<CacheId> Find(const TensorRequest& request, RankId rank, const Group& members) const;
 
-  // Returns the response with this id; nullptr if the cache has no such entry.
+  // Returns the response with this id, or nullptr if the cache has no such entry.
   std::shared_ptr<const Response> Get(CacheId id) const;
 
-  // Applies a response list. Marks the list's cached executions as used, adds the new executions to the cache, and
-  // returns the entries that were evicted for them. Every rank must apply the same lists.
-  // Errors: INVALID_ARGUMENT if the list contains an id that is not in the cache. After this error the cache is
+  // Applies a response list. Marks the cached executions in the list as used, and adds the new executions to the cache.
+  // Returns the entries that were evicted for this. Every rank must apply the same lists.
+  // Errors: INVALID_ARGUMENT if the list contains an id that is not in the cache. After an error the cache is
   // unchanged.
   struct Evicted {
     CacheId id;

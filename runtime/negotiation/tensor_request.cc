@@ -17,14 +17,15 @@ std::string OfSet(const TensorRequest& request) {
   return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
 }
 
-// Returns the ranks as text. Long lists are shortened, so that an error stays in one line.
+// Returns a text that lists the ranks. Long lists are shortened, so that an error stays in one line.
 std::string Ranks(const std::vector<RankId>& ranks) {
   constexpr size_t kNamed = 8;
   if (ranks.size() <= kNamed) return absl::StrJoin(ranks, ", ");
   return absl::StrCat(absl::StrJoin(ranks.begin(), ranks.begin() + kNamed - 1, ", "), ", ..., ", ranks.back());
 }
 
-// Returns one rank's value of a field as text. In errors it comes after the field's name.
+// Returns a text for the value that a field has on one rank. In errors, the text for the value comes after the name of
+// the field.
 template <typename T>
 std::string ValueText(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -57,8 +58,8 @@ bool SameShape(const TensorRequest& a, const TensorRequest& b) {
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
-// Returns the name of the first field in which the two requests differ, and the value of this field in `a`. For the
-// value of `b`, call this with a and b exchanged.
+// Returns the name of the first field in which `a` and `b` differ, and the field's value in `a`. For the value in `b`,
+// call the function with `a` and `b` exchanged.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op) return absl::StrCat("operation ", FunctionName(a));
 #define RONDA_FIELD(field, proto_field, word, uses)                                                \
@@ -75,14 +76,15 @@ std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorR
   return std::nullopt;
 }
 
-// Whether the request is for an object. Errors do not call an object a tensor, because the caller does not know it as a
-// tensor.
+// Returns whether the request is for an object. Errors about an object do not mention a tensor, because the caller does
+// not know of one.
 bool IsOfObject(const TensorRequest& request) {
   return request.function == TensorRequest::Function::kBroadcastObject ||
          request.function == TensorRequest::Function::kAllgatherObject;
 }
 
-// Returns for example "allreduce of float32 [3]". For an operation without a tensor, returns only the operation's name.
+// Returns for example "allreduce of float32 [3]". For an operation without a tensor, returns only the name of the
+// operation.
 std::string Call(const TensorRequest& request) {
   if (!TraitsOf(request.op).has_tensor() || IsOfObject(request)) return FunctionName(request);
   return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
@@ -96,7 +98,7 @@ std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, co
   return is_in_call ? Call(a) : absl::StrCat(Call(a), " with ", difference);
 }
 
-// Returns a text that says which shapes would be correct, if this is not obvious.
+// Returns a text about the shapes that would be right, if they are not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b))
     return "";

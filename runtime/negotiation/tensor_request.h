@@ -66,11 +66,11 @@ struct TensorKeyEqual {
   bool operator()(const TensorKeyView& a, const TensorKeyView& b) const { return a == b; }
 };
 
-// A hash table by TensorKey, which can also be searched by TensorKeyView.
+// A hash table whose keys are TensorKeys, and which can also be searched by a TensorKeyView.
 template <typename V>
 using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyEqual>;
 
-// The name that all join operations have.
+// The name of every join operation.
 inline constexpr absl::string_view kJoinName = "ronda/join";
 
 // If the caller has not named a tensor, the tensor's name begins with this prefix.
@@ -94,7 +94,7 @@ struct MessageNameParts {
 };
 MessageNameParts PartsOfMessageName(absl::string_view name);
 
-// One tensor that a rank is ready to operate on. Ranks have their numbers in the job, not in the process set.
+// One tensor that is ready for an operation on a rank. Ranks have their numbers in the job, not in the process set.
 struct TensorRequest {
   std::string name;  // with the process set, identifies the requests that belong together
   ProcessSetId process_set = kGlobalProcessSet;
@@ -114,11 +114,12 @@ struct TensorRequest {
   RankId root = 0;      // of operations with one (OperationTraits::root). In a join's response: the last rank to join
   RankId receiver = 0;  // send/recv
 
-  // The group of the tensor. A group runs completely or not at all. The name is empty if this tensor is in no group.
+  // The group of the tensor. Either all tensors of a group run, or none of them. The name is empty if this tensor is in
+  // no group.
   std::string group;
   int group_size = 0;
 
-  // For a join: how averages count the ranks that have joined.
+  // For a join: how an average counts the ranks that have joined.
   enum class Absent : uint8_t { kNotCounted, kCountedAsZeros } absent = Absent::kNotCounted;
 
   std::vector<RankId> members;  // OperationTraits::adds_process_set; ascending
@@ -126,9 +127,10 @@ struct TensorRequest {
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ; the shortest applies
 
-  // If this text is not empty, the rank refuses to take part, and the text says why. The rank sends this refusal
-  // instead of its request, so that the other ranks do not wait. The operation then fails on all ranks with this text.
-  // Ronda does not know which operation the rank would have called, so `op` is kBarrier or kSendRecv.
+  // If this text is not empty, the rank refuses to take part, and the text says why. The rank sends the refusal instead
+  // of its request, so that the other ranks need not wait. After a refusal, the operation fails on all ranks with the
+  // text of the refusal. Ronda does not know which operation the rank would have called, so `op` is kBarrier or
+  // kSendRecv.
   std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
@@ -136,14 +138,14 @@ struct TensorRequest {
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
-// Flags that say how a field is used. In addition, all fields are in the cache key and in the codec.
+// Flags for the uses of a field. In addition, all fields are in the cache key and in the codec.
 inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's name
 inline constexpr unsigned kFused = 2;   // tensors that differ in it never share a collective
 
-// The fields of TensorRequest except its name, in the order in which DescribeMismatch compares them. Each row has the
-// field, its name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR, LIST and MESSAGE
-// are the field's form in the proto. The list is a macro because the names of protobuf's accessors are made from the
-// fields' names.
+// The fields of TensorRequest, except the name, in the order in which DescribeMismatch compares the fields. Each row
+// has a field, the field's name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR,
+// LIST and MESSAGE are the field's form in the proto. The list is a macro because the names of protobuf's accessors are
+// made from the fields' names.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
   SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
@@ -166,52 +168,55 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never share
   MESSAGE(limits, limits, "wait limits", kFused)                            \
   SCALAR(refusal, refusal, "refusal", 0)
 
-// Makes sure that the build fails if the list lacks a field.
+// If the list lacks a field, this function makes the build fail.
 inline void CheckEveryFieldIsListed(const TensorRequest& request) {
 #define RONDA_FIELD(field, ...) , field
   [[maybe_unused]] const auto& [name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)] = request;
 #undef RONDA_FIELD
 }
 
-// Whether two requests with the same name are equal except for the shape.
+// Returns whether two requests with the same name differ at most in their shapes.
 inline bool SameButShape(const TensorRequest& a, const TensorRequest& b) {
 #define RONDA_FIELD(field, ...) &&(std::is_same_v<decltype(a.field), Shape> || a.field == b.field)
   return a.name == b.name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD);
 #undef RONDA_FIELD
 }
 
-// Whether one collective can carry out two tensors, if their operations can be fused.
+// Returns whether one collective can carry out both tensors, provided that their operations can be fused.
 inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
 #define RONDA_FIELD(field, proto_field, word, uses) &&(((uses)&kFused) == 0 || a.field == b.field)
   return true RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD);
 #undef RONDA_FIELD
 }
 
-// Whether the operation can be part of a schedule. An operation with its own limits cannot, because a late rank must
+// Returns whether the operation can be part of a schedule. An operation with limits of its own cannot: a late rank must
 // fail only this operation. In a schedule the late rank would fail the job.
 inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
 
-// Whether the caller has given the tensor no name. Unnamed tensors of different ranks belong together by the order of
-// the calls.
+// Returns whether the caller has given the tensor no name. Unnamed tensors of different ranks belong together by the
+// order of the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
-// Whether the request is a receive in the order of arrival. Such a receive takes the first message with its tag and
-// from its sender that no earlier receive takes. Other receives contain the name of their message.
+// Returns whether the request is a receive that takes messages in the order of arrival. A receive in the order of
+// arrival takes the first message from its sender and with its tag that no earlier receive takes. Every other receive
+// contains the name of its message.
 inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
 
-// Whether the received message may come from any rank. Such a request has the receiver as its sender.
+// Returns whether the receive may take a message from any rank. In the request of a receive from any rank, the receiver
+// is also the sender.
 inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
-// Returns a hash of the fields that DescribeMismatch() compares. Two requests of a rank have equal signatures if
-// DescribeMismatch() would find no difference except their names. Otherwise their signatures differ, except for
-// collisions of 64-bit hashes. Signatures of different processes cannot be compared.
+// Returns a hash of the fields that DescribeMismatch() compares. Two requests of one rank have equal signatures if
+// DescribeMismatch() would find no difference between them, apart from the names. If DescribeMismatch() would find a
+// difference, the signatures differ, unless two 64-bit hashes collide. Signatures of different processes cannot be
+// compared.
 uint64_t SignatureOf(const TensorRequest& request);
 
-// Returns the bytes of the tensor. REQUIRES: they fit in memory (the codec and the client have checked this).
+// Returns the bytes of the tensor. REQUIRES: the tensor fits into memory (the codec and the client have checked this).
 inline size_t TensorBytes(const TensorRequest& request) {
   return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
 }
@@ -221,19 +226,18 @@ constexpr int kFunctionCount = static_cast<int>(TensorRequest::Function::kSparse
 // Returns the name of the function that the caller has called, for example "allreduce" or "broadcast_object".
 const char* FunctionName(const TensorRequest& request);
 
-// Returns a name for the request's subject in errors. Examples are "tensor 'x'", "tensor 'x' of process set 3", "the
+// Returns how errors name the subject of the request. Examples are "tensor 'x'", "tensor 'x' of process set 3", "the
 // barrier" and "the join of process set 0".
 std::string NameForErrors(const TensorRequest& request);
 
-// Returns NameForErrors with the operation, dtype and shape, if there are any. An example is "tensor 'x' (allreduce of
-// float32 [3])".
+// Returns NameForErrors with the operation, dtype and shape, if the request has them. An example is "tensor 'x'
+// (allreduce of float32 [3])".
 std::string DescribeTensor(const TensorRequest& request);
 
-// Returns why two requests with the same tensor name cannot be carried out together, for example "tensor 'x': rank 0
-// (host h, pid 1) says shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always contains
-// operation, dtype and shape. Returns nullopt if the requests can be carried out together. `rank_a` and `rank_b` name
-// the ranks.
-// First dimensions may differ if FirstDimension allows it. Fields without kAgreed may also differ.
+// Returns why two requests for the same tensor name do not match, such as "tensor 'x': rank 0 (host h, pid 1) says
+// shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always contains operation, dtype and
+// shape. Returns nullopt if the requests can be carried out together. The text calls the ranks `rank_a` and `rank_b`.
+// The first dimensions may differ if FirstDimension allows this. Fields without kAgreed may also differ.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);
 

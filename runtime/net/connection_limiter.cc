@@ -21,7 +21,7 @@
 namespace ronda {
 namespace {
 
-// The pause until the next attempt, if the process has no descriptor left for a connection.
+// If this process has no descriptor left for a connection, the limiter pauses for this time before the next attempt.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 bool IsShortOfDescriptors(int error) {
@@ -50,7 +50,8 @@ void ConnectionLimiter::Stop() {
   }
   wake_.Wake();
   thread_.join();
-  // If the program has closed these descriptors, other files may now have the same numbers, so they must not be closed.
+  // If the program has closed the limiter's descriptors, other files may now have the numbers of these descriptors. So
+  // the limiter must not close the descriptors.
   if (!wake_.IsIntact()) {
     listener_.Release();
     for (Connection& connection : connections_) connection.socket.Release();
@@ -96,8 +97,8 @@ absl::StatusOr<bool> ConnectionLimiter::Wait() {
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
-    // If the server has got the connection, the server reads the bytes, and the limiter waits only for the end of the
-    // connection.
+    // If the server has got the connection, the server reads the bytes of the connection. The limiter then waits only
+    // for the end of the connection.
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }
@@ -163,7 +164,7 @@ void ConnectionLimiter::ReplaceOne() {
   const auto first = std::min_element(connections_.begin(), connections_.end(), [this](auto& one, auto& other) {
     return ReplaceableFrom(one) < ReplaceableFrom(other);
   });
-  // Closing this descriptor alone would not end the connection, because the server has another descriptor.
+  // Closing only this descriptor would not end the connection, because the server has another descriptor for it.
   shutdown(first->socket.get(), SHUT_RDWR);
   connections_.erase(first);
 }

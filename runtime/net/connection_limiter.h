@@ -24,14 +24,15 @@
 
 namespace ronda {
 
-// Accepts the connections to a socket and gives them to a server. It limits the number of connections whose clients
-// have not authenticated, so that such clients cannot use up the descriptors of this process.
+// Accepts the connections to a socket, and passes them on to a server. The limiter bounds the number of connections
+// whose clients have not authenticated, so that such clients cannot use up the descriptors of this process.
 //
-// The server gets a connection when the client has sent its first bytes. At the limit, a new connection replaces the
+// The server gets a connection after the client has sent its first bytes. At the limit, a new connection replaces the
 // connection whose time ends first. A connection that has sent nothing has the time `silence`, and a connection that
-// has not authenticated has the time `grace`. Until this time ends, the new connection waits in the system's queue.
+// has not authenticated has the time `grace`. Until the time of an older connection ends, the new connection waits in
+// the system's queue.
 //
-// Thread-safe. Owns a thread.
+// Thread-safe. ConnectionLimiter owns a thread.
 class ConnectionLimiter {
  public:
   enum class Until {
@@ -43,7 +44,7 @@ class ConnectionLimiter {
     Until until = Until::kHandedOver;
     absl::Duration silence = absl::Milliseconds(100);
     absl::Duration grace = absl::Seconds(2);
-    // The limiter's thread calls this with a socket that does not block.
+    // The limiter's thread calls hand_over with a socket that does not block.
     std::function<void(UniqueFd connection)> hand_over;
   };
 
@@ -53,14 +54,14 @@ class ConnectionLimiter {
   ConnectionLimiter(const ConnectionLimiter&) = delete;
   ConnectionLimiter& operator=(const ConnectionLimiter&) = delete;
 
-  // Starts the thread. Must be called once.
+  // Starts the thread. The caller must call Start exactly once.
   void Start();
   // Closes the listener and the connections that the server does not have yet. After Stop the server gets no
   // connection.
   void Stop();
 
-  // Must be called when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. Its connection then
-  // no longer counts towards the limit.
+  // Must be called when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. After this call,
+  // the connection of this client does not count towards the limit.
   void Authenticated(absl::string_view address);
 
   // Returns how many connections so far have not authenticated, including closed connections.
@@ -80,7 +81,7 @@ class ConnectionLimiter {
       : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   void Run();
-  // Waits for events, and records the events of connections. Returns whether the listener has connections to accept.
+  // Waits for events, and records the events of connections. Returns whether new connections wait at the listener.
   absl::StatusOr<bool> Wait();
   void DropAuthenticated();
   // Handles the event of a connection, if any. Returns whether the connection still counts towards the limit.
@@ -89,7 +90,7 @@ class ConnectionLimiter {
   void Accept();
   // Closes the connection whose time ends first.
   void ReplaceOne();
-  // Closes the connections that have sent nothing. Must be called when the process has no descriptor left.
+  // Closes the connections that have sent nothing. Must be called when this process has no descriptor left.
   void MakeRoomForDescriptors();
   // Returns the time from which another connection may replace `connection`.
   absl::Time ReplaceableFrom(const Connection& connection) const;

@@ -30,8 +30,8 @@ namespace {
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
-  // RFC 6761 defines the name "localhost". It is handled here because small containers often have no /etc/hosts with
-  // this name.
+  // RFC 6761 defines the name "localhost". The code handles "localhost" itself, because small containers often have no
+  // /etc/hosts with this name.
   if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
@@ -90,8 +90,8 @@ NumericAddress Read(const addrinfo& info) {
 
 using Scope = InterfaceAddress::Scope;
 
-// The prefixes of interface names that are ignored. Their addresses look like any other address, but cannot be reached
-// from outside the host.
+// Interfaces whose names have one of these prefixes are ignored. The addresses of ignored interfaces look like any
+// other address, but other hosts cannot reach these addresses.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {
@@ -128,7 +128,7 @@ std::optional<InterfaceAddress> Read(const ifaddrs& entry) {
   return found;
 }
 
-// Whether other hosts can use the address. A link-local address is useless without the name of the link.
+// Returns whether other hosts can use the address. A link-local address is useless without the name of the link.
 bool IsUsable(const InterfaceAddress& address) { return address.scope != Scope::kLink; }
 
 bool LeadsElsewhere(const InterfaceAddress& address) {

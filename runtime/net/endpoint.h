@@ -29,7 +29,7 @@ struct Endpoint {
 // Returns the address and the port, for example "127.0.0.1:29500" or "[::1]:29500".
 std::string NumericText(const Endpoint& endpoint);
 
-// Returns the host as the user wrote it and the port, for example "localhost:29500" or "[::1]:29500".
+// Returns the host as the user wrote it, and the port, such as "localhost:29500" or "[::1]:29500".
 std::string ToString(const Endpoint& endpoint);
 
 // Finds the addresses of `host`, which is a name, an IPv4 address or an IPv6 address.
@@ -55,13 +55,13 @@ struct InterfaceAddress {
 // Returns the addresses of the network interfaces that are up.
 std::vector<InterfaceAddress> InterfaceAddresses();
 
-// Returns a text for error messages, for example "there are lo (127.0.0.1), eth0 (10.0.0.1)".
+// Returns a list of interfaces for error messages, such as "there are lo (127.0.0.1), eth0 (10.0.0.1)".
 std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 
 // Returns an address at which other hosts can reach this host. The port of the result is 0. If `names` is not empty,
-// the address is on the first of these interfaces that has an address. Otherwise it is on the first interface whose
-// address is valid beyond its link. Bridges to containers and virtual machines are ignored. IPv4 is preferred to IPv6.
-// Errors: NOT_FOUND that lists all interfaces.
+// the address is on the first of the named interfaces that has an address. If `names` is empty, the address is on the
+// first interface with an address that is valid beyond the interface's link. Bridges to containers and virtual machines
+// are ignored. IPv4 is preferred to IPv6. Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);
 

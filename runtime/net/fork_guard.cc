@@ -30,8 +30,8 @@ std::array<uint8_t, 16> InIPv6sForm(const in_addr& address) {
   return bytes;
 }
 
-// Returns the descriptors of this process. The result includes the descriptor that reads the folder, although this
-// descriptor is closed afterwards.
+// Returns the descriptors of this process. The result also contains the descriptor with which the function reads the
+// folder, although the function then closes this descriptor.
 std::vector<int> OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   std::vector<int> descriptors;
@@ -73,7 +73,8 @@ class GuardedEndpoints {
                                []() ABSL_NO_THREAD_SAFETY_ANALYSIS { Instance().CloseInChild(); }) == 0);
   }
 
-  // Returns the address that `read` returns for a TCP socket; nullopt if `fd` is no TCP socket or has no address.
+  // Returns the address that `read` returns for a TCP socket. Returns nullopt if `fd` is not a TCP socket, or has no
+  // address.
   static std::optional<Key> KeyOf(int fd, AddressReader read) {
     sockaddr_storage storage = {};
     socklen_t size = sizeof(storage);

@@ -11,11 +11,11 @@
 
 namespace ronda {
 
-// While a ForkGuard exists, children of fork() start without copies of this process' TCP sockets at `endpoint` (the
-// address at which this process listens, or to which it has connected). If a child kept a copy and outlived this
-// process, the end of this process would not close its connections. The other ranks would notice the end only because
-// this process sends no more heartbeats. ForkGuard finds the sockets by their addresses, so the code that owns the
-// sockets need not list them.
+// While a ForkGuard exists, children of fork() start without copies of this process' TCP sockets at `endpoint`: the
+// address at which this process listens, or to which it has connected. If a child kept such a copy and outlived this
+// process, the connections would remain open after the end of this process. The other ranks would then notice the end
+// of this process only because no more heartbeats come. ForkGuard finds the sockets by their addresses. So the code
+// that owns the sockets need not list them.
 //
 // Thread-safe.
 class ForkGuard {

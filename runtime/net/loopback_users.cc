@@ -53,8 +53,8 @@ std::optional<Place> PlaceOf(const SocketAddress& address) {
   return Place{.address = ipv6.sin6_addr, .port = ntohs(ipv6.sin6_port)};
 }
 
-// Parses an address and a port, for example "0100007F:5BA5". The kernel writes an address as one or four 32-bit numbers
-// in hexadecimal, each in the machine's byte order.
+// Parses an address and a port, for example "0100007F:5BA5". The kernel writes an address as one or four 32-bit
+// numbers, which are hexadecimal and in the byte order of the machine.
 std::optional<Place> ParsePlace(absl::string_view text) {
   constexpr size_t kDigits = 8;  // of a word
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
@@ -83,8 +83,8 @@ struct Socket {
   uid_t user = 0;
 };
 
-// Parses a line of the kernel's list. Its fields are number, local address, remote address, state, queues, timer,
-// retransmissions, user, timeout and inode.
+// Parses a line of the kernel's list. The fields of the line are number, local address, remote address, state, queues,
+// timer, retransmissions, user, timeout and inode.
 std::optional<Socket> ParseSocket(const std::string& line) {
   const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
   if (fields.size() < 10) return std::nullopt;

@@ -50,7 +50,7 @@ std::string AddressOfClient(absl::string_view uri) {
   return address;
 }
 
-// A system call that gRPC needs. If such a call fails, gRPC ends the process, or no connection works.
+// A system call that gRPC needs. If the call fails, gRPC ends the process, or no connection works.
 struct NeededCall {
   const char* name;
   void (*make)();  // without an effect, because it names no descriptor
@@ -80,8 +80,9 @@ constexpr NeededCall kNeededCalls[] = {
     {"recvmsg", [] { [[maybe_unused]] const ssize_t received = recvmsg(-1, nullptr, 0); }},
 };
 
-// Tries the system calls that gRPC needs, because the security profile of a container may refuse them. The calls have
-// an invalid descriptor. So if no profile refuses a call, the kernel answers that there is no such descriptor.
+// Tries all system calls that gRPC needs, because the security profile of a container may refuse some of them. The
+// tried system calls have an invalid descriptor. If no profile refuses a call, the kernel therefore answers that the
+// descriptor does not exist.
 absl::Status TryNeededCalls() {
   for (const auto& [name, make] : kNeededCalls) {
     errno = 0;
@@ -137,7 +138,7 @@ absl::Status MessageServer::Listen() {
   if (server_ == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   ConnectionLimiter::Options connections;
   connections.limit += options_.clients;
-  // A Unix domain socket needs no authentication, because only processes of this user can reach it.
+  // Clients at a Unix domain socket need not authenticate, because only processes of this user can reach the socket.
   if (!is_local) connections.until = ConnectionLimiter::Until::kAuthenticated;
   connections.hand_over = [this](UniqueFd socket) { HandOver(std::move(socket)); };
   RONDA_ASSIGN_OR_RETURN(limiter_, ConnectionLimiter::Create(std::move(listener), std::move(connections)));
@@ -147,7 +148,7 @@ absl::Status MessageServer::Listen() {
 
 void MessageServer::HandOver(UniqueFd socket) const {
   if (options_.callers == Callers::kThisUser && !CheckCaller(socket.get()).ok()) {
-    // The limiter has a second descriptor of the socket, so close() on this descriptor would not end the connection.
+    // The limiter has a second descriptor for the socket. So close() on this descriptor would not end the connection.
     shutdown(socket.get(), SHUT_RDWR);
     return;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams of messages between processes on the same host or on different hosts, through libronda_hosts.so. The first
-// stream loads this plugin.
+// Streams of messages between processes on the same host or on different hosts, through libronda_hosts.so. The plugin
+// libronda_hosts.so is loaded for the first stream.
 #ifndef RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 
@@ -27,26 +27,26 @@ namespace ronda {
 // Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; the errors of LoadPlugin.
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
-// The owner of a stream, whose functions are called by threads of the plugin. At any time there is at most one call
-// about received messages and one call about writes.
+// The owner of a stream. Threads of the plugin call the owner's functions. At any time there is at most one call about
+// received messages and one call about writes.
 class MessageStreamOwner {
  public:
   virtual ~MessageStreamOwner() = default;
   virtual void OnMessage(absl::string_view message) = 0;
-  // Called when no more messages will come.
+  // Called when no further message will come.
   virtual void OnReadsEnd() = 0;
-  // Called when the message of the last Write has been sent, or can never be sent. The stream then accepts the next
-  // Write.
+  // Called when the message of the last Write has been sent, or when it can never be sent. After this call, the stream
+  // accepts the next Write.
   virtual void OnWritten() = 0;
-  // Called at the server's end when the client has cancelled the call or is gone.
+  // Called only at the server's end, when the client has cancelled the call or is gone.
   virtual void OnCancelled() {}
   // The last call for a stream. At the client's end `status` is the server's result. At the server's end `status` is
   // OK.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// A reference to one end of a stream. A stream closes some time after End has been called, never before, and then frees
-// itself.
+// A reference to one end of a stream. A stream closes some time after a call of End, and never before. When a stream
+// closes, it frees its own memory.
 class MessageStream {
  public:
   // Refers to the client's end of a stream.
@@ -56,17 +56,18 @@ class MessageStream {
                 std::string client)
       : plugin_(plugin), stream_(stream), limiter_(limiter), client_(std::move(client)) {}
 
-  // Begins to read. Must be called at most once. To refuse a stream, the caller calls End instead of Open, and the
-  // owner then gets no call.
+  // Opens the stream, and begins to read messages. The caller must call Open at most once. To refuse a stream, the
+  // caller calls End instead of Open, and the owner then gets no call.
   void Open(MessageStreamOwner* owner);
   // Sends a message. REQUIRES: End has not been called, and each earlier Write has been followed by OnWritten.
   void Write(absl::string_view message);
-  // Announces that nothing more will be written. At the server's end, `status` is the result for the client. Must be
-  // called once. REQUIRES: as Write.
+  // Announces that this end will write nothing more. At the server's end, `status` is the result for the client. The
+  // caller must call End exactly once. REQUIRES: the same as for Write.
   void End(const absl::Status& status);
 
-  // Must be called at the server's end when the client has authenticated. The client's connection then no longer counts
-  // towards the server's limit. If the client has already left, it still counts as unauthenticated.
+  // Must be called at the server's end after the client has authenticated. After this call, the connection of the
+  // client does not count towards the server's limit. If the client has already left, its connection is still counted
+  // as unauthenticated.
   void Authenticated() const { limiter_->Authenticated(client_); }
 
  private:
@@ -93,7 +94,7 @@ class MessageServer {
     kThisUser,  // and root; callers from other hosts are not checked
   };
   // Returns which callers a server accepts if its clients must prove that they know `secret`. The secret may be empty
-  // on loopback, and then only processes of this user and of root are accepted.
+  // on loopback. The server then accepts only processes of this user and of root.
   static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
 
   struct Options {
@@ -104,8 +105,8 @@ class MessageServer {
     absl::Duration grace;
     size_t clients = 0;  // expected to come at once; the limit grows by this number
     Callers callers = Callers::kAll;
-    // Called with each new stream. The function must open or end the stream, now or later. `method` is the name with
-    // which the client has called.
+    // Called once for each new stream. The function must open or end the stream, now or later. `method` is the name
+    // with which the client has called.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 
@@ -125,12 +126,12 @@ class MessageServer {
   MessageServer(const ronda_hosts_plugin* plugin, Options options) : plugin_(plugin), options_(std::move(options)) {}
 
   absl::Status Listen();
-  // Gives a connection to gRPC, or ends it if its caller is refused.
+  // Passes a connection on to gRPC, or ends it if its caller is refused.
   void HandOver(UniqueFd socket) const;
 
   const ronda_hosts_plugin* const plugin_;
   const Options options_;
-  // These three members do not change after the server has started.
+  // The next three data members do not change after the server has started.
   int port_ = 0;
   ronda_hosts_server* server_ = nullptr;
   std::unique_ptr<ConnectionLimiter> limiter_;
@@ -138,7 +139,8 @@ class MessageServer {
 
 // A connection from one rank to another rank. The other rank may start later.
 //
-// Thread-compatible, except Cancel, which is thread-safe. May be destroyed before its streams have closed.
+// Thread-compatible, except Cancel, which is thread-safe. A MessageChannel may be destroyed before its streams have
+// closed.
 class MessageChannel {
  public:
   // Errors: the errors of LoadHostsPlugin.
@@ -151,11 +153,11 @@ class MessageChannel {
 
   enum class Absent { kIsAwaited, kIsAnError };
 
-  // Returns a stream, which begins when it is opened and is ended by force after `timeout`. `absent` says whether the
-  // stream waits or fails if the server does not listen yet.
+  // Returns a stream, which begins when it is opened, and is ended by force after `timeout`. If the server does not
+  // listen yet, `absent` decides whether the stream waits or fails.
   MessageStream Call(const std::string& method, Absent absent, absl::Duration timeout);
 
-  // Ends the last stream that Call returned, by force.
+  // By force, ends the stream that Call has returned last.
   void Cancel();
 
  private:

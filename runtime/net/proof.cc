@@ -2,8 +2,8 @@
 
 #include "runtime/net/proof.h"
 
-// This file calls OpenSSL's SHA-256 functions directly, because its EVP functions would add 3.7 MB (OpenSSL's
-// providers) to libronda.so.
+// This file calls OpenSSL's SHA-256 functions directly. OpenSSL's EVP functions would add 3.7 MB (its providers) to
+// libronda.so.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions with which a process proves that it knows the job's secret, without sending the secret. A proof is the
+// With these functions a process proves that it knows the job's secret, without sending the secret. A proof is the
 // HMAC-SHA256 over the fields of a message.
 #ifndef RONDA_RUNTIME_NET_PROOF_H_
 #define RONDA_RUNTIME_NET_PROOF_H_
@@ -24,20 +24,20 @@ inline constexpr size_t kProofBytes = 32;
 // Errors: INTERNAL if the system provides no random bytes.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
-// Returns the proof of `fields`, which also covers the borders between the fields. The first field names the purpose of
-// the proof, so that the proof is not valid for another purpose with the same secret.
+// Returns the proof of `fields`, which also covers the position where each field ends. The first field names the
+// purpose of the proof, so that the proof is not valid for another purpose with the same secret.
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
 
-// Whether `proof` equals `expected`. The comparison always takes the same time, no matter where the two texts differ.
+// Returns whether `proof` equals `expected`. The comparison always takes the same time, wherever the two texts differ.
 bool IsSameProof(absl::string_view proof, absl::string_view expected);
 
-// Keeps the nonces that were issued and not used yet, so that each proof is accepted only once.
+// Keeps the nonces that have been issued and not used yet, so that each proof is accepted only once.
 //
 // Thread-compatible.
 class NonceLedger {
  public:
-  // `capacity` limits the memory that unauthenticated callers can use. If there are more nonces, the oldest nonce is
+  // `capacity` limits the memory that unauthenticated callers can use. If more nonces are issued, the oldest ones are
   // forgotten.
   explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
 
@@ -46,7 +46,7 @@ class NonceLedger {
     outstanding_.push_back(std::move(nonce));
   }
 
-  // Returns whether `nonce` was issued and not consumed before, and consumes it.
+  // Returns whether `nonce` has been issued and has not been used yet. From then on, the nonce is used.
   bool Consume(absl::string_view nonce) {
     const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
     if (it == outstanding_.end()) return false;

@@ -31,11 +31,11 @@ class ServedCall : public MessageStreamOwner {
 
   virtual void Serve(absl::string_view request) = 0;
 
-  // Must be called if the client has authenticated. The call must come before Answer, because the client may leave when
-  // it has the answer.
+  // Must be called when the client has authenticated. Authenticated must be called before Answer, because the client
+  // may leave when it has got the answer.
   void Authenticated() const { stream_.Authenticated(); }
 
-  // Sends the answer, as bytes or as a protobuf message. Must be called once per request.
+  // Sends the answer to the client, as bytes or as a protobuf message. The caller must call Answer once per request.
   void Answer(const absl::StatusOr<std::string>& answer) {
     if (!answer.ok()) return stream_.End(answer.status());
     stream_.Write(*answer);

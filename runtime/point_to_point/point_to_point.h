@@ -15,10 +15,11 @@
 namespace ronda {
 
 // Sends and receives messages between ranks, which are numbered from 0. The messages from one sender to one receiver
-// keep their order. Only Rest blocks.
+// keep their order. Of all functions, only Rest blocks.
 //
-// Thread-compatible, except DescriptorOf. A buffer belongs to the transfer until Test has reported that it is complete.
-// If the job fails earlier, the buffer belongs to the transfer until no more calls to this object are made.
+// Thread-compatible, except DescriptorOf, which any thread may call. The buffer of a transfer belongs to the transfer
+// until Test has reported that the transfer is complete. If the job fails earlier, the buffer belongs to the transfer
+// until no more calls to this object are made.
 class PointToPoint {
  public:
   virtual ~PointToPoint() = default;
@@ -26,7 +27,7 @@ class PointToPoint {
   virtual RankId rank() const = 0;
   virtual int size() const = 0;
 
-  // A transfer under way. The struct is trivial, so that a collective can keep many requests without an allocation.
+  // A transfer in progress. The struct is trivial, so that a collective can keep many requests without an allocation.
   struct Request {
     uint64_t words[2];
   };
@@ -36,8 +37,8 @@ class PointToPoint {
   virtual absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) = 0;
   virtual absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) = 0;
 
-  // Moves as much data as is possible without waiting. Returns whether all of `requests` are complete. Complete
-  // requests must not be used again.
+  // Moves as much data as possible without waiting. Returns whether all of `requests` are complete. Complete requests
+  // must not be used again.
   virtual absl::StatusOr<bool> Test(absl::Span<Request> requests) = 0;
 
   // These functions are the two parts of Test, for a caller that has many requests and wants to avoid a system call for
@@ -47,9 +48,9 @@ class PointToPoint {
   virtual absl::StatusOr<bool> Look(absl::Span<Request> requests) { return Test(requests); }
 
   // Sleeps until data can be moved, but at most for `longest`. If the library cannot tell when data can be moved,
-  // sleeps for `longest`.
+  // sleeps for the whole time `longest`.
   virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
-  // Whether Rest ends when data can be moved.
+  // Returns whether Rest ends as soon as data can be moved.
   virtual bool rest_ends_with_data() const { return false; }
   // If rest_ends_with_data(), returns the descriptor that becomes ready when data can be moved to or from `peer`. The
   // descriptor never changes. Any thread may call this function and poll the descriptor, even while another thread uses

@@ -28,7 +28,7 @@ namespace {
 constexpr char kChallenge[] = "/ronda.v1.Rendezvous/Challenge";
 constexpr char kJoin[] = "/ronda.v1.Rendezvous/Join";
 
-// The largest request that rank 0 buffers. The largest JoinRequest that the codec accepts is below 40 KiB.
+// Rank 0 does not buffer a larger request. The largest JoinRequest that the codec accepts is below 40 KiB.
 constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 
 // How long the destructor of the server waits until the last answers have been sent.
@@ -48,7 +48,7 @@ class ChallengeCall final : public ServedCall {
   RendezvousService* const service_;
 };
 
-// A call of Join. It waits for its answer without blocking a thread.
+// A call of Join. The call waits for its answer without blocking a thread.
 class JoinCall final : public ServedCall {
  public:
   JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(std::move(stream)), service_(service) {}
@@ -64,8 +64,8 @@ class JoinCall final : public ServedCall {
   }
 
  private:
-  // This object outlives the function, because the stream closes only after Serve has returned, even if the answer
-  // comes earlier.
+  // This object outlives the function Serve: even if the answer comes earlier, the stream closes only after Serve has
+  // returned.
   void Serve(absl::string_view bytes) override {
     v1::JoinRequest request;
     if (!Parse(bytes, &request)) {
@@ -73,7 +73,7 @@ class JoinCall final : public ServedCall {
     }
     const std::optional<RendezvousService::Ticket> ticket =
         service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) {
-          // Authenticated() comes before the answer, because the rank may leave when it has the answer.
+          // Authenticated() comes before the answer, because the rank may leave when it has got the answer.
           if (answer.ok()) Authenticated();
           Answer(answer);
         });
@@ -111,11 +111,11 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
           .timeout = options.timeout};
 }
 
-// How much longer this rank waits than rank 0. Rank 0 answers at its own deadline, and its error says more than the
-// error of this rank.
+// How much longer this rank waits than rank 0. Rank 0 answers at its own deadline, and its error says more than this
+// rank's error would.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
-// The upper limit for the deadline that rank 0 sends in its answer. It is the longest possible RONDA_START_TIMEOUT.
+// The upper limit for the deadline that rank 0 sends in its answer: the longest possible RONDA_START_TIMEOUT.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {
@@ -154,7 +154,8 @@ absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::Challen
   return response;
 }
 
-// Checks the route to an endpoint on loopback. A route to another host is not checked, because it may appear later.
+// Checks the route to an endpoint on loopback. A route to another host is not checked, because the route may appear
+// later.
 absl::Status CheckLoopback(const Endpoint& endpoint) {
   return endpoint.loopback ? CheckRoute(endpoint) : absl::OkStatus();
 }
@@ -226,7 +227,7 @@ absl::StatusOr<MemberList> RendezvousServer::Await() { return impl_->Await(); }
 
 namespace {
 
-// Checks that rank 0 belongs to the same user, if the job has no secret.
+// If the job has no secret, checks that rank 0 belongs to the same user.
 absl::Status CheckUserOfRankZero(const RendezvousClientOptions& options) {
   return options.secret.empty() ? CheckListener(options.endpoint) : absl::OkStatus();
 }
@@ -236,18 +237,18 @@ absl::StatusOr<MemberList> JoinOnce(const RendezvousClientOptions& options) {
   // table.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
-  // The user is checked before the call, because a rank 0 of another user would not answer this rank.
+  // The user is checked before the call, because a rank 0 of another user would not answer.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   const absl::StatusOr<v1::ChallengeResponse> challenge = Challenge(*channel, options);
-  // The check is repeated, because rank 0 may have begun to listen between the first check and the call.
+  // The user is checked again, because rank 0 may have begun to listen between the first check and the call.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   RONDA_RETURN_IF_ERROR(challenge.status());
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));
   return DecodeMemberList(response, options.claim);
 }
 
-// The pause between two attempts to join a rank 0 that is in an earlier epoch. That rank 0 has been notified of the
-// later epoch, and will end.
+// If rank 0 is still in an earlier epoch, this rank pauses for this time before it tries again. A rank 0 in an earlier
+// epoch has been notified of the later epoch, and will end.
 constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 }  // namespace

@@ -13,8 +13,9 @@
 
 namespace ronda {
 
-// The gRPC server in rank 0's process at which all ranks of a job meet. It runs from the start of the job until all
-// ranks have joined, and listens on one address only. Rank 0 is a member from the start, and sends no call to itself.
+// The gRPC server in rank 0's process at which all ranks of a job meet. The server runs from the start of the job until
+// all ranks have joined, and listens on only one address. Rank 0 is a member from the beginning, and makes no call to
+// itself.
 //
 //   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));
 //   RONDA_ASSIGN_OR_RETURN(MemberList members, server->Await());
@@ -31,8 +32,8 @@ class RendezvousServer {
     absl::Duration timeout = absl::Seconds(30);  // longest wait for all ranks, from Start on
   };
 
-  // Errors: FAILED_PRECONDITION if there is no secret and the address is not on loopback, or if the address does not
-  // belong to this host; ALREADY_EXISTS if another program uses the port; the errors of LoadHostsPlugin.
+  // Errors: FAILED_PRECONDITION if the address is not on loopback and there is no secret, or if the address does not
+  // belong to this host; ALREADY_EXISTS if another program uses the port; those of LoadHostsPlugin.
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(const Options& options);
 
   ~RendezvousServer();

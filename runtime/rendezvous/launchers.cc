@@ -27,12 +27,12 @@ constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
-// The ports from which Ronda chooses if a job specifies no port. Neither well-known services nor outgoing connections
+// If a job specifies no port, Ronda chooses one of these ports. Neither well-known services nor outgoing connections
 // use these ports.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
-// The ports from which Ronda chooses the port for another library's store. Neither well-known services nor outgoing
+// For the store of another library, Ronda chooses one of these ports. Neither well-known services nor outgoing
 // connections use these ports.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
@@ -43,7 +43,8 @@ absl::Status MissingVariable(VariableName missing, VariableName given, const std
                                                  "\" is: set both, or neither for a job of one rank"));
 }
 
-// Accepts names and literal addresses. Ronda checks that the host exists only when it uses the address.
+// Returns whether `address` can be a name or a literal address. Whether the host exists is checked only when the
+// address is used.
 bool IsValidAddress(absl::string_view address) {
   if (address.empty() || address.size() > kMaxAddressLength) return false;
   return std::all_of(address.begin(), address.end(), [](unsigned char c) {
@@ -51,10 +52,10 @@ bool IsValidAddress(absl::string_view address) {
   });
 }
 
-// Whether the address has a port, as in "alpha:29500". An IPv6 address has two or more colons.
+// Returns whether the address contains a port, as in "alpha:29500". An IPv6 address has two or more colons.
 bool HasPort(absl::string_view address) { return std::count(address.begin(), address.end(), ':') == 1; }
 
-// Reads the address and the port of rank 0 from text such as "10.0.0.1:6170" or "[fd00::1]:6170".
+// Reads the address and the port of rank 0 from a text such as "10.0.0.1:6170" or "[fd00::1]:6170".
 bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return false;
@@ -94,8 +95,8 @@ absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName addr
   return absl::OkStatus();
 }
 
-// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. These variables let Ronda work together
-// with torchrun, whose own store listens on MASTER_PORT.
+// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. With RONDA_MASTER_ADDR and
+// RONDA_MASTER_PORT, Ronda can be used together with torchrun, whose own store listens on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
@@ -140,8 +141,8 @@ absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironmen
 }
 
 // Sets the job's id from `prefix` and `parts`, which identify the job among all jobs of one launcher. If a part is
-// missing, the id is not set. The id is only used to name shared memory, so it is only set if all ranks are on one
-// host.
+// missing, the job's id is not set. The id is only used to name shared memory. So it is set only if all ranks are on
+// one host.
 void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
   if (job->local_size != job->size) return;
   std::string id(prefix);
@@ -170,7 +171,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
     return InvalidVariable("SLURM_STEP_TASKS_PER_NODE", *tasks,
                            absl::StrCat("counts of tasks on hosts, this one too, that add up to ", job->size));
   }
-  // If the job has only one host, the number of tasks on it is known without the host's number.
+  // If the job has only one host, this host's number of tasks is known even if the number of the host is not.
   if (node || last == 0) job->local_size = here;
   return absl::OkStatus();
 }
@@ -178,8 +179,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
 absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadSlurmHosts(variables, job));
   SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
-  // If the ranks find each other through MPI, they need no secret. Without MPI only the user could give a secret to all
-  // ranks.
+  // Ranks that find each other through MPI need no secret. Without MPI, only the user could give all ranks a secret.
   if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
   const std::optional<std::string> list = variables.Get("SLURM_STEP_NODELIST");
   if (!list) return absl::OkStatus();
@@ -234,21 +234,21 @@ struct LauncherVariables {
   VariableName local_size;
   VariableName cross_rank;
   VariableName cross_size;
-  // If one of these variables is set, this launcher has started a job. In this case incomplete settings are an error.
-  // Without such a variable the job would have one rank.
+  // If one of these variables is set, this launcher has started the job. Incomplete settings are then an error. If no
+  // such variable of any launcher is set, the job has one rank.
   VariableName signs[6] = {};
-  // Reads this launcher's other variables. The rank and the size have been read before.
+  // Reads the other variables of the launcher. The rank and the size have been read before.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
   // Where rank 0 may listen for another library, if the launcher does not set MASTER_ADDR and MASTER_PORT.
   std::optional<StoreAddress> (*store)(const EnvironmentVariables&, const JobEnvironment&) = NoStore;
 };
 
-// For an Indexed Job, Kubernetes only gives each pod its number, and no other fact about the job.
+// In an Indexed Job, Kubernetes gives each pod only its number, and no other fact about the job.
 constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
 
-// Ronda uses the first launcher of this list that has one of its `signs` in the environment. If torchrun's variables
+// Ronda uses the first launcher in this list that has one of its `signs` in the environment. If torchrun's variables
 // are set, FindLauncher may prefer a later launcher of the list. Slurm comes after MPICH, because MPICH's mpiexec
-// starts its agents by srun.
+// starts its agents with srun.
 constexpr LauncherVariables kLaunchers[] = {
     {.launcher = Launcher::kRondarun,
      .source = "rondarun",
@@ -309,8 +309,8 @@ constexpr LauncherVariables kLaunchers[] = {
      .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
-// A variable that shows that the user wants a job with several ranks, although no launcher of the list has set one of
-// its `signs`. `missing` is the variable that the user must also set.
+// A variable that shows that the user wants a job with several ranks, although no launcher has set one of its `signs`.
+// `missing` is the variable that the user must also set.
 struct SignOfAnyJob {
   VariableName sign;
   VariableName missing;
@@ -326,8 +326,8 @@ struct Found {
   VariableName sign;
 };
 
-// Whether the variable `name` is set and shows that a launcher has started this process. A shell in an allocation of
-// Slurm has Slurm's variables, but is not a task of a job step.
+// Returns whether the variable `name` is set and shows that a launcher has started this process. A shell in an
+// allocation of Slurm has Slurm's variables, but is not a task of a job step.
 bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   const std::optional<std::string> value = variables.Get(name);
   if (!value || name.view() != "SLURM_STEP_ID") return value.has_value();
@@ -338,7 +338,7 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
   }
-  // If the user starts PRRTE without Open MPI, only the library of PMIx knows the number of processes.
+  // If PRRTE is used without Open MPI, only the PMIx library knows the number of processes.
   const std::optional<std::string> number = variables.Get("PMIX_RANK");
   if (!number) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -382,7 +382,7 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
   return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);
 }
 
-// Returns the first of `launchers` for which one of its `signs` is set in the environment.
+// Returns the first of `launchers` that has one of its `signs` in the environment.
 Found FindAmong(absl::Span<const LauncherVariables> launchers, const EnvironmentVariables& variables) {
   for (const LauncherVariables& launcher : launchers) {
     for (const VariableName sign : launcher.signs) {
@@ -398,9 +398,10 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
   return is_complete ? found.launcher->store(variables, job) : std::nullopt;
 }
 
-// Whether torchrun's variables have the same rank, size and address as the variables of the launcher that was found.
-// Frameworks and users' scripts copy the variables of MPI's or Slurm's launcher to torchrun's variables, and Ronda
-// itself does this for other libraries. If the variables are copied, only the launcher knows where the ranks meet.
+// Returns whether torchrun's variables agree with those of the launcher that was found: in the rank, the size and the
+// address. Frameworks and scripts of users copy the variables of MPI's or Slurm's launcher to torchrun's variables.
+// Ronda itself copies these variables for other libraries. If the variables are copies, only the launcher that was
+// found knows where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {

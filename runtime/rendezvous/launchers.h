@@ -11,12 +11,12 @@
 
 namespace ronda {
 
-// Reads the job from the environment variables that the launcher of this process has set. Looks for the launchers'
-// variables in this order: RONDA_RANK and related variables; torchrun-style variables; Paddle-style variables; the
-// variables of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other process managers with PMI. If none of these
-// variables is set, the job has one rank.
+// Reads the job from the environment variables that the launcher of this process has set. ReadJob() looks for the
+// variables of launchers in this order: RONDA_RANK and its companions; torchrun-style variables; Paddle-style
+// variables; those of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other process managers with PMI. If none of
+// the launchers' variables is set, the job has one rank.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the right form of a value.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
 
 // The launchers, in the order in which ReadJob looks for them. The enum ronda_launcher has the same numbers.
@@ -30,10 +30,10 @@ struct Place {
   int store_port = 0;
 };
 
-// Reads only the Place of this process. Does not check whether the ranks can find each other. Incomplete variables of
-// another job (MASTER_PORT without RANK) are no error.
+// Reads only the Place of this process in its job. Does not check whether the ranks can find each other. If another job
+// has left incomplete variables (MASTER_PORT without RANK), this is no error.
 //
-// Errors: as ReadJob().
+// Errors: those of ReadJob().
 absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables);
 
 }  // namespace ronda

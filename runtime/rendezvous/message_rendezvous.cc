@@ -23,13 +23,15 @@ namespace {
 // The pause between two looks for messages.
 constexpr absl::Duration kPollInterval = absl::Microseconds(200);
 
-// How much longer the other ranks wait than rank 0, because rank 0 knows best which ranks are missing.
+// The other ranks wait this much longer than rank 0, because rank 0 knows best which ranks are missing.
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
-// How long rank 0 tries to send the reason why there is no job. A rank that is absent may never receive the reason.
+// For this time, rank 0 tries to send the reason why there is no job. A rank that is absent may never receive the
+// reason.
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
-// Returns the content of an answer's last frame. The content is empty, or says why there is no list of members.
+// Returns the content of an answer's last frame. The content is empty if there is a list of members, or else says why
+// there is no list.
 std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
 
 absl::Status DecodeVerdict(const std::string& content, int size) {

@@ -16,11 +16,12 @@
 
 namespace ronda {
 
-// The rendezvous by the messages of a PointToPoint instead of a gRPC server. Every rank introduces itself to rank 0.
-// When all ranks have introduced themselves, rank 0 sends them the list of members, or the reason why there is no list.
+// The rendezvous by the messages of a PointToPoint instead of a gRPC server. Every rank sends rank 0 a message about
+// itself. When rank 0 has the messages of all ranks, it sends them the list of members, or the reason why there is no
+// list.
 //
-// Thread-compatible. If Run fails, transfers may still be under way. So no calls to `messages` may be made after this
-// object is destroyed.
+// Thread-compatible. If Run fails, some transfers may still be in progress. So after this object has been destroyed,
+// `messages` must not be called again.
 class MessageRendezvous {
  public:
   struct Options {
@@ -32,7 +33,7 @@ class MessageRendezvous {
   // `messages` must connect all ranks of the job, and must outlive this object.
   MessageRendezvous(PointToPoint& messages, Options options) : messages_(messages), options_(std::move(options)) {}
 
-  // Carries out the rendezvous. Blocks until all ranks have introduced themselves.
+  // Carries out the rendezvous. Blocks until rank 0 has the messages of all ranks.
   // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if ranks differ in facts
   // that must be equal; INVALID_ARGUMENT if a claim makes no sense; the library's errors.
   absl::StatusOr<MemberList> Run();

@@ -49,8 +49,8 @@ struct Opinion {
   std::vector<size_t> holders;
 };
 
-// Groups the members by their value of `fact`. The most common opinion comes first. If two opinions are equally common,
-// rank 0's opinion comes first. The other opinions are in the order of their lowest ranks.
+// Groups the members by their value of `fact`. The first group has the most members. If two groups have equally many
+// members, the group of rank 0 comes first. The other groups are in the order of their lowest ranks.
 std::vector<Opinion> OpinionsOn(const std::vector<Member>& members, absl::string_view fact) {
   std::vector<Opinion> opinions;
   absl::btree_map<absl::string_view, size_t> place;
@@ -97,7 +97,7 @@ constexpr char kHeartbeatTimeout[] = "RONDA_HEARTBEAT_TIMEOUT";
 constexpr absl::string_view kUnset = "unset";
 constexpr absl::string_view kMpiUses[] = {"unset", "0", "1"};  // by MpiEnvironment::Use
 
-// The longest value that the rendezvous accepts.
+// Values of facts are cut to this length, which the rendezvous accepts.
 constexpr size_t kMaxValueBytes = 200;
 
 std::string Printable(absl::string_view text) {

@@ -24,13 +24,13 @@ inline constexpr absl::string_view kWireFormatsFact = "wire formats";
 inline constexpr absl::string_view kMpiLibraryFact = "MPI library";
 inline constexpr absl::string_view kNcclVersionFact = "NCCL version";
 
-// Returns the value of the fact `name` of `member`; "nothing" if the member has no such fact.
+// Returns the value of the fact `name` of `member`, or "nothing" if the member does not have this fact.
 absl::string_view FactOf(const Member& member, absl::string_view name);
 
 // Checks that all ranks have the same version of Ronda, and the same value of each fact above.
 // REQUIRES: `members` is not empty.
-// Errors: FAILED_PRECONDITION that says which fact differs first, names the ranks and hosts whose value differs from
-// most others, and gives the remedy.
+// Errors: FAILED_PRECONDITION about the first fact that differs. The text names the ranks and hosts that differ from
+// most others, and the remedy.
 absl::Status CheckAgreement(const std::vector<Member>& members);
 
 // Returns a sentence for each setting in which some ranks differ from rank 0, which is the first member.
@@ -47,7 +47,7 @@ struct ConnectionSettings {
   absl::Duration heartbeat_timeout = absl::Seconds(10);
 };
 
-// Returns the settings of `rank0`, which its facts contain.
+// Returns the settings in the facts of `rank0`.
 // Errors: INVALID_ARGUMENT if the facts lack the settings.
 absl::StatusOr<ConnectionSettings> SettingsOf(const Member& rank0);
 

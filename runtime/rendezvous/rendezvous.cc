@@ -34,7 +34,7 @@ constexpr size_t kSecretBytes = 32;
 // The length of the suffix that each host appends to the job's id.
 constexpr size_t kHostSuffixBytes = 8;
 
-// The tag for MpiSession::Connect. Later calls may use this tag again.
+// The tag for MpiSession::Connect. Later calls may reuse this tag.
 constexpr int kRendezvousTag = 0;
 
 constexpr char kLoopback[] = "127.0.0.1";
@@ -52,15 +52,15 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
 }
 
 // Returns the launcher's name for the job, with which the launcher can find shared memory that the job has left behind.
-// If there is no such name, returns a random name.
+// If the launcher has given no such name, returns a random name.
 absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
   RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
   return absl::BytesToHexString(id);
 }
 
-// Returns the address at which other ranks reach this rank. If rank 0's address is on loopback, all ranks are on one
-// host, so this rank's address is on loopback, too.
+// Returns the address at which other ranks reach this rank. If the address of rank 0 is on loopback, all ranks are on
+// one host. So the address of this rank is also on loopback.
 absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
   Endpoint endpoint = rendezvous;
   if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
@@ -75,9 +75,9 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TryToListen(const Config& config, c
   return TcpListener::Start(endpoint);
 }
 
-// Opens the listener at which other ranks connect for control messages and data, and stores its address in `self`. A
-// rank with children in the tree of control messages needs a listener. For other ranks nullptr is no error, because
-// most jobs exchange no data over TCP. A job that needs the missing listener reports the error later.
+// Opens the listener to which other ranks connect for control messages and data, and stores the listener's address in
+// `self`. A rank with children in the tree of control messages needs a listener. For other ranks nullptr is no error,
+// because most jobs exchange no data over TCP. A job that needs the missing listener reports the error later.
 absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const Endpoint& rendezvous, Member* self) {
   absl::StatusOr<std::unique_ptr<TcpListener>> listener = TryToListen(config, rendezvous);
   if (!listener.ok() && HasControlChildren(config.job.rank, config.job.size)) return listener.status();
@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const 
   return listener;
 }
 
-// Rank 0's state before the rendezvous. From now on the other ranks can join.
+// The state of rank 0 before the other ranks join. Once a Host exists, the other ranks can join.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<TcpListener> tcp_listener;
@@ -151,7 +151,7 @@ absl::StatusOr<Host> OpenAnywhere(const Config& config, JoinClaim claim, v1::Mee
   return host;
 }
 
-// Carries out the rendezvous by messages of MPI, without a network address.
+// Joins the other ranks by messages of MPI. No network address is needed.
 absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
   std::vector<RankId> all(static_cast<size_t>(config.job.size));
   std::iota(all.begin(), all.end(), 0);
@@ -161,7 +161,8 @@ absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiS
       *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
   absl::StatusOr<MemberList> member_list = rendezvous.Run();
   if (!member_list.ok()) {
-    // LeaveWithoutEnd must come before the transfers under way are destroyed, so that MPI no longer uses their buffers.
+    // LeaveWithoutEnd must come before the unfinished transfers are destroyed, so that MPI no longer uses their
+    // buffers.
     session.LeaveWithoutEnd();
     return member_list.status();
   }

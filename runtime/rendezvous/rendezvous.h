@@ -19,11 +19,11 @@ namespace ronda {
 struct RendezvousResult {
   MemberList member_list;
   std::string secret;  // of the job; may be empty if all ranks are on loopback
-  // The listener for messages over TCP; nullptr if this rank has no address for such messages. In the list of members,
-  // a member without a port has no listener. If control messages go over TCP, a rank with children in the tree of
-  // control messages has a listener.
+  // The listener for messages over TCP, or nullptr if this rank has no address for messages over TCP. In the list of
+  // members, a member without a port has no listener. If control messages go over TCP, a rank with children in the tree
+  // of control messages has a listener.
   std::unique_ptr<TcpListener> tcp_listener;
-  // The way in which ranks on different hosts exchange control messages. If this is not TCP, no rank has a listener.
+  // The way in which ranks on different hosts exchange control messages. Unless this is TCP, no rank has a listener.
   NetworkSettings::Control control = NetworkSettings::Control::kTcp;
 };
 
@@ -33,8 +33,8 @@ struct RendezvousResult {
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
 
 // Carries out the rendezvous at an address that rank 0 chooses, with a secret that rank 0 generates. Rank 0 broadcasts
-// the address and the secret through MPI. If rank 0's settings request control messages over MPI, the rendezvous itself
-// uses only messages of MPI.
+// the address and the secret through MPI. If the settings of rank 0 ask for control messages over MPI, the rendezvous
+// itself uses only messages of MPI.
 // Errors: as RendezvousAtAddress, on all ranks; the errors of MPI.
 absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
 

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMaxTextBytes = 255;
 constexpr int kMaxFacts = 64;
 
-// Checks that a text has only printable characters, because the text appears in the errors and terminals of other
+// Checks that a text has only printable characters, because it appears in the errors and on the terminals of other
 // ranks.
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.empty() || text.size() > kMaxTextBytes) {
@@ -119,7 +119,8 @@ v1::JoinResponse EncodeMemberList(const MemberList& member_list) {
   v1::JoinResponse response;
   response.set_job_id(member_list.job_id);
   for (const Member& member : member_list.members) *response.add_members() = EncodeMember(member);
-  // Only rank 0's facts are sent. With the facts of all ranks, the answers in a large job would be many times longer.
+  // Only the facts of rank 0 are sent. With the facts of all ranks, the answers in a large job would be many times
+  // longer.
   EncodeFacts(member_list.members.front().facts, response.mutable_facts());
   return response;
 }

@@ -19,21 +19,21 @@ namespace ronda {
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);
 v1::JoinResponse EncodeMemberList(const MemberList& member_list);
 
-// Decodes a claim.
-// Errors: INVALID_ARGUMENT with the name of the field that is out of bounds. The rank is only checked against the size
-// in the claim.
+// Decodes a claim from another rank.
+// Errors: INVALID_ARGUMENT with the name of the field that is out of bounds. The rank is checked only against the size
+// that is in the claim.
 absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 
-// Decodes the answer to `claim`. Checks that the answer contains all ranks in order, and that it describes the rank of
-// the claim as the claim does.
+// Decodes the answer to `claim`. Checks that the answer contains all ranks in order, and that it repeats what `claim`
+// says about its rank.
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, const JoinClaim& claim);
 
-// Returns the HMAC-SHA256 over rank 0's nonce and the claim. With it a rank proves that it knows the job's secret,
-// without sending the secret. REQUIRES: `secret` is not empty.
+// Returns the HMAC-SHA256 over rank 0's nonce and the claim. With this HMAC, a rank proves that it knows the job's
+// secret, without sending the secret. REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
-// Whether `proof` equals JoinProof(secret, nonce, claim). The comparison always takes the same time, no matter where
+// Returns whether `proof` equals JoinProof(secret, nonce, claim). The comparison always takes the same time, wherever
 // the two proofs differ. REQUIRES: `secret` is not empty.
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// Returns the number of nonces that are kept. A rank uses its nonce immediately, so a few spare nonces are enough for
+// Returns the number of nonces that are kept. A rank uses its nonce immediately. So a few more nonces are enough for
 // callers that request a nonce and never use it.
 size_t NonceCapacity(int size) { return 2 * static_cast<size_t>(size) + 64; }
 
@@ -48,8 +48,8 @@ absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const
                      " asks for it: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (!IsJoinProof(request.proof(), options_.secret, request.nonce(), claim)) {
-    // A rank with another version of Ronda may compute its proof over other fields, so its version is reported instead
-    // of a wrong proof.
+    // A rank with another version of Ronda may compute its proof over other fields. So the difference in the version is
+    // reported, and not a wrong proof.
     if (claim.member.version != options_.table.coordinator.version) {
       return CheckAgreement({options_.table.coordinator, claim.member});
     }
@@ -77,8 +77,8 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     table_.RecordRefusal(claim.status());
     return claim.status();
   }
-  // The failure is only returned after the proof was checked, because only ranks of the job may learn of the failure.
-  // The failure does not concern a rank of a later epoch, because the table's error tells this rank to try again.
+  // The failure is returned only after the proof has been checked, because only ranks of the job may know about the
+  // failure. The failure does not concern a rank of a later epoch: the error of the table makes this rank try again.
   if (!failure_.ok() && claim->epoch <= options_.table.epoch) return failure_;
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};
@@ -113,7 +113,7 @@ std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinR
   if (admitted.ok()) return ticket;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
   done(admitted);
-  // The job has gone on in a later epoch without this rank 0. So this rank 0 and the ranks that it has admitted would
+  // The job has gone on in a later epoch without this rank 0. So this rank 0, and the ranks that have joined it, would
   // wait in vain.
   if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
   return std::nullopt;

@@ -20,9 +20,9 @@
 
 namespace ronda {
 
-// Rank 0's side of the rendezvous. It processes the messages of the ranks, admits the ranks to a RendezvousTable, and
-// answers all ranks when the table is complete. The service does not use the network itself. RendezvousServer connects
-// it to the network.
+// What rank 0 does when ranks join. The service processes the messages of the ranks, admits the ranks to a
+// RendezvousTable, and answers all ranks when the table is complete. The service itself does not use the network.
+// RendezvousServer connects the service to the network.
 //
 // Thread-safe.
 class RendezvousService {
@@ -34,8 +34,8 @@ class RendezvousService {
     absl::Duration timeout = absl::InfiniteDuration();  // from the start to the deadline, for messages
   };
 
-  // The function that receives the answer to a Join. The service calls it exactly once, from any thread, and possibly
-  // before Join returns.
+  // The function that receives the answer to a Join. The service calls this function exactly once, from any thread, and
+  // perhaps before Join returns.
   using JoinDone = std::function<void(const absl::StatusOr<v1::JoinResponse>& response)>;
   using Ticket = uint64_t;
 
@@ -44,21 +44,21 @@ class RendezvousService {
   // Issues a nonce. Errors: INTERNAL if the system provides no random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Processes a rank's request to join. If the rank is refused, Join calls `done` at once and returns nullopt.
-  // Otherwise the service calls `done` when the rendezvous ends.
+  // Processes a rank's request to join. If the rank is refused, Join calls `done` at once and returns nullopt. If the
+  // rank is not refused, the service calls `done` when all ranks have joined or the rendezvous has failed.
   // Errors: the errors of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED
   // for an unknown nonce; PERMISSION_DENIED for a wrong proof; the error with which the rendezvous has failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
-  // Must be called when the sender of a Join no longer waits for the answer. If the Join has not been answered yet, the
-  // service calls its `done` with CANCELLED, and another process may join as this rank.
+  // Must be called when the rank that has sent a Join no longer waits for the answer. If the Join has not been answered
+  // yet, the service calls its `done` with CANCELLED. Another process may then join as this rank.
   void Abandon(Ticket ticket);
 
-  // Blocks until all ranks have joined. At the deadline, or if the ranks do not fit together, the rendezvous fails.
+  // Blocks until all ranks have joined. The rendezvous fails at the deadline, or if the ranks contradict each other.
   // Errors: the error with which the rendezvous has failed; DEADLINE_EXCEEDED that names the missing ranks.
   absl::StatusOr<MemberList> Await();
 
-  // Fails the rendezvous, unless it has ended. Every rank that waits gets `failure`.
+  // Makes the rendezvous fail, unless it has ended. Every rank that waits gets `failure`.
   void Fail(const absl::Status& failure);
 
  private:
@@ -68,7 +68,7 @@ class RendezvousService {
   };
   using Waiters = std::map<Ticket, Waiter>;
 
-  // Returns the claim of a rank, after the rank's proof has been checked.
+  // Checks the proof in the request, and returns the claim of the rank.
   absl::StatusOr<JoinClaim> AuthenticateLocked(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckProof(const v1::JoinRequest& request, const JoinClaim& claim) const;
   absl::Status AdmitLocked(const v1::JoinRequest& request, Ticket ticket, const JoinDone& done)

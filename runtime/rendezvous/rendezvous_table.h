@@ -23,7 +23,7 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
-// A rank's description of itself.
+// What a rank says about itself.
 struct Member {
   Peer peer;
   std::string host_id;      // equal for ranks that can share memory
@@ -46,12 +46,12 @@ struct MemberList {
   std::vector<Member> members;  // by rank; only on rank 0 with the facts of other ranks
 };
 
-// Returns the ranks of each host in ascending order. Hosts are distinguished by their ids and numbered by their lowest
-// rank.
+// Returns the ranks of each host in ascending order. A host is identified by its id, and hosts are numbered in the
+// order of their lowest ranks.
 std::vector<std::vector<RankId>> HostsOf(const MemberList& member_list);
 
-// Returns the position of `rank` in the job and on its host. Hosts are distinguished by their ids and numbered by their
-// lowest rank. REQUIRES: 0 <= rank < members.size().
+// Returns the position of `rank` in the job and on its host. A host is identified by its id, and hosts are numbered in
+// the order of their lowest ranks. REQUIRES: 0 <= rank < members.size().
 Topology TopologyOf(const MemberList& member_list, RankId rank);
 
 // The table of the ranks that have joined a job so far. Rank 0, whose process keeps the table, is a member from the
@@ -73,24 +73,25 @@ class RendezvousTable {
 
   const Options& options() const { return options_; }
 
-  // Admits a rank. A refused claim changes nothing except the text of a later DeadlineError.
-  // Errors: INVALID_ARGUMENT if the claim has another size, or if there is no such rank; ALREADY_EXISTS if the rank has
-  // already joined; FAILED_PRECONDITION if the claim is for an earlier epoch of the job; ABORTED if the claim is for a
+  // Adds a rank to the table. If a claim is refused, only the text of a later DeadlineError changes.
+  // Errors: INVALID_ARGUMENT if the claim has another size, or a rank that does not exist; ALREADY_EXISTS if the rank
+  // has already joined; FAILED_PRECONDITION if the claim is for an earlier epoch of the job; ABORTED if it is for a
   // later epoch, so that this epoch is over. All errors name the rank of the claim, and rank 0 or the process that has
   // already joined.
   absl::Status Add(const JoinClaim& claim);
 
-  // Removes a rank that has left before all ranks had joined. Afterwards another process may join as this rank.
-  // REQUIRES: `rank` is not 0, has joined, and the table is not complete.
+  // Removes a rank that has left before all ranks had joined. When a rank has been removed, another process may join as
+  // this rank. REQUIRES: `rank` is not 0, has joined, and the table is not complete.
   void Remove(RankId rank);
 
-  // Records why the table or its caller has refused a claim, because this may be the reason why a rank is missing.
+  // Records why the table or its caller has refused a claim, because the refusal may be the reason why a rank is
+  // missing.
   void RecordRefusal(const absl::Status& refusal);
 
   bool complete() const { return joined_ == options_.size; }
 
-  // Checks that the members can work together. Must be called at the end, because the error can only name the members
-  // that differ when all members are known.
+  // Checks that the members can work together. Must be called at the end: only when all members are known can the error
+  // name the members that differ.
   // REQUIRES: complete().
   // Errors: the errors of CheckAgreement.
   absl::Status Agreement() const;

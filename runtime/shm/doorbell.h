@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Threads can sleep on a 32-bit word of shared memory until another thread wakes them. This file has the functions for
-// such a sleep (futexes), and a doorbell that uses them.
+// this kind of sleep (futexes), and a doorbell that uses them.
 #ifndef RONDA_RUNTIME_SHM_DOORBELL_H_
 #define RONDA_RUNTIME_SHM_DOORBELL_H_
 
@@ -12,15 +12,15 @@
 
 namespace ronda {
 
-// Sleeps until another thread calls FutexWake for the same word, or until `timeout` has passed. May return early.
-// Returns at once if `*word` is not `expected`. The kernel compares `*word` with `expected` and puts the thread to
-// sleep in one step. The two threads may belong to different processes.
+// Sleeps until another thread calls FutexWake for the same word, or until `timeout` has passed. FutexWait may also
+// return earlier. Returns at once if `*word` is not `expected`. The kernel compares `*word` with `expected` and puts
+// the thread to sleep in one step. The two threads may belong to different processes.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, absl::Duration timeout);
 
 // Wakes all threads that sleep on `word`.
 void FutexWake(const std::atomic<uint32_t>& word);
 
-// Tells the processor that the calling thread spins in a loop.
+// Tells the processor that this thread is spinning in a loop.
 inline void CpuRelax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -29,39 +29,40 @@ inline void CpuRelax() {
 #endif
 }
 
-// A doorbell in shared memory. A few threads sleep until the doorbell rings, and any thread can ring it. A doorbell
-// whose bytes are all zero is valid.
+// A doorbell in shared memory. A few threads sleep until the doorbell rings. Any thread can ring it. A doorbell whose
+// bytes are all zero is valid.
 //
 //   const uint32_t heard = doorbell.Rings();
 //   if (!condition) doorbell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
-// A thread that polls the condition needs no ring to wake it, and it can act while the sleepers sleep on. While a
-// thread polls, rings are only counted:
+// A thread that polls the condition needs no ring to wake it, and can act while other threads go on sleeping. While a
+// thread polls, rings are only counted, and wake nobody:
 //
 //   doorbell.StartPolling();
 //   uint32_t seen;
 //   do seen = doorbell.RingsWhilePolled(); while (!condition && may_wait());
 //   if (doorbell.StopPolling(seen)) doorbell.Ring();   // the sleepers look, as the poller may have missed something
 //
-// A poller that has found what it waited for often comes back soon. The ringing thread can poll for a moment until the
+// A thread that has found what it polled for often polls again soon. The ringing thread can poll for a moment until the
 // poller is back. For both threads a short wait costs less than waking a sleeper.
 //
 //   if (doorbell.IsPollerExpected()) { ...; }   // for a moment
 //   doorbell.RingUnlessPolled();                // unless the condition has been seen
 //
-// Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
-// sleep. The ringing thread counts the ring, then looks for a sleeper. All four steps are sequentially consistent, and
-// the kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing thread sees no sleeper, it has counted
-// its ring before the kernel compares. In this case the kernel's comparison fails, and the other thread does not sleep.
-// A sleeper that reads the new count also sees all data that was written before the ring.
+// Memory ordering: a thread that will sleep announces its sleep (`asleep_`). After this, the kernel compares `rings_`
+// as it puts the thread to sleep. The ringing thread counts its ring, and then checks whether a thread sleeps. All four
+// steps are sequentially consistent, and the kernel compares under a lock that FUTEX_WAKE also takes. So if the ringing
+// thread finds no sleeping thread, it has counted its ring before the kernel compares. The comparison in the kernel
+// then fails, and the other thread does not go to sleep. A woken thread that reads the new count also sees all data
+// that was written before the ring.
 //
-// If there is a poller, the ringing thread counts a ring, and then checks whether the poller still polls. The poller
-// first declares that it has stopped (StopPolling), then reads the count of rings. The steps of poller and ringing
-// thread are also sequentially consistent. So either the ringing thread sees that the poller has stopped, and rings for
-// the sleepers, or the poller sees the ring. A condition can replace the count of rings. The ringing thread makes the
-// condition true with a sequentially consistent store before RingUnlessPolled. The poller reads the condition again
-// with a sequentially consistent load after StopPolling. Threads that use a condition in this way need no count of
-// rings.
+// If a thread polls, the ringing thread counts a ring, and then checks whether the other thread still polls. The
+// polling thread first declares that it has stopped (StopPolling), and then reads the count of rings. These steps of
+// the poller and of the ringing thread are also sequentially consistent. So either the ringing thread sees that the
+// poller has stopped, and rings for the sleepers, or the poller sees the ring. A condition can be used instead of the
+// count of rings. The ringing thread makes the condition true with a sequentially consistent store before
+// RingUnlessPolled. The poller reads the condition again with a sequentially consistent load after StopPolling. With
+// such a condition, the threads need no count of rings.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
@@ -74,14 +75,14 @@ class Doorbell {
     RingForSleepers();
   }
 
-  // If a poller was expected but has not come, it is no longer expected from now on.
+  // If a polling thread was expected but has not come, it is not expected any more.
   void RingUnlessPolled() {
     Poller expected = Poller::kComesBack;
     poller_.compare_exchange_strong(expected, Poller::kNone, std::memory_order_seq_cst);
     if (expected != Poller::kPolls) RingForSleepers();
   }
 
-  // Sleeps until the doorbell has rung since `heard`, or until `timeout` has passed. May return early.
+  // Sleeps until the doorbell has rung since `heard`, or until `timeout` has passed. Sleep may also return earlier.
   void Sleep(uint32_t heard, absl::Duration timeout) {
     asleep_.fetch_add(1, std::memory_order_seq_cst);
     FutexWait(rings_, heard, timeout);
@@ -93,7 +94,7 @@ class Doorbell {
   void StartPolling() { poller_.store(Poller::kPolls, std::memory_order_seq_cst); }
   uint32_t RingsWhilePolled() const { return rings_while_polled_.load(std::memory_order_seq_cst); }
   // Returns whether the doorbell has rung since `seen`, the value of RingsWhilePolled() before the last look. `next`
-  // tells other threads whether this thread will poll again soon (kComesBack) or not (kNone).
+  // says whether this thread will poll again soon (kComesBack) or not (kNone).
   [[nodiscard]] bool StopPolling(uint32_t seen, Poller next) {
     poller_.store(next, std::memory_order_seq_cst);
     return RingsWhilePolled() != seen;

@@ -24,8 +24,8 @@ constexpr absl::Duration kLongestPause = absl::Seconds(2);  // of few ranks
 // A rough guess of how many processes run on a host besides the ranks.
 constexpr int kOtherProcesses = 200;
 
-// The time from one rank's search to the next rank's search. A search takes about a fifth of this time, because it
-// visits each process in /proc.
+// The time between the searches of two successive ranks. A search takes about a fifth of this time, because it looks at
+// each process in /proc.
 absl::Duration TurnOf(int size) { return (size + kOtherProcesses) * absl::Microseconds(100); }
 
 // Calls `visit` with the path and the name of each entry of a folder. Does nothing if the folder cannot be read.

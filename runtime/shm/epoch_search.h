@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Finds out which epochs of a job have processes on this host. Every rank holds a descriptor of its job's shared
-// memory. The name of that descriptor's file contains the job and the epoch. The kernel shows this name in
+// memory. The name of that descriptor's file contains the job and the epoch. The kernel shows the name of the file in
 // /proc/PID/fd.
 #ifndef RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 #define RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
@@ -17,8 +17,8 @@
 
 namespace ronda {
 
-// The name of a job's shared memory and of the link to it in an epoch: "/ronda-<job id>", or "/ronda-<job id>@<epoch>"
-// for epochs after the first.
+// Returns the name of a job's shared memory, and of the link to it, in an epoch: "/ronda-<job id>", or "/ronda-<job
+// id>@<epoch>" after the first epoch.
 std::string ShmNameOf(absl::string_view job_id, int64_t epoch);
 
 // Returns the epoch in `target`, the target of a link in /proc/PID/fd: "/memfd:ronda-shm/ronda-<job id>@3 (deleted)".
@@ -32,9 +32,10 @@ struct EpochHolder {
 };
 
 // Searches from time to time for processes of this user that are in another epoch of the job than this rank. A rank
-// uses it while it waits for its own epoch. Each look reads all of /proc. So a rank looks for the first time only when
-// it has waited longer than most ranks do, and the pauses between its looks grow. A look takes longer if more ranks run
-// on the host. So the ranks look one after the other, and all looks together take a small share of the host's time.
+// uses EpochSearch while it waits for the other ranks of its own epoch. Each look reads all of /proc. So a rank first
+// searches when it has waited longer than most ranks do, and the pauses between its searches grow. A look takes longer
+// if more ranks run on the host. So the ranks search one after the other. All searches together take only a small share
+// of the host's time.
 //
 // Thread-compatible.
 class EpochSearch {
@@ -46,7 +47,7 @@ class EpochSearch {
   };
   EpochSearch(std::string job_id, int64_t epoch, const Place& place, absl::Time now);
 
-  // If it is time for a search, searches, and returns a process in the highest epoch other than this rank's epoch.
+  // If a search is due, searches. Returns a process in the highest epoch that is not the epoch of this rank.
   std::optional<EpochHolder> LookIfDue(absl::Time now);
 
   // Returns the time of the next search.

@@ -5,8 +5,8 @@
 //   header | one block per rank | one pair of control rings per rank | one flight recorder per rank
 //   | flat lines of each rank | one ring of data per rank
 //
-// Everything starts as zero bytes. If one rank writes a variable and others read it, the variable has its own cache
-// line.
+// All of the memory is zero bytes at the beginning. A variable that one rank writes and other ranks read has its own
+// cache line.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
 #define RONDA_RUNTIME_SHM_LAYOUT_H_
 
@@ -25,20 +25,21 @@ namespace ronda {
 
 // The first failure of a job, in shared memory. A record whose bytes are all zero is empty.
 //
-// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer. The writer
-// stores the text, and then sets `state_` to "written" by a release store. So a reader whose acquire load returns
-// "written" sees the whole text.
+// Memory ordering: a compare-and-swap changes `state_` from empty to "rank r writes". So only one rank can become the
+// writer. The writer stores the text, and then sets `state_` to "written" by a release store. So a reader whose acquire
+// load returns "written" sees the whole text.
 class FailureRecord {
  public:
-  // Stores `failure` and returns true if the record is empty. Otherwise returns false. REQUIRES: !failure.ok().
+  // If the record is empty, stores `failure` and returns true. If the record is not empty, returns false. REQUIRES:
+  // !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // Like Set, but stores `text` with the code UNAVAILABLE. Takes no absl::Status, because a status would allocate
-  // memory. Called by a rank that saw `dead` die. If `dead` died while it wrote the record, this call overwrites the
-  // record.
+  // Like Set, but stores the text `text` with the code UNAVAILABLE. The function takes no absl::Status, because a
+  // status would allocate memory. A rank calls it when it has seen that the rank `dead` has died. If `dead` has died
+  // while writing the record, this call overwrites the record.
   bool SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text);
 
-  // Returns the recorded failure, or OK if there is none. Returns INTERNAL if the fields are damaged.
+  // Returns the recorded failure, or OK if no failure has been recorded. Returns INTERNAL if the fields are damaged.
   absl::Status Get() const;
 
   // Returns whether Get would return an error, at the cost of one load.
@@ -100,7 +101,7 @@ struct ShmHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule requested to unlock
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // How ranks store data to the rings (Stores, StoreTrials). Rank 0 decides this.
+  // How all ranks store data to the rings (Stores, StoreTrials). Rank 0 decides this.
   std::atomic<uint32_t> stores;
   // the lap of the ring at which the last or the next trial begins; 0 before the first trial
   std::atomic<uint64_t> stores_trial;
@@ -109,8 +110,8 @@ struct ShmHeader {
 };
 static_assert(sizeof(ShmHeader) <= kShmPageBytes);
 
-// A rank's progress in the stream of data that all ranks share. Positions count bytes since the beginning of the job,
-// and only grow. Each rank writes only its own positions.
+// A rank's progress in the stream of data that all ranks share. A position is the number of bytes since the beginning
+// of the job. Positions only grow. Each rank writes only its own positions.
 enum class ShmStage { kPacked = 0, kReduced = 1, kDone = 2 };
 inline constexpr int kShmStageCount = 3;
 
@@ -119,7 +120,7 @@ struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint8_t> votes[2];  // only of kPacked: this rank's words in the last two votes, in turns (chunk_sync.h)
 };
 
-// How the process of a rank has announced its end.
+// How a rank's process has announced that it will end.
 enum class ShmDeparture : uint32_t {
   kNone = 0,
   kDeparted = 1,  // its end is no failure
@@ -141,9 +142,9 @@ struct ShmRankBlock {
   ShmProgress progress[kShmStageCount];
 };
 
-// Data that is too small for a stream travels in cache lines. Each line has its own sequence number. The sequence
-// number shows a reader that the line's data has arrived, so the reader waits for one transfer between cores instead of
-// two.
+// Data that is too small for a stream travels in cache lines. Each cache line of small data has its own sequence
+// number. The sequence number shows a reader that the line's data has arrived, so the reader waits for one transfer
+// between cores instead of two.
 inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
@@ -151,12 +152,12 @@ struct alignas(kCacheLineBytes) ShmFlatLine {
 };
 // maximum lines per exchange: data of more than 2 KiB moves faster as a block in the ring
 inline constexpr size_t kShmFlatLines = 40;
-// There are kShmFlatTurns sets of lines. Each exchange uses the next set, and after the last set the first one again.
-// Three sets would be enough to be safe. A rank that has announced the end of exchange i may still read the lines of
-// exchange i. It stops reading them before it sends its data or its veto for exchange i + 1. With three sets, exchange
-// i + 3 writes the lines of exchange i again. A rank that writes them has completed exchange i + 2, so the reading rank
-// has already sent its part of exchange i + 2. With the fourth set, a rank can prefetch the lines of the exchange after
-// the next one, because no rank reads these lines yet.
+// The lines form kShmFlatTurns sets. Each exchange uses the next set, and after the last set the first one again. Three
+// sets would be enough to be safe. A rank that has announced the end of exchange i may still read the lines of exchange
+// i. The rank stops reading these lines before it sends its data or its veto for exchange i + 1. With three sets,
+// exchange i + 3 writes the lines of exchange i again. A rank that writes to these lines has completed exchange i + 2.
+// So the reading rank has already sent its part of exchange i + 2, and no longer reads the lines. The fourth set allows
+// prefetching: a rank can prefetch the lines of the exchange after the next one, because no rank reads these lines yet.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 
@@ -177,8 +178,8 @@ class ShmView {
   ShmHeader& header() const { return *reinterpret_cast<ShmHeader*>(base_); }
   ShmRankBlock& rank(RankId rank) const;
 
-  // The control rings from `rank` to the coordinator (up) and back (down). Each ring is a header and then
-  // kShmRingBytes.
+  // The control rings from `rank` to the coordinator (up) and back (down). Each ring consists of a header, followed by
+  // kShmRingBytes bytes.
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
 
@@ -188,7 +189,7 @@ class ShmView {
   // Returns the lines that `rank` writes: kShmFlatTurns sets of kShmFlatLines lines.
   ShmFlatLine* FlatLines(RankId rank) const;
 
-  // Returns the address of `position` in the ring of `rank`. The ring uses this address again one lap later.
+  // Returns the address of `position` in the ring of `rank`. One lap later, the ring uses the same address again.
   char* Data(RankId rank, uint64_t position) const;
 
  private:

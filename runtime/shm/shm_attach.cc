@@ -35,11 +35,11 @@ constexpr absl::string_view kRemedy =
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
-// All ranks of a host that wait look for the shared memory at the same time. With more ranks, each rank pauses longer
-// between its looks. So the looks of all ranks together take only a small share of the host's time.
+// All ranks of a host that wait look for the shared memory at the same time. The more ranks a host has, the longer each
+// rank pauses between two looks. So the looks of all ranks together take only a small share of the time of the host.
 constexpr absl::Duration kPausePerRank = absl::Microseconds(100);
 
-// If the slots of `wanted` did not fit, `view` has smaller ones.
+// `view` has smaller slots than `wanted` if those of `wanted` did not fit.
 void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
   const ShmGeometry& geometry = view.geometry();
   ShmHeader& header = view.header();
@@ -60,7 +60,7 @@ void AddOwnCpus(ShmHeader& header) {
   for (int i = 0; i < kShmCpuMaskWords; ++i) header.cpus[i].fetch_or(words[i], std::memory_order_relaxed);
 }
 
-// Registers this process as `rank`. Errors: ALREADY_EXISTS.
+// Registers this process as `rank`. Errors: ALREADY_EXISTS if another process has registered as this rank.
 absl::Status Claim(const ShmView& view, RankId rank) {
   ShmRankBlock& block = view.rank(rank);
   if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
@@ -113,41 +113,41 @@ class Attachment {
   const ShmGeometry& geometry() const { return geometry_; }
 
  private:
-  // Makes the memory in the first of places_ that can hold it, and sets geometry_. If no place can, tells the other
-  // ranks.
+  // Creates the memory in the first of places_ that has room for it, and sets geometry_. If no place has room, reports
+  // this to the other ranks.
   absl::StatusOr<ShmFile> MakeFile();
-  // Allocates the memory. If slots of the wanted size do not fit, makes them smaller. Sets geometry_. Returns 0, or an
-  // errno.
+  // Allocates the memory. If the file has no room for slots of the wanted size, makes the slots smaller. Sets
+  // geometry_. Returns 0, or an errno.
   int Allocate(const ShmFile& file);
-  // Publishes the link in the first of folders_ that accepts it. Stores the link's path in path_, and its lock in
-  // link_lock_.
+  // Publishes the link in the first of folders_ that accepts the link. Stores the path of the link in path_, and the
+  // lock of the link in link_lock_.
   absl::Status Publish(ShmLink* link);
-  // Publishes for a while, for the other ranks, the reason why there is no memory.
+  // For a while, publishes the reason why there is no memory, so that the other ranks can read it.
   void Refuse(int error_number);
-  // Returns, for example, " (ulimit -f: its files have at most 65536 bytes; raise it)" if the memory is larger than
-  // this process's files may be.
+  // If the memory is larger than a file of this process may be, returns a text such as " (ulimit -f: its files have at
+  // most 65536 bytes; raise it)".
   std::string FileLimit() const;
   // "/dev/shm has 65536 bytes available, the job needs 1048576"
   std::string DescribeLack(const std::string& place) const;
   // Warns the user if the memory may be slow, or is smaller than wanted. `lack` is the DescribeLack of the place before
-  // the memory was made. `reasons` tells why each earlier place was not used.
+  // the memory was made. `reasons` says why each earlier place was not used.
   void WarnOf(const std::string& place, const std::string& lack, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
-  // Returns the job's memory once rank 0 has published it, and nullptr before that.
+  // Returns the memory of the job if rank 0 has published it, and nullptr otherwise.
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoin();
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoinIn(const std::string& folder);
   absl::Status RefusalOf(const ShmLink& link) const;
   absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
   absl::Status WaitUntilRunning(const ShmView& view);
 
-  // Makes `failure` the reason for which all other ranks also give up.
+  // Makes all other ranks give up with the reason `failure`.
   absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
 
   bool IsLate() const { return SteadyNow() >= deadline_; }
 
-  // Returns the pause before this rank looks again. The pause never ends after the deadline. `shortest` is the pause of
-  // a job with few ranks.
+  // Returns how long this rank pauses before its next look. The pause never ends after the deadline. `shortest` is the
+  // pause of a job with few ranks.
   absl::Duration PauseOf(absl::Duration shortest) const {
     return std::min(std::max(shortest, options_.geometry.size * kPausePerRank), deadline_ - SteadyNow());
   }
@@ -156,7 +156,7 @@ class Attachment {
   // start.
   absl::Status CheckEpoch();
   // Returns a text for the error of a rank that has waited for too long. If other processes are in another epoch, the
-  // text says so. Otherwise it is empty.
+  // text says so. The text is empty if no other processes are in another epoch.
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
@@ -245,7 +245,7 @@ absl::Status Attachment::Publish(ShmLink* link) {
 
 void Attachment::Refuse(int error_number) {
   ShmLink link = ShmLinkOfThisProcess(-1, error_number);
-  // If there is no link either, the other ranks wait until their deadline.
+  // If the link also cannot be published, the other ranks wait until their deadline.
   if (!Publish(&link).ok()) return;
   absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
   RemoveShmLink(path_, link);
@@ -343,8 +343,8 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::s
   const absl::StatusOr<ShmLink> link = ReadShmLink(path);
   if (absl::IsNotFound(link.status())) return not_yet;
   if (absl::IsPermissionDenied(link.status())) {
-    // Any user can make a link with this name. So if this rank finds a bad link in one folder, it still looks for rank
-    // 0's link in the other folders.
+    // Any user can make a link with this name. So if this rank finds a bad link in one folder, it still looks for the
+    // link of rank 0 in the other folders.
     obstacle_ = absl::StrCat("; ", link.status().message());
     return not_yet;
   }

@@ -29,16 +29,16 @@ struct ShmAttached {
   ShmGeometry geometry;  // of the mapping
 };
 
-// Connects the ranks of one host through one piece of shared memory. Rank 0 creates shared memory that has no name.
-// This is a memfd. If the system refuses memfds, it is a removed file in the first of ShmFolders() that has room for
-// the file. Rank 0 logs a warning if the file is outside of /dev/shm, or if only smaller slots fit. Rank 0 makes a link
-// (ShmLink) in the first of ShmFolders() that accepts a link. The link tells the other ranks where the memory is. The
-// other ranks wait for the link, open and check the memory, and enter their pids. When all ranks have attached, the
-// link is removed, and AttachAllRanks returns. If the ranks are killed before the link is removed, only the link
-// remains.
+// Connects the ranks of one host through one piece of shared memory. Rank 0 creates shared memory that has no name. The
+// memory is a memfd. If the system refuses memfds, the memory is a removed file in the first of ShmFolders() with
+// enough room. Rank 0 logs a warning if the file is outside of /dev/shm, or if the memory has room only for smaller
+// slots. Rank 0 makes a link (ShmLink) in the first of ShmFolders() that accepts a link. The link shows the other ranks
+// where the memory is. The other ranks wait until the link exists. After that, they open and check the memory, and
+// write their pids to it. When all ranks have attached, the link is removed, and AttachAllRanks returns. If the ranks
+// are killed before the link has been removed, only the link is left behind.
 //
-// Errors, with the same reason on every rank if a link or the memory can report it:
-//  - RESOURCE_EXHAUSTED if there is no room for the smallest slots.
+// Errors (every rank gets the same reason, if a link or the memory can pass it on):
+//  - RESOURCE_EXHAUSTED if the memory has no room for the smallest slots.
 //  - DEADLINE_EXCEEDED that names the missing ranks.
 //  - ALREADY_EXISTS if another job has the name, or another process has the rank.
 //  - FAILED_PRECONDITION if the memory has another version or size, if other processes are already in a later epoch of
@@ -47,11 +47,11 @@ struct ShmAttached {
 //  - UNAVAILABLE if rank 0 died.
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 
-// Like AttachAllRanks, for ranks that are threads of this process and share one mapping.
+// Like AttachAllRanks, but the ranks are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Returns whether the ranks together may use at least one core per rank. If they may, a rank that spins takes no core
-// from another rank.
+// Returns whether the ranks together may use at least one core per rank. If every rank has a core, a rank that spins
+// takes no core from another rank.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

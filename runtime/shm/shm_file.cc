@@ -31,7 +31,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, 
   if (base == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
   }
-  // If no descriptor is free, the job still runs, but no other process sees its flight recorders.
+  // If no descriptor is free, the job still runs, but other processes cannot see its flight recorders.
   return std::make_shared<ShmMapping>(base, bytes, UniqueFd(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)));
 }
 
@@ -52,7 +52,7 @@ int TryToAllocate(int fd, size_t bytes) {
   do {
     error_number = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
   } while (error_number == EINTR);
-  // A container's profile may refuse posix_fallocate, and some systems do not have it.
+  // The security profile of a container may refuse posix_fallocate, and some systems do not have it.
   if (error_number == EPERM || error_number == ENOSYS) return WriteZeros(fd, bytes);
   return error_number;
 }
@@ -96,7 +96,7 @@ int ShmFile::Create(const std::string& folder, const std::string& name) {
                            : open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!fd_.valid()) return errno;
   // Until this process removes the empty file, the file looks like a leftover of a killed job. Another job of this user
-  // may remove it first (ENOENT).
+  // may then remove the file first (ENOENT).
   const int result = folder.empty() ? fchmod(fd_.get(), kMode) : unlink(path.c_str());
   return result == 0 || errno == ENOENT ? 0 : errno;
 }
@@ -104,7 +104,7 @@ int ShmFile::Create(const std::string& folder, const std::string& name) {
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return CannotOpen(path, errno);
-  // A process that can write to the file can act as a rank of the job, so no other user may have access.
+  // A process that can write to the file can act as a rank of the job. So no other user may have access to it.
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
   if (S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink == 0) {
@@ -119,7 +119,7 @@ absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
 int ShmFile::Allocate(size_t bytes) const {
   const int error_number = TryToAllocate(fd_.get(), bytes);
   if (error_number != 0) return ftruncate(fd_.get(), 0) == 0 ? error_number : errno;  // frees what was allocated
-  // For a file in a folder this fcntl call fails, because only a memfd can be sealed.
+  // For a file in a folder, this fcntl call fails: only a memfd can be sealed.
   fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   return 0;
 }

@@ -13,10 +13,10 @@
 
 namespace ronda {
 
-// Memory that is mapped into this process, and possibly into other processes. The destructor unmaps it.
+// Memory that is mapped into this process. Other processes may map the same memory. The destructor unmaps the memory.
 class ShmMapping {
  public:
-  // Returns zeroed memory that other processes do not share. Errors: RESOURCE_EXHAUSTED.
+  // Returns memory that contains zeros and that no other process shares. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<ShmMapping>> Anonymous(size_t bytes);
 
   ShmMapping(void* base, size_t bytes, UniqueFd file) : base_(base), bytes_(bytes), file_(std::move(file)) {}
@@ -27,8 +27,8 @@ class ShmMapping {
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
-  // The descriptor of the mapped file. Other processes of the user find the file through this descriptor (RankWords).
-  // -1 if there is none.
+  // Returns the descriptor of the mapped file, or -1 if there is none. Other processes of the user find the mapped file
+  // through this descriptor (RankWords).
   int descriptor() const { return file_.get(); }
 
  private:
@@ -37,29 +37,29 @@ class ShmMapping {
   const UniqueFd file_;
 };
 
-// A file of shared memory that has no name. Only this user can open it, through the links in /proc/PID/fd.
+// A nameless file with shared memory. Only processes of this user can open it, through the links in /proc/PID/fd.
 //
 // Thread-compatible.
 class ShmFile {
  public:
   ShmFile() = default;
 
-  // Creates and opens an empty file. If `folder` is empty, the file is in the kernel's memory (memfd); otherwise it is
-  // in that folder's file system. The links in /proc/PID/fd show a path that ends in `name` ("/ronda-j"), perhaps
-  // before " (deleted)". Returns 0, or an errno.
+  // Creates and opens an empty file. If `folder` is empty, the file is a memfd, in the memory of the kernel. If a
+  // folder is given, the file is in the file system of `folder`. The links in /proc/PID/fd show a path that ends in
+  // `name` ("/ronda-j"), perhaps before " (deleted)". Returns 0, or an errno.
   int Create(const std::string& folder, const std::string& name);
 
-  // Opens the file that another process has as `path`, a link in its /proc/PID/fd.
-  // Errors: NOT_FOUND if the process has no such file; PERMISSION_DENIED if the process lets no other process open its
-  // files, or if the file is another user's or has a name; other errors of the system.
+  // Opens a file of another process. `path` is the link to the file in that process' /proc/PID/fd.
+  // Errors: NOT_FOUND if the process has no such file; PERMISSION_DENIED if other processes may not open the process'
+  // files, or if the file belongs to another user or has a name; other errors of the system.
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
-  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Afterwards a memfd can no
-  // longer change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if the process
-  // may not have files of this size; other errors come from the system.
+  // Allocates real memory for `bytes` zero bytes. Later accesses can then raise no SIGBUS. After the call of Allocate,
+  // a memfd can no longer change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if
+  // the process may not have files of this size; other errors come from the system.
   int Allocate(size_t bytes) const;
 
-  // The current size.
+  // Returns the present size of the file.
   size_t Size() const;
 
   int descriptor() const { return fd_.get(); }

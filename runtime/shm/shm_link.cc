@@ -70,8 +70,8 @@ absl::Status NotOfThisNamespace(const std::string& path, const ShmLink& link, co
 }
 
 // Returns the lock of a byte of the folder that the creator of `link` holds. The lock is a shared lock, so two creators
-// in different pid namespaces may lock the same byte. If one of them leaves a link behind, the link looks as if it were
-// in use until the other creator has ended.
+// in different pid namespaces may lock the same byte. If one of two such creators leaves a link behind, this link seems
+// to be in use until the other creator has ended.
 struct flock LockOf(const ShmLink& link, int16_t type) {
   constexpr int kPidBits = 22;  // the kernel's PID_MAX_LIMIT
   const uint64_t byte = (link.creator.start_time << kPidBits) | static_cast<uint64_t>(link.creator.pid);
@@ -87,20 +87,20 @@ UniqueFd OpenFolder(const std::string& folder) {
   return UniqueFd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-// Returns whether the creator of `link`, which is in `folder`, has released its lock.
+// Returns whether the creator of `link` has released its lock in `folder`.
 bool IsReleased(const std::string& folder, const ShmLink& link) {
   const UniqueFd opened = OpenFolder(folder);
   struct flock lock = LockOf(link, F_WRLCK);
   return fcntl(opened.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-// Like ReadShmLink, but also reads links of other pid namespaces.
+// Like ReadShmLink, but also reads links from other pid namespaces.
 absl::StatusOr<ShmLink> ReadAnyLink(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(ENOENT, path);
   if (info.st_uid != geteuid()) return NotOfThisUser(path, info.st_uid);
-  // An empty file is left if a process was killed in ShmFile::Create. The returned ShmLink has no creator, so
-  // IsLeftover takes its creator for dead.
+  // If a process was killed in ShmFile::Create, it has left an empty file behind. The returned ShmLink has no creator.
+  // So IsLeftover regards the creator as dead.
   if (S_ISREG(info.st_mode) && info.st_size == 0) return ShmLink{.pid_namespace = PidNamespace()};
   std::error_code error;
   const std::string text = std::filesystem::read_symlink(path, error).string();

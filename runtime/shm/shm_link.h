@@ -12,13 +12,14 @@
 
 namespace ronda {
 
-// Rank 0's message to the other ranks of the host. The message tells where rank 0's shared memory is, because the
-// memory has no name. If rank 0 has no memory, the message tells why. The message is the text of a symbolic link:
+// Rank 0's message to the other ranks of the host. The message says where rank 0's shared memory is, because the memory
+// has no name. If rank 0 has no memory, the message says why. The message is the text of a symbolic link:
 //
 //   /dev/shm/ronda-<job id>@<epoch> -> /proc/4242/fd/7 98765 0 1 pid:[4026531836]
 //
-// The kernel makes a link completely or not at all. If several processes try to make the same link, only one succeeds.
-// A link can be made even on a full file system. The ranks read the text of the link, and no process follows it.
+// The kernel makes a link completely or not at all. If several processes try to make a link with the same name, only
+// one of them succeeds. A link can be made even on a full file system. The ranks read the text of the link. No process
+// follows the link.
 struct ShmLink {
   ProcessId creator;          // rank 0
   int descriptor = -1;        // of the memory, in rank 0's process; -1: there is no memory
@@ -30,33 +31,33 @@ struct ShmLink {
   std::string Target() const;
 };
 
-// Returns a link to this process's descriptor, or with the reason why there is no memory.
+// Returns a link to this process' descriptor. If there is no memory, the link contains the reason.
 ShmLink ShmLinkOfThisProcess(int descriptor, int error_number);
 
-// Locks a byte of `folder`, where this process is about to publish the link. The kernel releases the lock when the
+// Locks a byte of `folder`. This process will publish its link in this folder. The kernel releases the lock when the
 // returned descriptor is closed, at the latest when this process and the children that inherited the descriptor have
-// ended. A process of another pid namespace cannot look up this process's pid, but it sees from the lock whether the
-// link is a leftover. Sets link->is_locked. Takes no lock if the folder is not on a tmpfs, because other machines may
-// also mount the folder and may not see the lock.
+// ended. A process in another pid namespace cannot look up this process' pid, but sees from the lock whether the link
+// is a leftover. Sets link->is_locked if it has taken the lock. Takes no lock if the folder is not on a tmpfs: other
+// machines may also mount such a folder, and may not see the lock.
 UniqueFd LockForLink(const std::string& folder, ShmLink* link);
 
 // Makes the link `path`. Replaces a leftover at this path. Errors: ALREADY_EXISTS if the path may belong to another job
-// of this user. The other errors are PERMISSION_DENIED as for ReadShmLink, and errors of the system; another path may
-// then work.
+// of this user. All other errors are PERMISSION_DENIED as for ReadShmLink, and those of the system. After these other
+// errors, another path may work.
 absl::Status PublishShmLink(const std::string& path, const ShmLink& link);
 
 // Errors: NOT_FOUND; PERMISSION_DENIED if `path` is another user's, or was made in another pid namespace;
 // FAILED_PRECONDITION if `path` is not a link that Ronda has made.
 absl::StatusOr<ShmLink> ReadShmLink(const std::string& path);
 
-// Returns whether no rank needs the link `path` any more, because its creator is dead or has closed the memory. A link
-// of another pid namespace is a leftover only if its lock is released.
+// Returns whether no rank needs the link at `path` any more: its creator is dead, or has closed the memory. A link from
+// another pid namespace is a leftover only if its lock has been released.
 bool IsLeftover(const std::string& path, const ShmLink& link);
 
 // Removes the links in a folder that are left from this user's jobs which were killed while their ranks attached.
 void RemoveShmLeftovers(const std::string& folder);
 
-// Removes `path` if it is still `link`.
+// Removes the link at `path` if it still is `link`.
 void RemoveShmLink(const std::string& path, const ShmLink& link);
 
 }  // namespace ronda

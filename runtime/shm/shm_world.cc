@@ -38,10 +38,10 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
                                                  options.job_size, ": ", absl::StrJoin(ranks, ", ")));
 }
 
-// Each rank watches this many ranks: those with the next higher numbers, where rank 0 follows the last rank. If ranks
-// die, a living rank before them in this circle watches one of them. The living rank makes the job fail on all ranks.
-// If every rank watched all others, a host would need a descriptor for each pair of ranks. Several ranks watch each
-// rank, because a watching rank may be stopped.
+// Each rank watches this many ranks: those with the next higher numbers. Rank 0 follows the last rank, so the ranks
+// form a circle. If ranks die, a living rank that comes before these ranks in the circle watches at least one of them.
+// The living rank makes the job fail on all ranks. If every rank watched all others, a host would need one descriptor
+// for each pair of ranks. Each rank is watched by several ranks, because one watching rank may be stopped.
 constexpr int kWatchedRanks = 32;
 
 bool Watches(RankId watcher, RankId peer, int size) {
@@ -55,7 +55,7 @@ struct FlightMemory {
   std::shared_ptr<ShmMapping> elsewhere;
 };
 
-// The recorders of ranks on other hosts are in this process's own memory, which uses real memory only for the pages
+// The recorders of ranks on other hosts are in this process' own memory. The kernel provides real memory only for pages
 // that are written.
 absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Options& options,
                                                              const std::shared_ptr<ShmMapping>& mapping) {
@@ -146,7 +146,7 @@ absl::Status ShmWorld::StartMonitor() {
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
   // If the job has already failed, its ranks end because of that failure, so the end of a peer needs no report. A rank
-  // that has run out of memory has often reported its failure before it ends.
+  // that has run out of memory has often reported this failure before it ends.
   if (!HasFailed()) RecordDeath(peer);
   WakeAll();
 }

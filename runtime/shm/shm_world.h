@@ -20,10 +20,10 @@
 
 namespace ronda {
 
-// One rank's membership in a job, or in the part of a job on one host, that uses shared memory. A ShmWorld has the
-// memory, the identities of the other ranks, the job's first failure, and a monitor that makes the job fail when a peer
-// dies. The control plane and the communicator use a ShmWorld. The ranks of a world are numbered from 0. Peers and
-// flight recorders are numbered like the ranks of the whole job.
+// The membership of one rank in a job whose ranks use shared memory. If the job runs on several hosts, the ShmWorld
+// covers this host. A ShmWorld has the memory, the identities of the other ranks, the job's first failure, and a
+// monitor that makes the job fail when a peer dies. The control plane and the communicator use a ShmWorld. The ranks of
+// a world are numbered from 0. Peers and flight recorders are numbered like the ranks of the whole job.
 //
 // Thread-safe.
 class ShmWorld {
@@ -33,7 +33,8 @@ class ShmWorld {
     int64_t epoch = 0;   // of the job; also part of that name
     RankId rank = 0;
     int size = 1;
-    // For a job on several hosts: for each rank of this world, its rank in the job. Empty if the numbers are the same.
+    // For a job on several hosts: the rank in the job of each rank in this ShmWorld. Empty if a rank has the same
+    // number in both.
     std::vector<RankId> ranks;
     int job_size = 1;                       // ranks on all hosts; used if `ranks` is not empty
     std::string hostname = "localhost";     // for messages
@@ -61,7 +62,7 @@ class ShmWorld {
   const Options& options() const { return options_; }
   const ShmView& view() const { return view_; }
   ShmRankBlock& self() const { return view_.rank(options_.rank); }
-  // Returns the identity of a rank of this world, for messages to users of the job.
+  // Returns the identity of a rank in this ShmWorld, for messages to users of the job.
   Peer PeerOf(RankId rank) const;
   RankId JobRank(RankId rank) const {
     return options_.ranks.empty() ? rank : options_.ranks[static_cast<size_t>(rank)];
@@ -70,8 +71,8 @@ class ShmWorld {
   // Returns the flight recorders of all ranks of the job, in the order of the job's ranks.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Returns whether a waiting thread should spin before it sleeps. A thread should not spin if it might take the core
-  // of the rank that it waits for.
+  // Returns whether a waiting thread may spin before it sleeps. A waiting thread may not spin if it could take the core
+  // of the rank for which it waits.
   bool MaySpin() const { return may_spin_; }
 
   // Returns the job's first failure, or OK if the job has not failed.
@@ -81,7 +82,7 @@ class ShmWorld {
   // Makes this rank's `failure` the job's failure, unless the job has already failed. Wakes all ranks.
   void Fail(const absl::Status& failure);
 
-  // Like Fail, but for a failure that another host has reported and that already names its rank.
+  // Like Fail, but for a failure that another host has reported and whose text already names its rank.
   void FailWith(const absl::Status& failure);
 
   // Records that the schedules up to number `schedule` must be unlocked, and rings the control doorbells of all ranks.
@@ -90,12 +91,12 @@ class ShmWorld {
 
   // Declares that from now on the end of this rank is not a failure.
   void Depart();
-  // Fails the job if this rank has not departed. Needs no memory.
+  // Fails the job if this rank has not departed. Leave allocates no memory.
   void Leave();
   bool HasDeparted(RankId rank) const { return DepartureOf(rank) == ShmDeparture::kDeparted; }
 
   // Declares that the program of this rank has ended. If the rank has not departed, the job fails when the process
-  // ends, and the failure says that the program had ended. Takes no lock.
+  // ends, and the failure says that the program had ended. AnnounceExit takes no lock.
   void AnnounceExit();
 
  private:
@@ -105,7 +106,7 @@ class ShmWorld {
   ShmDeparture DepartureOf(RankId rank) const { return view_.rank(rank).departure.load(std::memory_order_seq_cst); }
   void OnPeerEnd(RankId peer);
   void RecordDeath(RankId peer);
-  // Makes "rank 1 (pid 4242) <how>" the job's failure. Needs no memory.
+  // Makes "rank 1 (pid 4242) <how>" the job's failure. RecordBriefly allocates no memory.
   void RecordBriefly(RankId peer, const char* how);
   void WakeAll();
 

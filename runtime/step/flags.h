@@ -5,11 +5,11 @@
 // A flag is a tensor of one byte, 0 or 1. The result of a flag is the maximum over all ranks of the job.
 // ronda_should_stop() and ronda_elastic_poll() use flags. While no schedule is locked, a flag is negotiated like any
 // other tensor. While a schedule is locked, a flag belongs to no bucket. A flag travels with the vote on the next
-// bucket (vote.h). Each rank sends whether it has submitted the flag, and the flag's value. If all ranks have submitted
-// the flag, it is complete with that bucket. If some rank has not submitted the flag, it travels again with the vote on
-// the following bucket. So a flag needs no bucket of its own, wakes no thread and delays no bucket. But if a program
-// waits for a flag and submits nothing else, the rank unlocks the schedule, and the flag is negotiated. (Any tensor
-// that waits for too long has this effect.)
+// bucket (vote.h). Each rank sends whether it has submitted the flag, and which value the flag has. If all ranks have
+// submitted the flag, it is complete together with that bucket. If some rank has not submitted the flag, the ranks send
+// it again with the vote on the following bucket. So a flag needs no separate bucket, wakes no thread and delays no
+// bucket. If a program waits for a flag and submits nothing else, the rank unlocks the schedule, and the flag is
+// negotiated. (Any tensor that waits too long makes the rank unlock the schedule.)
 #ifndef RONDA_RUNTIME_STEP_FLAGS_H_
 #define RONDA_RUNTIME_STEP_FLAGS_H_
 
@@ -20,7 +20,8 @@
 
 namespace ronda {
 
-// The names of all flags. Callers cannot give their own tensors these names, because of the reserved prefix "ronda/".
+// The names of all flags. Callers cannot use the names of flags for their own tensors, because the prefix "ronda/" is
+// reserved.
 inline constexpr absl::string_view kStopFlag = "ronda/should_stop";
 inline constexpr absl::string_view kChangeFlag = "ronda/elastic_poll";
 inline constexpr absl::string_view kFlagNames[] = {kStopFlag, kChangeFlag};

@@ -25,30 +25,32 @@ namespace ronda {
 //
 // kFollowing: the ranks negotiate nothing and send no control message. A rank enters the next bucket when it has
 // submitted all tensors of the bucket. Every rank takes part in every bucket. (Steps with smaller process sets are not
-// locked, because their members must not wait for ranks outside the set.) The ranks vote on each bucket, and send their
-// votes with the bucket's data or before it. No rank writes to its outputs before it knows the votes of all ranks.
+// locked: the members of such a set must not wait for ranks outside the set.) The ranks vote on each bucket, and send
+// their votes with the bucket's data or before it. No rank writes to its outputs before it knows the votes of all
+// ranks.
 //
 // kUnlocking: this rank wants to unlock. The rank enters the next bucket at once, without its tensors, and vetoes the
 // bucket. No rank carries out a vetoed bucket, and no rank enters another bucket after the vetoed bucket. So all ranks
 // have completed the buckets before the vetoed bucket, and no rank has carried out any later bucket. All ranks unlock
-// at this position. After that, the ranks negotiate the tensors that are in flight.
+// the schedule at the vetoed bucket. After the unlock, the ranks negotiate the tensors in flight.
 //
-// A rank wants to unlock in these cases:
+// A rank wants to unlock the schedule in these cases:
 //  - A tensor is submitted that is not in the schedule, or that differs from the one in the schedule.
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
-//  - Another rank has requested to unlock. A rank that wants to unlock sends this request, so that sleeping ranks wake
-//    up and vote. A rank also sends the request when it has waited in a bucket for longer than the warning time.
+//  - Another rank has requested to unlock. A rank that wants to unlock the schedule sends a request to unlock, so that
+//    sleeping ranks wake up and vote. A rank also sends the request when it has waited in a bucket longer than the
+//    warning time.
 //  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). For example, a program
-//    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. When the
-//    schedule is unlocked, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if
-//    threads of a program work at different speeds. In a schedule, the fast thread then waits for the slow thread in
-//    every round.
+//    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. After the
+//    schedule has been unlocked, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if
+//    the threads of a program work at different speeds. In a schedule, the fast thread then waits for the slow thread
+//    in every round.
 //
-// If a rank is only late, no rank unlocks: the other ranks wait for the late rank in the bucket.
+// If a rank is only late, no rank unlocks the schedule: the other ranks wait for the late rank in the bucket.
 //
-// This class is a pure state machine, which sends nothing and reads no clock. Thread-compatible. One object serves all
-// schedules of a job, one after the other.
+// This class is a pure state machine, which sends nothing and reads no clock. Thread-compatible. One LockedSchedule
+// handles all schedules of a job, one after the other.
 class LockedSchedule {
  public:
   // How long submitted tensors may wait for other tensors of their bucket. The limit is longer than the usual time
@@ -75,15 +77,15 @@ class LockedSchedule {
 
   // --- Submissions.
 
-  // Records that this rank has submitted a tensor. `id` is the tensor's id in the response cache, if it has one.
-  // Returns the tensor's place in the schedule. If the tensor is not in the schedule, returns nullopt, and this rank
-  // wants to unlock. A tensor may be submitted again only after its bucket has been carried out.
+  // Records that this rank has submitted a tensor. `id` is the id of the tensor in the response cache, if the cache has
+  // it. Returns the tensor's place in the schedule. If the tensor is not in the schedule, returns nullopt, and this
+  // rank wants to unlock. A tensor may be submitted again only after its bucket has been carried out.
   // REQUIRES: locked().
   std::optional<StepPlace> Submit(std::optional<CacheId> id);
 
-  // Like Submit, for a tensor for which Submit has returned `place`. `version` is the current version of the tensor's
-  // request. Returns false, and does nothing, if `place` is not in the schedule that is locked now, or has another
-  // version of the request.
+  // Like Submit, but for a tensor for which Submit has returned the place `place`. `version` is the current version of
+  // the tensor's request. Returns false, and does nothing, if `place` is not in the schedule that is locked now, or has
+  // another version of the request.
   bool SubmitAgain(const StepPlace& place, uint64_t version);
 
   // Returns how many tensors this rank has submitted whose bucket has not been carried out yet.
@@ -94,11 +96,11 @@ class LockedSchedule {
   // Records that some rank has requested to unlock the schedule with this number and all earlier schedules.
   void RecordUnlockRequest(uint64_t schedule) { unlock_requested_ = std::max(unlock_requested_, schedule); }
   bool unlock_requested() const { return locked() && unlock_requested_ >= number_; }
-  // Records that this rank requests to unlock. Returns true if this rank knows of no earlier request. In this case the
-  // caller must send the request to the other ranks.
+  // Records that this rank requests to unlock. Returns true if this rank knows of no earlier request. The caller must
+  // then send the request to the other ranks.
   bool RequestUnlock();
 
-  // Vetoes the next bucket if tensors have waited too long (see above). `surroundings` tells what this rank is doing.
+  // Vetoes the next bucket if tensors have waited too long (see above). `surroundings` says what this rank is doing.
   struct Surroundings {
     bool has_submissions = false;  // some operation is in flight
     bool is_awaited = false;       // a thread sleeps until an operation is complete
@@ -110,8 +112,9 @@ class LockedSchedule {
 
   // --- Buckets. REQUIRES: locked().
 
-  // Returns the index of the bucket that this rank must enter now. The rank vetoes this bucket if unlocking(), and
-  // approves it otherwise. Returns nullopt while this rank lacks tensors of the bucket, or if it has to unlock.
+  // Returns the index of the bucket that this rank must enter now. The rank vetoes the returned bucket if unlocking(),
+  // and approves it otherwise. Returns nullopt if this rank lacks tensors of the bucket, or if it must unlock the
+  // schedule.
   std::optional<size_t> Next() const;
 
   // Records that this rank has entered bucket Next() at `now`, and that the ranks have voted.
@@ -123,10 +126,10 @@ class LockedSchedule {
   // Returns whether tensors waited too long (CheckWaits) in the schedule that is locked now, or was locked last.
   bool has_timed_out() const { return has_timed_out_; }
 
-  // Returns whether all ranks unlock at this point, because a bucket was vetoed.
+  // Returns whether all ranks unlock the schedule here, because they have vetoed a bucket.
   bool HasToUnlock() const { return locked() && lost_vote_.has_value(); }
 
-  // Unlocks the schedule. Afterwards the caller must submit all tensors in flight to the negotiation again. Returns
+  // Unlocks the schedule. After Unlock, the caller must submit all tensors in flight to the negotiation again. Returns
   // this rank's vote on the vetoed bucket.
   // REQUIRES: HasToUnlock().
   Ballot::Vote Unlock();
@@ -137,12 +140,12 @@ class LockedSchedule {
     size_t missing = 0;  // tensors that this rank has not submitted yet
   };
 
-  // Counts one more submitted tensor.
+  // Counts another submitted tensor.
   void Count(const StepPlace& place);
-  // Returns true if the next bucket lacked tensors at the last check, it is too early for another check, and no thread
-  // waits.
+  // Returns true if three things are true: the last check found that the next bucket lacks tensors, the next check is
+  // not due, and no thread waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
-  // Returns whether threads of this program wait for each other's tensors for most of the time.
+  // Returns whether the program's threads spend most of the time waiting for each other's tensors.
   bool IsHeldUp(absl::Time now) const;
 
   State state_ = State::kUnlocked;
@@ -160,12 +163,12 @@ class LockedSchedule {
   // When the schedule began, and how long threads have since waited for buckets that lacked tensors.
   absl::Time began_;
   absl::Duration awaited_;
-  // The time since when operations have been in flight but no bucket has been ready, and the time since when a thread
-  // has also waited.
+  // Two times: since when operations have been in flight without any bucket becoming ready, and since when a thread has
+  // also waited.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
-  // When to check stuck_since_ again. This time does not change when a bucket becomes ready. Otherwise every bucket
-  // would wake the background thread to give it a new deadline.
+  // When to check stuck_since_ again. This time does not change when a bucket becomes ready. If this time changed,
+  // every bucket would wake the background thread, to give the thread a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
 };
 

@@ -16,8 +16,8 @@ void ScheduleDetector::Release(CacheId id, absl::Time now) {
   if (base_ == 0 || broken_) return;
   if (!released_.insert(id).second) {
     BeginWithThisList();
-    // A rank submits a tensor again only after it has seen the list that released the tensor. So no tensor occurs twice
-    // in one list.
+    // A rank submits a tensor again only after it has seen the list that has released the tensor. So no tensor occurs
+    // twice in one list.
     if (!released_.insert(id).second) return Break();
   }
   current_.push_back({id, now, list_, waits_});

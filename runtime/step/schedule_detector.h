@@ -20,8 +20,9 @@ namespace ronda {
 // happened.
 //
 // A step ends with the first list after which all tensors of the previous step have been released again. If one tensor
-// is released twice before this, the step ends before the list with the second release, and the count of identical
-// steps starts again. It does not matter where a step begins, because the buckets of a schedule repeat in a circle.
+// is released a second time before this list, the step ends before the list with the second release, and the count of
+// identical steps starts again. It does not matter with which tensor a step begins, because the buckets of a schedule
+// repeat in a circle.
 //
 // The class is a pure state machine. Thread-compatible.
 class ScheduleDetector {
@@ -33,11 +34,11 @@ class ScheduleDetector {
   // Records that tensors that are released from now on may have waited for tensors of earlier lists.
   void Wait() { ++waits_; }
 
-  // Records that the tensor with this id runs with the next list, on all ranks of the job.
+  // Records that the next list releases the tensor with this id, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
 
   // Records that the next list contains something that no schedule may contain. The detector ignores the releases of
-  // this list, and starts to count identical steps again.
+  // that list, and begins to count identical steps again.
   void Break();
 
   // Ends the list, which contains all releases since the last call.
@@ -47,17 +48,17 @@ class ScheduleDetector {
   bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
 
   // Returns the tensors in the order of the last step. Sets only those fields of each StepTensor that do not come from
-  // the tensor's request. `batches` covers the last few steps. For each of these steps, it has the number of the list
-  // that released the tensor, and the number of earlier calls to Wait.
+  // the request of the tensor. `batches` covers the last few steps. For each of these steps, `batches` has two entries:
+  // the number of the list that released the tensor, and the number of earlier calls of Wait.
   // REQUIRES: complete().
   std::vector<StepTensor> step() const;
 
   // Records that the schedule was unlocked, after all of its buckets were carried out `rounds` times.
   void Unlocked(uint64_t rounds);
 
-  // Records that the last schedule did not fit the program. Each time this happens, the next schedule needs twice as
-  // many identical steps, up to 1,024. The number returns to its first value when a schedule that needed n identical
-  // steps lasts for at least n rounds.
+  // Records that the last schedule did not fit the program. After each call of this function, the next schedule needs
+  // twice as many identical steps, up to 1,024. The number of identical steps returns to its first value when a
+  // schedule that needed n identical steps has lasted for at least n rounds.
   void Distrust();
 
  private:

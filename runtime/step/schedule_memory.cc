@@ -29,8 +29,8 @@ void ScheduleMemory::Record(CacheId id, Entry* entry) const {
   const auto it = entry->released.find(id);
   if (it == entry->released.end()) return;
   if (it->second >= entry->first_list) {
-    // The program released this tensor again before it had released all tensors of the schedule. So the next round has
-    // begun, with the current list at the earliest.
+    // The program has released this tensor again before it has released all tensors of the schedule. So the next round
+    // has begun, with the current list at the earliest.
     entry->first_list = list_;
     entry->missing = static_cast<size_t>(std::count_if(entry->released.begin(), entry->released.end(),
                                                        [&](const auto& tensor) { return tensor.second < list_; }));
@@ -48,8 +48,7 @@ void ScheduleMemory::Restart(Entry* entry) const {
 const StepBuckets* ScheduleMemory::EndList() {
   ++list_;
   const bool others = std::exchange(others_, false);
-  // If several schedules are complete, the largest one is the program's step, because it contains all tensors of the
-  // other schedules.
+  // If several schedules are complete, the largest one is the program's step: it contains all tensors of the others.
   Entry* next = nullptr;
   for (Entry& entry : known_) {
     if (entry.missing > 0) continue;
@@ -89,7 +88,7 @@ void ScheduleMemory::Unlocked(const ScheduleProgress& progress) {
   const bool was_wrong_guess = guessed_ && progress.rounds == 0;
   may_guess_ = has_lasted;
   for (Entry& entry : known_) Restart(&entry);
-  // A damaged recording may contain a bucket count that is too large.
+  // The number of buckets may be too large if it comes from a damaged recording.
   const uint64_t carried_out = std::min<uint64_t>(progress.buckets, last.buckets.size());
   for (uint64_t bucket = 0; bucket < carried_out; ++bucket) {
     for (CacheId id : last.buckets[bucket]) {

@@ -12,20 +12,20 @@
 
 namespace ronda {
 
-// The schedules that a job has had. A program alternates between a few patterns, such as steps with and without a
+// The schedules that a job has had. A program may alternate between a few patterns, such as steps with and without a
 // metric, or training and validation. When the program returns to a known pattern, the pattern's schedule begins
 // without a new proof that the steps repeat.
 //
-// A schedule is known if it lasted for `lasting_rounds` rounds when it was locked last. A known schedule begins again
-// in one of two ways.
-//  - After one negotiated step. The schedule begins with the list after which all of its tensors have been released,
-//    counted since it was unlocked or since the last such list.
+// A schedule is known if it lasted for `lasting_rounds` rounds the last time it was locked. A known schedule begins
+// again in one of two ways.
+//  - After one negotiated step. The schedule begins with the list after which all of its tensors have been released.
+//    Releases are counted since the schedule was unlocked, or since the last such list.
 //  - At once. The schedule begins with a list that contains other tensors and no tensor of the schedule. Only the
-//    schedule that was unlocked last can begin at once, and only if it was unlocked between two of its rounds. The
-//    memory then guesses that the program has only done something else in between. If the guess is wrong, no such guess
-//    is made until the schedule has lasted again.
+//    schedule that was unlocked last can begin at once, and only if it was unlocked between two of its rounds.
+//    ScheduleMemory then guesses that the program has only done something else for a while. If the guess was wrong,
+//    ScheduleMemory makes no such guess until the schedule has lasted again.
 //
-// A schedule that has not lasted is forgotten, and the detector must find it again. So if a program only seems to
+// A schedule that has not lasted is forgotten, and ScheduleDetector must detect it again. So if a program only seems to
 // repeat its steps, the ranks unlock at most once per `identical_steps` negotiated steps (ScheduleDetector).
 //
 // Remembers the last kCapacity schedules that were locked. The class is a pure state machine on the coordinator.
@@ -36,7 +36,7 @@ class ScheduleMemory {
 
   explicit ScheduleMemory(uint64_t lasting_rounds) : lasting_rounds_(lasting_rounds) {}
 
-  // Records that the tensor with this id runs with the next list, on all ranks of the job.
+  // Records that the next list releases the tensor with this id, on all ranks of the job.
   void Release(CacheId id);
   // Records that the next list contains something that no schedule may contain.
   void ReleaseOther() { others_ = true; }
@@ -48,7 +48,7 @@ class ScheduleMemory {
   void Begin(const StepBuckets& buckets);
   // Records that the schedule that began last has been unlocked.
   void Unlocked(const ScheduleProgress& progress);
-  // Records that the schedule that was unlocked last did not fit the program, even if it lasted long.
+  // Records that the schedule that was unlocked last did not fit the program, even if it has lasted long.
   void Distrust();
 
   // Records that the id is no longer valid.
@@ -65,7 +65,7 @@ class ScheduleMemory {
   using Entries = std::list<Entry>;
 
   void Record(CacheId id, Entry* entry) const;
-  // Makes all tensors of the entry count as missing from the next list on.
+  // From the next list on, all tensors of the entry are missing again.
   void Restart(Entry* entry) const;
   bool IsUntouched(const Entry& entry) const { return entry.missing == entry.released.size(); }
 

@@ -27,8 +27,9 @@ struct PlannedBucket {
   std::vector<CacheId> ids;
 };
 
-// Successive items that were all seen together (StepTensor) in some step, and their buckets. In this step each item was
-// submitted before any other item was complete, so the items may run in any order.
+// Successive items, all of which were seen together in some step (StepTensor), and the buckets of these items. In the
+// step in which the items were seen together, each item was submitted before any other item was complete, so the items
+// may run in any order.
 struct Wave {
   const StepTensor* first = nullptr;
   std::vector<size_t> places;  // indices of StepTensor::batches at which all items are equal
@@ -41,7 +42,7 @@ std::vector<size_t> AllPlaces(const StepTensor& tensor) {
   return places;
 }
 
-// Returns those indices in `places` at which all tensors of `item` were seen together with `first`.
+// Returns those indices in `places` at which all tensors of `item` were seen together with the tensor `first`.
 std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
   std::erase_if(places, [&](size_t place) {
     return std::any_of(item.tensors.begin(), item.tensors.end(),
@@ -77,8 +78,8 @@ bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
                      [&](const StepTensor* tensor) { return tensor->kind == item.first().kind; });
 }
 
-// Returns how many bytes a bucket must have before it may end early. `is_first` tells whether the bucket is the first
-// of its wave.
+// Returns how many bytes a bucket must have before it may end early. `is_first` says whether the bucket is the first of
+// its wave.
 size_t MinBucketBytes(const PlannedBucket& bucket, bool is_first, const SchedulePlanner::Options& options) {
   const bool is_large = bucket.first->memory != Memory::kHost && !is_first;
   return options.min_bucket_bytes * (is_large ? SchedulePlanner::kDeviceFactor : 1);
@@ -102,7 +103,7 @@ void Take(const Item& item, const SchedulePlanner::Options& options, Wave* wave)
   for (const StepTensor* tensor : item.tensors) bucket->ids.push_back(tensor->id);
 }
 
-// Ends the wave: appends its buckets to the plan, in the order in which they become ready.
+// Ends the wave. Appends its buckets to the plan, in the order in which they become ready.
 void Finish(Wave* wave, StepBuckets* plan) {
   std::stable_sort(wave->buckets.begin(), wave->buckets.end(),
                    [](const PlannedBucket& a, const PlannedBucket& b) { return a.ready < b.ready; });

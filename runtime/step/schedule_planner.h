@@ -19,8 +19,9 @@ namespace ronda {
 struct StepTensor {
   CacheId id = 0;
   absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
-  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step to which this
-  // index belongs, each rank submitted both tensors before it could know that one of them was complete.
+  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step of an index at
+  // which the `batches` are equal, each rank submitted both tensors before it could know that one of the tensors was
+  // complete.
   std::vector<uint64_t> batches;
 
   // The following fields come from the tensor's request.
@@ -32,23 +33,24 @@ struct StepTensor {
 
 // Divides the tensors of a step into the buckets of a schedule (locked_schedule.h).
 //
-// Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket ends when it
-// has `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
-// `hold` after the previous one. So less data remains to be reduced at the end of a step. On a GPU a bucket costs
-// launches and events, and the program runs ahead of the device. So on a GPU a bucket may end early only when it has
-// kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an exception.
+// Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket ends when it has
+// `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
+// `hold` after the last one. A bucket that ends early leaves less data to be reduced at the end of a step. On a GPU a
+// bucket costs launches and events, and the program runs ahead of the device. So on a GPU, a bucket may end early only
+// if it has kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an
+// exception.
 //
-// Tensors share a bucket only if all tensors from the first to the last tensor of the bucket have been seen together.
-// If two tensors have not been seen together, the program might wait for one of them before it submits the other. A
-// bucket with both would then never be ready. Tensors that have not been seen together run in the order of their
-// average ready times. This order is safe: if the program submits tensor b only after tensor a is complete, b is ready
-// later than a in every step, so also on average. If tensors have been seen together, their buckets run in the order in
-// which the buckets become ready. So a bucket for a rare kind of tensor, which fills up only at the end of the step,
-// delays no other bucket.
+// Tensors share a bucket only if all tensors from the bucket's first tensor to its last were seen together. If two
+// tensors were not seen together, the program may be waiting for one of them before it submits the other. A bucket with
+// both would then never be ready. Tensors that were not seen together run in the order of their average ready times.
+// The order of ready times is safe: if the program submits tensor b only after tensor a is complete, then b is ready
+// later than a in every step, and therefore also on average. If tensors have been seen together, their buckets run in
+// the order in which the buckets become ready. So a bucket for a rare kind of tensor, which fills up only at the end of
+// a step, delays no other bucket.
 //
-// All tensors of a group run, or none of them, so a group is never divided.
+// Either all tensors of a group run, or none of them. So a group is never divided.
 //
-// The plan depends only on the input. Only the coordinator plans.
+// The plan depends only on `step` and the options. Only the coordinator makes plans.
 class SchedulePlanner {
  public:
   static constexpr size_t kDeviceFactor = 25;  // 25 MiB, as DistributedDataParallel has it

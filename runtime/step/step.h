@@ -5,7 +5,8 @@
 // A training program reduces the same tensors in every step. The first steps are negotiated: each rank reports its
 // tensors, and the coordinator answers with a list of buckets. Each negotiated step takes two messages per rank. A step
 // that repeats needs neither message, because all ranks already know what comes next. So the coordinator fixes the
-// buckets of the step. From then on each rank carries out these buckets again and again, without a control message.
+// buckets of the step. In the following steps, each rank carries out these buckets again and again, without a control
+// message.
 //
 // 1. The coordinator finds a step that repeats. Response caches give each agreed tensor an id that is the same on all
 //    ranks. The coordinator's StepObserver sees the ids of the tensors that each list releases. The StepObserver plans
@@ -13,22 +14,22 @@
 //    Schedule has the step's buckets, in the order in which their tensors become ready. Two tensors share a bucket only
 //    if a program can submit either of them before the other is complete.
 //
-// 2. The schedule is locked. The coordinator sends the schedule to all ranks with a list. Each rank gives the schedule
-//    and the tensors in flight to its LockedSchedule. A submission now only compares two numbers and counts. The queue
-//    stores a StepPlace for each tensor, so nothing is looked up, encoded or sent.
+// 2. The schedule is locked. The coordinator sends the schedule to all ranks with a list. Each rank passes the schedule
+//    and its tensors in flight to its LockedSchedule. From now on, a submission only compares two numbers and increases
+//    a count. The queue stores a StepPlace for each tensor, so nothing is looked up, encoded or sent.
 //
 // 3. The ranks vote on each bucket. When a rank has submitted all tensors of the next bucket, it enters the bucket and
-//    votes to approve it. No rank writes an output before it knows the votes of all ranks. The vote usually travels in
-//    the message that carries the data, so the vote costs nothing. If the vote cannot travel with the data, the ranks
-//    first vote in a barrier. vote.h has the rule.
+//    approves it. No rank writes an output before it knows the votes of all ranks. The vote usually travels in the
+//    message that carries the data, so the vote costs nothing. If the vote cannot travel with the data, the ranks first
+//    vote in a barrier. vote.h has the rule.
 //
-// 4. The schedule is unlocked. A rank that must do anything else (a new tensor, another shape, a join, a shutdown)
-//    enters the next bucket at once, without its tensors, and vetoes it. The bucket then changes nothing on any rank,
-//    and all ranks unlock at that point. The ranks submit their tensors in flight to the negotiation again, in the same
-//    order. The rank that vetoes also sends a request to unlock to the other ranks, so that they enter the bucket soon.
-//    If a rank is only late, the other ranks wait for it.
+// 4. The schedule is unlocked. A rank may have to do something else: a new tensor, another shape, a join, a shutdown.
+//    The rank then enters the next bucket at once, without its tensors, and vetoes the bucket. A vetoed bucket changes
+//    nothing on any rank, and all ranks unlock at that point. The ranks submit their tensors in flight to the
+//    negotiation again, in the same order. The rank that vetoes also requests the other ranks to unlock, so that they
+//    enter the bucket soon. If a rank is only late, the other ranks wait for it.
 //
-// In these files a rank *vetoes* a bucket, and this veto makes all ranks *unlock* the schedule.
+// In this folder, a rank *vetoes* a bucket. The veto makes all ranks *unlock* the schedule.
 //
 //   step.h                this page, and what the others share
 //   vote.h                a vote, and the rule when it goes with the data
@@ -39,9 +40,9 @@
 //   schedule_planner.h    which tensors of a step share a bucket
 //   schedule_memory.h     the schedules that a job has had, which begin again sooner
 //
-// All of these are pure state machines, below the negotiation and the collectives. The engine's StepRunner
-// (runtime/engine/step_runner.h) gives the rank's submissions to a LockedSchedule, and gives the buckets of the
-// LockedSchedule to the executor. docs/locked_schedule.md has the complete rules, and tells why they are safe.
+// All classes in this folder are pure state machines, which use neither the negotiation nor the collectives. The
+// engine's StepRunner (runtime/engine/step_runner.h) passes the rank's submissions to a LockedSchedule, and the buckets
+// of the LockedSchedule to the executor. docs/locked_schedule.md has the complete rules, and says why they are safe.
 #ifndef RONDA_RUNTIME_STEP_STEP_H_
 #define RONDA_RUNTIME_STEP_STEP_H_
 
@@ -54,11 +55,11 @@ namespace ronda {
 // The id of an entry of the response cache. The id is the same on every rank, and is never used for another entry.
 using CacheId = uint64_t;
 
-// The tensors of each bucket of a step.
+// For each bucket of a step, the ids of its tensors.
 using StepBuckets = std::vector<std::vector<CacheId>>;
 
-// Buckets that from now on all ranks carry out again and again, as their tensors become ready and without control
-// messages, until a rank vetoes one. All ranks take part in all buckets. Each tensor occurs once.
+// Buckets that all ranks carry out again and again, as the tensors become ready, without control messages. This goes on
+// until a rank vetoes a bucket. All ranks take part in all buckets. Each tensor occurs once.
 struct Schedule {
   uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin
   StepBuckets buckets;
@@ -66,14 +67,15 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// How far a schedule was carried out before it was unlocked: the number of complete rounds, and of buckets in the
-// unfinished round.
+// How far a schedule had been carried out when it was unlocked: the number of complete rounds, and the number of
+// buckets in the unfinished round.
 struct ScheduleProgress {
   uint64_t rounds = 0;
   uint64_t buckets = 0;
 };
 
-// Where a tensor is in a schedule. The queue stores this place for the next submission of the tensor.
+// Where a tensor is in a schedule. The queue keeps the tensor's place in the schedule for the next submission of the
+// tensor.
 struct StepPlace {
   uint64_t schedule = 0;  // its number; 0: in none
   uint64_t version = 0;   // of the tensor's request: another version may be another tensor

@@ -15,10 +15,10 @@
 
 namespace ronda {
 
-// Observes the steps of a job, and tells the coordinator's Negotiator when to lock which schedule (step.h).
+// Observes the steps of a job. The coordinator's Negotiator learns from it when to lock which schedule (step.h).
 //
 // If the job returns to a schedule that it has had before (ScheduleMemory), this schedule is locked. If a new step
-// repeats itself (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
+// repeats (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
 //
 // A pure state machine. Thread-compatible.
 class StepObserver {
@@ -42,11 +42,11 @@ class StepObserver {
   // Records that tensors that are released from now on may have waited for tensors of earlier lists.
   void Wait() { detector_.Wait(); }
 
-  // Records that the last schedule did not fit the program of a rank. If several ranks report the same schedule, only
-  // one report counts.
+  // Records that the last schedule did not fit the program of a rank. If several ranks report that the same schedule
+  // did not fit, only the first report has an effect.
   void Distrust();
 
-  // Records that the tensor with this id runs with the next list, on all ranks of the job.
+  // Records that the next list releases the tensor with this id, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
   // Records that the next list runs a tensor that no schedule may contain.
   void ReleaseOther();
@@ -59,7 +59,7 @@ class StepObserver {
 
   // --- The end of a list.
 
-  // Completes the StepTensors of a step with the fields that come from the tensors' requests.
+  // Fills in those fields of a step's StepTensors that come from the requests of the tensors.
   using Describe = absl::FunctionRef<void(std::vector<StepTensor>&)>;
 
   // Ends the list, which contains all releases since the last call. Returns the buckets that may be locked with this
@@ -69,11 +69,11 @@ class StepObserver {
   // Locks the buckets that EndList has returned.
   Schedule Lock(const StepBuckets& buckets);
 
-  // Records that the ranks have unlocked the schedule. `progress` tells how far they carried it out.
+  // Records that the ranks have unlocked the schedule. `progress` says how far the ranks have carried it out.
   // REQUIRES: locked().
   void Unlock(const ScheduleProgress& progress);
 
-  // Makes the observer plan the next schedules with `planning`, and forget the earlier schedules.
+  // From now on, schedules are planned with `planning`. All earlier schedules are forgotten.
   void SetPlanning(const Planning& planning);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The vote of all ranks on whether to carry out a bucket of the locked schedule, and the flags that travel with it.
+// The vote of all ranks on whether they carry out a bucket of the locked schedule, and the flags that travel with this
+// vote.
 #ifndef RONDA_RUNTIME_STEP_VOTE_H_
 #define RONDA_RUNTIME_STEP_VOTE_H_
 
@@ -21,7 +22,7 @@ enum class BucketLayout : uint8_t { kAny, kAdjacent };
 // carried out if all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no
 // effect, except that it counts in the sequence of calls, because every rank has made it.
 //
-// Backends send a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
+// A backend sends a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
 // result to Decide(). The order does not matter, and a word may be combined several times.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
@@ -77,13 +78,13 @@ struct VotedBucket {
   WireFormat wire = WireFormat::kNone;
 };
 
-// Returns whether the vote travels with the bucket's data. The vote travels with the data only for a reduction in one
-// round of the host's communicator. In all other cases the ranks first vote in a barrier, because a rank could not undo
-// its part of the bucket after a veto:
-//  - Other operations write the outputs as the data arrive, and Adasum takes several rounds.
-//  - A GPU runs all work that it has been given.
+// Returns whether the vote travels with the bucket's data. The vote travels with the data only in a reduction that
+// takes one round of the host's communicator. For all other buckets, the ranks first vote in a barrier, because after a
+// veto a rank could not undo its part of the bucket:
+//  - Other operations write their outputs as the data arrives, and Adasum takes several rounds.
+//  - A GPU carries out all work that it has been given.
 //  - If a tensor has a residual, rounding the tensor to the wire's format changes the residual. Only the rank itself
-//    knows whether a tensor has one.
+//    knows whether its tensor has a residual.
 constexpr bool VoteGoesWithData(const VotedBucket& bucket) {
   return TraitsOf(bucket.op).reduces && bucket.reduction != Reduction::kAdasum && bucket.memory == Memory::kHost &&
          !IsNarrowed(bucket.dtype, bucket.wire);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first messages of a connection for data or control messages, in which both ends prove that they know the job's
-// secret.
+// The first messages on a connection for data or control messages. In these messages both ends prove that they know the
+// job's secret.
 //
 //   callee                              caller
 //     | challenge: a nonce                |
@@ -11,9 +11,9 @@
 //     | welcome: proof                    |
 //     |---------------------------------->|
 //
-// Each proof covers both nonces, so that nobody can use it again in another handshake. Each proof names its purpose, so
-// that nobody can send it back to its sender as the other end's proof. Each message has a fixed length, so no size
-// comes from an unauthenticated caller.
+// Each proof covers both nonces, so nobody can use it again in another handshake. Each proof names its purpose, so
+// nobody can send it back to its author as the other end's proof. Each message has a fixed length, so no size comes
+// from an unauthenticated caller.
 #ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 #define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 
@@ -28,7 +28,7 @@
 
 namespace ronda {
 
-// The credentials that tell a job's ranks from other callers.
+// What distinguishes the ranks of a job from other callers.
 struct TcpJob {
   std::string job_id;
   std::string secret;  // may be empty if all ranks are on loopback: then only the job's id is proved
@@ -59,7 +59,7 @@ class TcpCallee {
     TcpConnectionId id;
     std::string text;  // to be sent to the caller
   };
-  // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to this job; INVALID_ARGUMENT if the caller
+  // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to the job; INVALID_ARGUMENT if the caller
   // wants to reach another rank. REQUIRES: `hello` has kTcpHelloBytes.
   absl::StatusOr<Welcome> Check(absl::string_view hello) const;
 
@@ -81,7 +81,7 @@ class TcpCaller {
   // REQUIRES: `challenge` has kTcpChallengeBytes.
   std::string Answer(absl::string_view challenge);
 
-  // Errors: PERMISSION_DENIED if the other end has not proved that it belongs to this job.
+  // Errors: PERMISSION_DENIED if the other end has not proved that it belongs to the job.
   absl::Status Check(absl::string_view welcome) const;
 
  private:

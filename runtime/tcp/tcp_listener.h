@@ -13,8 +13,8 @@
 namespace ronda {
 
 // The socket to which other ranks connect in order to exchange data with this rank. The socket is opened before the
-// ranks know each other, so that the membership can contain its address. Early callers wait in the kernel's queue for
-// ConnectTcp. Thread-compatible.
+// ranks know each other, so that the list of members can contain its address. Early callers wait in the kernel's queue
+// for ConnectTcp. Thread-compatible.
 class TcpListener {
  public:
   // Listens only on `endpoint`, whose port may be 0. Errors: the errors of ListenAt.

@@ -28,13 +28,13 @@
 namespace ronda {
 namespace {
 
-// The time between two checks of the job's failure and of the clock.
+// After this time, the code checks the job's failure and the clock again.
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
-// How many unauthenticated callers may be connected at once, in addition to the missing ranks.
+// Besides the missing ranks, this many callers that have not authenticated may be connected at the same time.
 constexpr size_t kRoomForCallers = 64;
-// How many callers this rank accepts in a row before it reads what they have sent. More callers would exceed the limit,
-// and some would be dropped before this rank has read anything from them.
+// This rank accepts at most this many callers in a row before it reads what they have sent. More callers would exceed
+// the limit, so some callers would be dropped before this rank had read anything from them.
 constexpr int kCallersPerRound = static_cast<int>(kRoomForCallers);
 constexpr int kMostComplaints = 5;
 
@@ -45,7 +45,7 @@ absl::Status SystemError(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-// `purpose` tells what the connections are for, for example "data".
+// `purpose` says what the connections are for, for example "data".
 absl::Status TooManySockets(int error, absl::string_view purpose) {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot open a socket: ", strerror(error), ": a rank has a connection to each rank with which it ",
@@ -68,16 +68,16 @@ bool IsPartner(const TcpLevel& level, RankId rank, RankId self) {
 // If a connection is idle for hours, a device between the hosts may forget the connection. TCP keepalive prevents this.
 void SetUp(int fd) {
   const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
-  // Small messages must not wait for more data (TCP_NODELAY). The sizes of the buffers are not set, because the kernel
-  // can make its buffers larger than a program may request.
+  // Small messages must not wait for more data (TCP_NODELAY). The code does not set the sizes of the buffers, because
+  // the kernel can make its buffers larger than a program may request.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
 }
 
-// Reads until `text` has `wanted` bytes, and returns whether `text` has them. Does not read further, because the next
-// bytes may be data.
+// Reads until `text` has `wanted` bytes, and returns whether `text` has them now. Does not read further, because the
+// next bytes may be data.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   const size_t before = text->size();
   text->resize(wanted);
@@ -89,14 +89,14 @@ absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   return SystemError("cannot read", errno);
 }
 
-// Writes a few bytes. The buffer of a new connection always has room for them.
+// Writes a few bytes. A new connection always has room for a few bytes in its buffer.
 absl::Status WriteAll(int fd, absl::string_view text) {
   const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   return SystemError("cannot write", sent < 0 ? errno : EAGAIN);
 }
 
-// This rank's call to another rank. The call is repeated until there is a connection.
+// This rank's call to another rank. The call is repeated until the connection has been made.
 class OutgoingCall {
  public:
   OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& id) : options_(options), id_(id) {}
@@ -112,7 +112,8 @@ class OutgoingCall {
             .revents = 0};
   }
 
-  // Calls the other rank if no call is under way and the last call was long enough ago. Errors: RESOURCE_EXHAUSTED.
+  // Calls the other rank if no call is in progress and the last call was long enough ago. Errors: RESOURCE_EXHAUSTED if
+  // the process cannot open another socket.
   absl::Status CallIfDue() {
     const absl::Duration now = MonotonicTime();
     if (MayHangUp() && now >= end_) HangUp(absl::DeadlineExceededError(SilenceSoFar()));
@@ -143,7 +144,7 @@ class OutgoingCall {
  private:
   enum class State { kConnecting, kAwaitingChallenge, kAwaitingWelcome, kOver };
 
-  // A rank must not hang up after it has sent its hello, because the callee may then already use this connection.
+  // After a rank has sent its hello, it must not hang up: the other end may already use this connection.
   bool MayHangUp() const {
     return socket_.valid() && (state_ == State::kConnecting || state_ == State::kAwaitingChallenge);
   }
@@ -192,7 +193,7 @@ class OutgoingCall {
   absl::Status last_error_;
 };
 
-// A caller that has not yet proved which rank it is.
+// A call from a caller that has not yet proved which rank it is.
 struct IncomingCall {
   UniqueFd socket;
   TcpCallee callee;
@@ -200,7 +201,7 @@ struct IncomingCall {
   std::string text;    // received so far
 };
 
-// All connections of one rank while they are being made.
+// All connections of one rank, while they are being made.
 class Mesh {
  public:
   // `listener` may be nullptr if no other rank calls this rank.
@@ -307,7 +308,8 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
   for (auto call = incoming_.begin(); call != incoming_.end();) {
     const bool has_spoken = polled[next++].revents != 0;
     const absl::StatusOr<bool> is_over = has_spoken ? Hear(*call) : absl::StatusOr<bool>(false);
-    // No warning about a caller that has sent nothing, because it may be a rank that has given up and called again.
+    // If a caller has sent nothing, this rank logs no warning: the caller may be a rank that has given up and called
+    // again.
     if (!is_over.ok() && !call->text.empty()) Complain(is_over.status());
     const bool drop = !is_over.ok() || *is_over || MonotonicTime() >= call->end;
     call = drop ? incoming_.erase(call) : std::next(call);
@@ -352,7 +354,8 @@ absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) 
         absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.id.level));
   }
   RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
-  // If there is a connection already, the caller has lost it, because otherwise it would not have called again.
+  // If a connection exists already, the caller has lost this connection: a caller that still had it would not have
+  // called again.
   *socket = std::move(call.socket);
   return absl::OkStatus();
 }

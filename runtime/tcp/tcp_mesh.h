@@ -25,8 +25,8 @@ namespace ronda {
 struct TcpLevel {
   uint32_t number = 0;
   std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here
-  // The ranks with which this rank exchanges messages. If the list is empty, these are all other ranks. If rank a is a
-  // partner of rank b, b is also a partner of a.
+  // The ranks with which this rank exchanges messages. If the list is empty, these are all other ranks of the level. If
+  // a is a partner of b, b must also be a partner of a.
   std::vector<RankId> partners = {};
 };
 
@@ -42,10 +42,11 @@ struct TcpMeshOptions {
   std::function<absl::Status()> job_failure;         // ends the wait; nullptr: nothing does
 };
 
-// Connects this rank with its partners in each of `levels`. The rank must be a member of every level. A rank calls the
-// partners with lower ranks, and is called by the partners with higher ranks. Both ends of a connection prove that they
-// know the job's secret (tcp_handshake.h). Callers that fail to prove it, or send nothing, are dropped, and no rank
-// waits for them. A call that fails or gets no answer is repeated until the time is over.
+// Connects this rank to its partners in each of `levels`. The rank must be a member of every level. A rank calls those
+// partners that have lower ranks. The partners with higher ranks call this rank. The ranks at both ends of a connection
+// prove that they know the job's secret (tcp_handshake.h). Callers that fail to prove that they know the secret, or
+// that send nothing, are dropped. No rank waits for such callers. A call that fails or gets no answer is repeated until
+// the time is over.
 //
 // Blocks until all connections exist. Returns one PointToPoint for each level, in the order of `levels`. Errors:
 // DEADLINE_EXCEEDED that names the missing ranks, with the reason if it is known; the job's failure; RESOURCE_EXHAUSTED
@@ -54,7 +55,7 @@ absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> ConnectTcp(const TcpL
                                                                       const TcpMeshOptions& options,
                                                                       const std::vector<TcpLevel>& levels);
 
-// Like ConnectTcp, for one level. If some connections fail, still returns the connections that exist.
+// Like ConnectTcp, but for a single level. If some connections fail, still returns the connections that exist.
 struct TcpPartners {
   std::unique_ptr<PointToPoint> messages;
   std::vector<RankId> absent;  // partners without a connection

@@ -18,14 +18,14 @@ namespace ronda {
 namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint64_t);
-// A queue that never becomes empty sometimes removes its complete entries from its memory. It does so if at least this
-// many entries, and more than half of all entries, are complete.
+// A queue that is never empty removes its complete entries from memory from time to time. The queue removes complete
+// entries if at least this many entries are complete, and more than half of all entries.
 constexpr size_t kEntriesToReclaim = 256;
 
-// How many memory vectors (iovec) one call to the kernel gets. A message needs two.
+// How many memory vectors (iovec) one call to the kernel gets. A message needs two vectors.
 constexpr size_t kVectors = 16;
-// If at most this many connections are active, it is cheaper to try each of them than to ask the kernel which ones can
-// move data.
+// If at most this many connections are active, it is cheaper to try all of them than to ask the kernel which of them
+// can move data.
 constexpr size_t kFew = 4;
 
 bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -112,7 +112,7 @@ absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t
   Connection& connection = connections_[static_cast<size_t>(to)];
   RONDA_RETURN_IF_ERROR(connection.send_failure);
   const bool is_first = connection.sends.empty();
-  // The cast is safe because a send only reads the data.
+  // The cast is safe, because a send does not change the data.
   const TransferQueue::Number number = connection.sends.Add(const_cast<void*>(data), bytes);
   if (is_first) MoveOut(connection);
   if (connection.HasToSend()) List(to);
@@ -180,7 +180,7 @@ void TcpMessages::MoveIn(Connection& connection) {
   } else if (!IsTemporary(errno)) {
     connection.receive_failure.Update(Broken(strerror(errno)));
   }
-  // If this rank can no longer receive from a peer, it can no longer send to the peer either.
+  // If this rank can no longer receive from a peer, it can also no longer send to this peer.
   connection.send_failure.Update(connection.receive_failure);
 }
 

@@ -21,15 +21,16 @@
 namespace ronda {
 
 // The messages of one direction of a connection. In the connection's stream of bytes, each message is its length (8
-// bytes in the ranks' common byte order) and then its content. The queue tells where in memory the next bytes of the
-// stream are. The kernel moves them directly from or to the messages' own memory, without another buffer.
+// bytes, in the byte order that all ranks share), followed by its content. The queue knows where in memory the next
+// bytes of the stream are. The kernel moves these bytes directly from or to the memory of the messages, without another
+// buffer.
 //
 //   queue.Add(data, bytes);
 //   const size_t count = queue.Fill(vectors);            // then sendmsg or recvmsg, which moves some of them
 //   RONDA_RETURN_IF_ERROR(queue.Advance(moved));
 //
-// Sender and receiver use the queue in the same way. The sender writes its lengths to the stream. The receiver
-// overwrites its lengths with the lengths in the stream; they must be equal.
+// Sender and receiver use the queue in the same way. The sender writes the lengths of its messages to the stream. The
+// receiver overwrites the lengths of its messages with those in the stream, which must be equal.
 //
 // The queue keeps its memory for the next messages. Thread-compatible.
 class TransferQueue {
@@ -47,7 +48,7 @@ class TransferQueue {
   size_t Fill(absl::Span<iovec> vectors);
 
   // Records that `bytes` of the bytes named by Fill were moved. Errors: INTERNAL if a message has another length than
-  // expected. After this error the stream cannot be used.
+  // expected. After an INTERNAL error the stream cannot be used.
   absl::Status Advance(size_t bytes);
 
  private:
@@ -66,11 +67,11 @@ class TransferQueue {
 // Messages over TCP, on one connection for each pair of ranks. Each direction of a connection is a sequence of messages
 // (TransferQueue).
 //
-// A sender gives the kernel as much of a message as the kernel accepts, directly from the caller's memory. A receiver
-// reads the message into the caller's memory once the caller has asked for the message. Before that, the message stays
-// in the kernel's buffers and, when these are full, at the sender. There is no other flow control. The transfers cannot
-// deadlock if sender and receiver submit their messages in the same order. When the receiver waits for a message, it
-// has then already asked for all earlier messages.
+// The sender passes as much of a message to the kernel as the kernel accepts, directly from the memory of the caller. A
+// receiver reads the message into the caller's memory once the caller has asked for the message. Until the caller has
+// asked for the message, it stays in the buffers of the kernel and, when these are full, at the sender. Apart from
+// these buffers, messages have no flow control. The transfers cannot deadlock if sender and receiver submit their
+// messages in the same order. When the receiver waits for a message, it has already asked for all earlier ones.
 //
 // If a connection breaks, the transfers that need it fail. Data that arrived before the failure can still be received,
 // even if this rank can no longer send.
@@ -78,8 +79,8 @@ class TransferQueue {
 // Thread-compatible.
 class TcpMessages : public PointToPoint {
  public:
-  // `sockets` has a connected, non-blocking socket for each rank with which `rank` exchanges messages. For other ranks
-  // and for `rank` itself it has no socket.
+  // For each rank with which `rank` exchanges messages, `sockets` has a connected, non-blocking socket. For `rank`
+  // itself and for all other ranks, it has no socket.
   TcpMessages(RankId rank, std::vector<UniqueFd> sockets);
 
   RankId rank() const override { return rank_; }
@@ -118,11 +119,11 @@ class TcpMessages : public PointToPoint {
   absl::StatusOr<bool> AreComplete(absl::Span<const Request> requests) const;
 
   void List(RankId peer);
-  // Moves data on all connections that have transfers under way.
+  // Moves data on all connections that have unfinished transfers.
   void Move();
   static void MoveOut(Connection& connection);
   static void MoveIn(Connection& connection);
-  // Asks the kernel which connections can move data. Waits for at most `longest`.
+  // Asks the kernel which connections can move data. The function does not wait longer than `longest`.
   void Poll(absl::Duration longest);
 
   const RankId rank_;

@@ -44,7 +44,7 @@ class Sample {
 // Returns whether the challenger is faster than the incumbent by more than the noise of the measurements. In each pair
 // of samples the challenger must be faster by at least `min_gain` (0.02 for 2 %). The confidence intervals of the two
 // medians over all pairs must not overlap. The samples of a pair were measured one after the other. Rounds are compared
-// only within their pair, so no side has an advantage if the machine becomes slower or faster between pairs.
+// only within a pair. So neither side has an advantage if the machine becomes slower or faster between two pairs.
 //
 // REQUIRES: `challenger` and `incumbent` have the same number of samples, at least one.
 bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
@@ -53,22 +53,22 @@ bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incu
 // zeros stands for the defaults.
 using TuningPoint = std::vector<size_t>;
 
-// Searches for settings with which rounds take less time than with the defaults. Chooses the defaults if there are no
-// such settings.
+// Searches for settings with which rounds take less time than with the defaults. If no settings are faster than the
+// defaults, Autotuner chooses the defaults.
 //
 //   while (!tuner.finished()) {
 //     ... put tuner.point() in force; tuner.BeginMeasuring(); ...
 //     tuner.AddRound(time);  // again and again; point() may differ afterwards
 //   }
 //
-// The search goes through the dimensions and changes one at a time. A *screening* measures all values of a dimension,
-// and again and again the best settings so far (the incumbent). Each value is compared with the adjacent measurement of
-// the incumbent. A value that looks better enters a *duel*: the value (the challenger) and the incumbent are measured
-// again in turns. The challenger replaces the incumbent only if it is faster by more than the noise (IsFaster). When no
-// dimension has a better value, or no rounds are left, a *final* duel compares the incumbent with the defaults. If the
-// incumbent does not win this duel, the tuner chooses the defaults. So a value that is not better is never chosen. Two
-// values are compared only by measurements that directly follow each other. So the choice does not depend on a machine
-// that becomes faster or slower for some minutes.
+// The search goes through the dimensions, and changes only one at a time. A *screening* measures all values of a
+// dimension, and again and again the best settings so far (the incumbent). Each value is compared with the adjacent
+// measurement of the incumbent. A value that looks better enters a *duel*: the value (the challenger) and the incumbent
+// are measured again in turns. The challenger replaces the incumbent only if it is faster by more than the noise
+// (IsFaster). When no dimension has a better value, or no rounds are left, a *final* duel compares the incumbent with
+// the defaults. If the incumbent does not win the final duel, the tuner chooses the defaults. So a value that is not
+// better is never chosen. Two values are compared only by measurements that come directly after each other. So the
+// choice does not depend on a machine that becomes faster or slower for some minutes.
 //
 // The class is a pure state machine without a clock, a thread or random numbers. Thread-compatible.
 class Autotuner {
@@ -85,7 +85,7 @@ class Autotuner {
   };
 
   enum class Stage { kScreening, kDuel, kFinal };
-  // The result of a sample.
+  // What the tuner has decided after a sample.
   enum class Decision {
     kNone,      // the stage continues
     kDuel,      // a screened value looks better: a duel follows
@@ -112,8 +112,8 @@ class Autotuner {
   // measured.
   void BeginMeasuring() { warm_up_left_ = options_.warm_up_rounds; }
 
-  // Records that a round with the settings of point() took `time`. Returns the sample that this round completes, if
-  // any.
+  // Records that a round with the settings of point() took `time`. If this round completes a sample, returns the
+  // sample.
   // REQUIRES: not finished.
   std::optional<Measurement> AddRound(absl::Duration time);
 

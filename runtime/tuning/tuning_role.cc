@@ -129,8 +129,8 @@ void TuningRole::ScheduleBegins(absl::Time now) {
   tuner_.BeginMeasuring();
 }
 
-// If a sample leads to other settings, more rounds may end before the ranks have unlocked the schedule. This function
-// ignores these additional rounds.
+// If a sample leads to other settings, more rounds may end before the ranks have unlocked the schedule. RoundEnds
+// ignores these further rounds.
 void TuningRole::RoundEnds(absl::Time now) {
   if (phase_ != Phase::kMeasuring) return;
   unlike_since_ = absl::InfiniteFuture();
@@ -183,7 +183,7 @@ void TuningRole::Conclude() {
   log_.reset();
 }
 
-// If the log cannot be written, only the log ends, and the job continues.
+// If the log cannot be written, only the log ends. The job goes on.
 void TuningRole::KeepLogIf(const absl::Status& written) {
   if (written.ok()) return;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat(written.message(), ": it ends here"));

@@ -45,21 +45,21 @@ class TuningSpace {
   // Returns Autotuner::Options::grid: how many values each setting has.
   std::vector<size_t> grid() const;
 
-  // REQUIRES: `point` is in the grid.
+  // REQUIRES: `point` is a point of grid().
   TunedSettings At(const TuningPoint& point) const;
 
  private:
   std::vector<std::vector<int64_t>> values_;  // of each dimension; the default first
 };
 
-// Writes the autotuner's measurements and decisions to a file, as comma-separated values: one row per sample, and the
-// choice in the last row. When a function of this class returns, its row is in the file. docs/autotune.md explains the
-// columns.
+// Writes the measurements and decisions of autotune to a file, as comma-separated values. Each sample has one row, and
+// the last row has the choice. When a function of this class has returned, its row is in the file. docs/autotune.md
+// explains the columns.
 //
-// Thread-compatible. Owns the open file.
+// Thread-compatible. TuningLog owns the open file.
 class TuningLog {
  public:
-  // Replaces any file at `path`.
+  // Creates the file `path`. Replaces any existing file.
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
 
@@ -81,22 +81,23 @@ class TuningLog {
 };
 
 // Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings. Rounds outside of a locked
-// schedule are not measured, because only the steps of a locked schedule are all alike. Connects the autotuner, the
-// space and the log.
+// schedule are not measured, because only in a locked schedule are all steps alike. TuningRole connects the Autotuner,
+// the TuningSpace and the TuningLog.
 //
-// New settings can be applied only while no schedule is locked. So when wants_change() is true, the owner makes the
-// ranks unlock the schedule, sends the settings that TakeSettings() returns, and waits for the next schedule:
+// New settings can be put into effect only while no schedule is locked. So when wants_change() is true, the owner makes
+// the ranks unlock the schedule, sends the settings that TakeSettings() returns, and waits for the next schedule:
 //
 //   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> unlock -> TakeSettings -> ...
 //
-// Thread-compatible. Reads no clock. Writes to the job's log and, if the options name a log file, also to this file.
+// Thread-compatible. Reads no clock. TuningRole writes to the log of the job and, if the options name one, to a log
+// file.
 class TuningRole {
  public:
   struct Options {
     TunedSettings defaults;      // applied at the beginning
     int rounds_per_sample = 10;  // see Autotuner
     std::string log_path;        // empty: no log
-    // If steps differ from each other for this time, a warning is logged, or the search ends. The time is also at least
+    // If steps differ from each other for this time, a warning is logged, or the search ends. The time is at least
     // `unlike_timeout_rounds` times the length of a step.
     absl::Duration unlike_timeout = absl::Seconds(60);
     int unlike_timeout_rounds = 40;
@@ -104,7 +105,7 @@ class TuningRole {
 
   explicit TuningRole(Options options);
 
-  // Must be called before the other functions. Begins the log, if the options request a log.
+  // The caller must call Start before all other functions. If the options name a log file, Start begins this log.
   // Errors: the operating system's error, with the path.
   absl::Status Start();
 
@@ -120,8 +121,8 @@ class TuningRole {
   // Returns whether other settings than the current settings should be applied.
   bool wants_change() const { return wanted_ != in_force_; }
 
-  // Returns the new settings, or nullopt if nothing has to change. From now on the new settings count as applied.
-  // REQUIRES: no schedule is locked.
+  // Returns the new settings, or nullopt if nothing has to change. From now on, the new settings are treated as being
+  // in effect. REQUIRES: no schedule is locked.
   std::optional<TunedSettings> TakeSettings();
 
   bool finished() const { return tuner_.finished(); }

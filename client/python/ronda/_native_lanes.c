@@ -148,7 +148,6 @@ static ronda_status SubmitExchange(const void* arguments, ronda_handle* handle) 
 }
 
 static PyObject* LaneExchange(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   ExchangeArguments arguments = {.args = RONDA_LANE_EXCHANGE_ARGS_INIT};
   Reader reader;
   BeginReading(&reader);

@@ -14,8 +14,8 @@ namespace {
 constexpr double kStarvedShare = 0.25;
 
 // Within a network, a message and its answer together take less than a millisecond. In some networks a round trip
-// between any two hosts may take kSlowRoundTrip. In such a network the monitor reports a job only while its ranks spend
-// at least kWaitingShare of their time in buckets.
+// between any two hosts may take kSlowRoundTrip. In a network with such round trips, FindSlowNetwork() returns a host
+// only while the job's ranks spend at least kWaitingShare of their time in buckets.
 constexpr absl::Duration kSlowRoundTrip = absl::Milliseconds(10);
 constexpr double kFarther = 3;          // times as far as the nearest host
 constexpr double kWaitingShare = 0.25;  // of each rank's time is in buckets
@@ -36,8 +36,8 @@ absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except,
   return ranks.size() < 2 ? absl::ZeroDuration() : sum / static_cast<int64_t>(ranks.size() - 1);
 }
 
-// On a host with too few cores all ranks wait for cores equally. This does not make a single rank late, so only the
-// wait beyond the other ranks' mean counts.
+// On a host with too few cores all ranks wait for cores equally. A wait of all ranks makes no single rank late, so
+// IsStarved() subtracts the mean wait of the other ranks.
 bool IsStarved(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched) {
   const absl::Duration others = MeanOfOthers(ranks, index, [&](size_t i) { return WaitedForCores(ranks[i]); });
   return WaitedForCores(ranks[index]) - others > kStarvedShare * watched;
@@ -58,7 +58,8 @@ std::optional<Wait> WaitOf(const RankSnapshot& rank) {
 }
 
 // Returns whether the rank has not yet reached the bucket for which the other ranks wait (0 stands for the
-// coordinator's answer). If a host does not answer, its last report is out of date, so its ranks count as missing.
+// coordinator's answer). If a host does not answer, its last report is out of date, so the ranks of this host are
+// treated as missing.
 bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64_t bucket) {
   if (!rank.is_heard) return true;
   if (bucket == 0) return !wait.has_value();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Finds the rank that holds a job up. The functions use data of the job's ranks (RankSample), and data of the kernel
-// about their processes. They are pure functions.
+// about their processes. All functions in this file are pure.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 
@@ -20,8 +20,8 @@ namespace ronda {
 const char* Describe(Holdup holdup);
 const char* Name(StragglerVerdict::Kind kind);
 
-// Returns the reason why ranks[index] is late, provided that it is late. The processes were watched for the time
-// `watched`.
+// Returns why ranks[index] is late. The function assumes that this rank is late. `watched` is the time during which the
+// processes were watched.
 Holdup WhyLate(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched);
 
 // Describes the network connection to the ranks of another host.
@@ -37,7 +37,7 @@ struct HostLink {
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
 // FindStandstill() returns nullopt if no rank waits for another at this moment, or if no rank has waited longer than
-// `threshold`. The processes were watched for the time `watched`, which ended at `now`.
+// `threshold`. `watched` is the time during which the processes were watched, and `now` is the end of that time.
 struct Moment {
   FlightTime now;
   absl::Duration watched;

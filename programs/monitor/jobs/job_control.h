@@ -28,15 +28,16 @@ struct KnownJob {
 // Returns the jobs of these ranks, in the order of their names.
 std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Returns the first digits of a job's id that rondarun has made. They are enough to tell jobs apart.
+// Returns the first digits of a job's id that rondarun has made. The first digits of an id are enough to distinguish
+// the user's jobs.
 std::string ShortId(const std::string& job);
 
 // Returns the job's name and short id, such as "resnet50 (3fa9c1d2)", or the short id alone if the job has no name.
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
-// Returns the job that has the name `word`. If no job has this name, returns the job whose rondarun, or one of whose
-// ranks, is the process with the number `word`. If there is no such process either, returns the job whose id begins
-// with `word`. An empty word means the only job.
+// `word` may be the job's name. If no job has this name, `word` is the process number of the job's rondarun or of one
+// of its ranks. If no job has such a process, `word` is the beginning of the job's id. An empty `word` means the only
+// job.
 // Errors: NOT_FOUND if there is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
@@ -46,9 +47,9 @@ RankFilter OfJobsNamed(std::string word);
 // Returns the secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Sends SIGTERM to the rondarun that has started the ranks, so that it ends the job. Returns the pid of this rondarun.
-// Errors: FAILED_PRECONDITION if the rondarun is not the ranks' launcher, or if the launcher runs on another host; the
-// errors of the operating system.
+// Sends SIGTERM to the rondarun that has started the ranks, so that this rondarun ends the job. Returns the pid of this
+// rondarun. Errors: FAILED_PRECONDITION if the rondarun is not the ranks' launcher, or if the launcher runs on another
+// host; the errors of the operating system.
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 }  // namespace ronda

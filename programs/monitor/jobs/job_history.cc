@@ -46,8 +46,8 @@ void JobHistory::AddNumbers(int64_t number, int ranks) {
   sums_.most_ranks = std::max(sums_.most_ranks, ranks);
 }
 
-// The observation may begin in the middle of the epoch. The number of the earlier steps is known. The function assumes
-// that they took as long as the other steps.
+// The observation may begin in the middle of the epoch. The number of the earlier steps is known. AddSteps() assumes
+// that the unseen steps took as long as the seen steps.
 void JobHistory::AddSteps(const JobSnapshot& epoch) {
   const RankSnapshot& rank = RankWithMostSteps(epoch);
   const uint64_t steps = rank.sample.counts.steps;

@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// The history of all epochs of one job. It keeps sums over the epochs, and the full snapshot of the newest epoch that
-// has made steps. The size of a JobHistory does not grow with the number of epochs.
+// The history of all epochs of one job. JobHistory keeps sums over the epochs, and the full snapshot of the newest
+// epoch in which ranks have made steps. The size of a JobHistory does not grow with the number of epochs.
 //
 // A rank may have another number in each epoch, so the history adds up no figures of single ranks.
 //

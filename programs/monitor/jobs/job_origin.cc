@@ -29,7 +29,7 @@ FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   return FlightNow() - (absl::DurationFromTimespec(now) - started);
 }
 
-// Returns the rondarun that is an ancestor of the process, or 0 if there is none.
+// Returns the pid of the rondarun that is an ancestor of `process`, or 0 if no ancestor is a rondarun.
 pid_t LauncherOf(pid_t process) {
   for (std::optional<ProcessStat> stat = ReadProcessStat(process); stat && stat->parent > 1;
        stat = ReadProcessStat(stat->parent)) {

@@ -30,7 +30,7 @@ struct JobOrigin {
 };
 
 // Returns the origin of the job of the process `rank`. The job's name comes from the command line of rondarun or of its
-// agent. So nobody needs to ask rondarun for the name, and the ranks' shared memory does not contain it.
+// agent. So the monitor need not ask rondarun for the name, and the ranks' shared memory need not contain it.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

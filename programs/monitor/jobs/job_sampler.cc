@@ -12,8 +12,8 @@
 namespace ronda {
 namespace {
 
-// Rates are computed over this span. It is also the period for reading data of processes, because reading /proc takes
-// much longer than reading the ranks' shared memory.
+// The sampler computes rates over this span of time. kSecond is also the period for reading the processes' data,
+// because reading /proc takes much longer than reading the ranks' shared memory.
 constexpr absl::Duration kSecond = absl::Seconds(1);
 
 // Returns the rank's time in buckets up to now, including its current bucket.
@@ -28,7 +28,8 @@ double Ratio(uint64_t part, uint64_t whole) {
 }
 
 // Returns the mean time of the steps in `entries`, from the first bucket of one step to the first bucket of a later
-// step. Returns zero if `entries` do not contain two such buckets. The first entry may be any bucket of its step.
+// step. Returns zero if `entries` do not contain the first buckets of two steps. The first entry may be any bucket of
+// its step.
 absl::Duration StepTimeIn(const std::vector<BucketEntry>& entries) {
   const BucketEntry *first = nullptr, *last = nullptr;
   for (size_t i = 1; i < entries.size(); ++i) {
@@ -70,8 +71,8 @@ std::vector<JobSampler::RankKey> JobSampler::KeysOf(const OtherHosts& others) {
   return keys;
 }
 
-// If several ranks have the same number, the sampler keeps this host's rank. If this host has no such rank, it keeps
-// the rank of the first address.
+// If several ranks have the same number, the sampler keeps this host's rank. If no rank on this host has the number,
+// the sampler keeps the rank on the host with the first address.
 void JobSampler::Gather(const OtherHosts& others) {
   known_ = KeysOf(others);
   std::map<RankId, Rank> gathered;
@@ -157,8 +158,8 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
   });
 }
 
-// Returns true once per second, also if a timer is a little early. Also returns true if a rank has left the job,
-// because other ranks may have died, and the remaining ranks will soon make another epoch.
+// Returns true once per second, even if a timer is a little early. The function also returns true if a rank has left
+// the job: other ranks may then have died, and the remaining ranks will soon make another epoch.
 bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
   if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
@@ -277,8 +278,8 @@ JobSnapshot JobSampler::Snapshot() const {
   }
   snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
   snapshot.last_step = FindLastStep(snapshot.ranks, [this](size_t index) { return ranks_[index].reader->Events(); });
-  // If the network is slow, ranks are late as a consequence. So a rank that is late without another reason is not
-  // reported.
+  // If the network is slow, ranks are late as a consequence. So the sampler does not report a rank for whose lateness
+  // it knows no other reason.
   if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;
 }

@@ -25,8 +25,8 @@
 
 namespace ronda {
 
-// Watches the ranks of one job on this host whenever its user calls Sample. Also includes the ranks of other hosts, if
-// the monitors of these hosts report them.
+// Watches the ranks of one job on this host whenever its user calls Sample. The snapshot also includes ranks on other
+// hosts, if the monitors of these hosts report them.
 //
 //   JobSampler sampler(std::move(ranks));
 //   for (;; absl::SleepFor(JobSampler::kPeriod)) {
@@ -34,10 +34,10 @@ namespace ronda {
 //     Show(sampler.Snapshot());
 //   }
 //
-// A rank keeps its entries into the last 256 buckets. If a job carries out more buckets between two samples, the
-// sampler misses some buckets. The snapshot has the number of missed buckets.
+// A rank keeps records of its entries into the last 256 buckets. If a job carries out more buckets between two samples,
+// the sampler misses some buckets. The snapshot has the number of missed buckets.
 //
-// Thread-compatible. Has no thread.
+// Thread-compatible. JobSampler has no thread of its own.
 class JobSampler {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
@@ -45,25 +45,26 @@ class JobSampler {
   // A wait that is shorter than this time is no standstill.
   static constexpr absl::Duration kStandstillThreshold = absl::Milliseconds(500);
 
-  // `ranks` are the ranks of one job, in the order of their numbers. The constructor does not read them: the first call
-  // of Sample does.
+  // `ranks` are the ranks of one job, in the order of their numbers. The constructor does not read the ranks: the first
+  // call of Sample does.
   explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
 
-  // Reads the ranks. The first call includes earlier buckets, as far as the ranks keep their entries. `others` has the
-  // known data of other hosts. The entry of a host must be at the same address in every call. If a new rank appears in
-  // `others`, all numbers start again from zero.
+  // Reads the ranks. The first call also includes the earlier buckets of which the ranks still have records. `others`
+  // has the last reports about ranks on other hosts, by address. A host's entry must stay at the same place in memory
+  // from call to call. If a new rank appears in `others`, all numbers about the job start again from zero.
   using OtherHosts = std::map<std::string, OtherHost>;  // by address
   void Sample(FlightTime now, const OtherHosts& others = {});
 
-  // Returns the longest time until the next call of Sample, for a caller that calls it as rarely as possible. If the
-  // ranks keep their speed, they overwrite no entry before that call. The time is from kPeriod to kLongestPeriod.
+  // Returns the longest time that may pass until the next call of Sample. A caller that wants to call Sample seldom
+  // uses this time. If the ranks keep their speed, they overwrite none of their records before that call. The returned
+  // time is from kPeriod to kLongestPeriod.
   absl::Duration NextPeriod() const;
 
   // Returns the state of the job at the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // Returns the number of ranks that have not ended. The number is up to a second old. If ranks have left the job, it
-  // is from the last call of Sample.
+  // Returns the number of ranks that have not ended. The number of ranks is up to a second old. If ranks have left the
+  // job, the number is from the last call of Sample.
   size_t living() const;
 
   // Returns whether `rank` is one of the ranks, and has not ended by now. (A process may leave the job and become the
@@ -71,7 +72,7 @@ class JobSampler {
   bool Watches(const RankIdentity& rank) const;
 
  private:
-  // The data of a rank at one time, from which rates are computed.
+  // A rank's data at one moment. The difference of two points gives a rate.
   struct Point {
     FlightTime time;
     Statistics counts;
@@ -102,12 +103,12 @@ class JobSampler {
 
   // Sets ranks_ to the ranks of this host and of `others`.
   void Gather(const OtherHosts& others);
-  // Takes the reports about ranks of other hosts.
+  // Stores the reports about ranks on other hosts.
   void Hear(FlightTime now, const OtherHosts& others);
   bool IsTimeToLookAtProcesses(FlightTime now) const;
   void LookAtProcesses(FlightTime now);
-  // Keeps the greater of the old and the new exposed time. Each read converts this time again, so the new value may be
-  // slightly smaller.
+  // Keeps the greater of the old and the new exposed time. Each read converts the exposed time again, so the new value
+  // may be slightly smaller.
   static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The known data of a job at one moment. A JobSnapshot is plain data. Reports, metrics and pages are functions of it.
+// The known data of a job at one moment. A JobSnapshot is plain data. The functions for reports, metrics and pages take
+// a JobSnapshot.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 
@@ -37,7 +38,7 @@ struct LatenessHistogram {
   void Add(absl::Duration lateness);
 };
 
-// The lateness of one rank's entries into buckets, and the waits that it has caused, since the observation began.
+// How late one rank enters buckets, and how long other ranks have waited for it, since the monitor began to watch.
 struct RankLateness {
   LatenessHistogram histogram;
   uint64_t last = 0;           // buckets that it entered last of all ranks
@@ -54,8 +55,9 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
-// Totals between the first and the last sample in which a step had ended. If there are no two such samples, `steps` is
-// 0, step_time comes from the buckets that the rank keeps, and the other fields are zero.
+// Totals between the first and the last sample in which a step had ended. If a step had ended in fewer than two
+// samples, `steps` is 0, and step_time comes from the buckets that the rank still has in its records. The other fields
+// are then zero.
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
   absl::Duration step_time;  // mean; zero: not known
@@ -130,8 +132,8 @@ struct SlowNetwork {
   double waited_share = 0;    // the least of all ranks, as in RankRates
 };
 
-// The times at which one rank took part in one bucket. The rank waits until the last rank has entered the bucket. Then
-// data moves.
+// The times at which one rank took part in one bucket. The rank waits until the last rank has entered the bucket. As
+// soon as all ranks have entered the bucket, data moves between the ranks.
 struct BucketPart {
   RankId rank = 0;
   FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
@@ -145,7 +147,7 @@ struct StepBucket {
   std::vector<BucketPart> parts;  // by rank
 };
 
-// One step of the ranks of this host. While a rank is in no bucket, it computes.
+// One step of the ranks of this host. While a rank is in no bucket, its program computes.
 struct StepRecord {
   FlightTime begin;  // when the first rank left the last bucket of the previous step, as far as that is known
   FlightTime end;    // when the last rank left the last bucket
@@ -166,8 +168,8 @@ struct JobSnapshot {
   std::optional<StepRecord> last_step;
 };
 
-// The report of another host's monitor about a job's ranks there. The times in the report are converted to this host's
-// clock. They are only as accurate as the time that a message takes.
+// What the monitor of another host reports about a job's ranks on that host. The times in the report are converted to
+// this host's clock. The converted times are only as accurate as a message is fast.
 struct OtherHost {
   static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 

@@ -10,8 +10,8 @@
 namespace ronda {
 namespace {
 
-// The number of steps to try, from the newest step on, because one rank may still be in the newest step when another
-// rank has ended it.
+// The number of steps to try, beginning with the newest. When one rank has ended the newest step, another rank may
+// still be in it.
 constexpr uint64_t kStepsToTry = 3;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -44,8 +44,8 @@ bool HasLeftAll(const RankSample& sample, const BucketRange& range) {
   });
 }
 
-// Returns the time at which the rank left its last bucket before the step. If this time is not known, returns the time
-// at which the rank entered the first bucket of the step.
+// Returns the time at which the rank left the last bucket before the step. If the time of leaving the last bucket is
+// not known, returns the time at which the rank entered the first bucket of the step.
 FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   uint64_t begin = 0;
   for (const BucketEntry& entry : sample.entries) {
@@ -55,7 +55,7 @@ FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   return begin == 0 ? absl::InfiniteDuration() : FromNanoseconds(begin);
 }
 
-// A bucket gets the name of the event with which the rank began the bucket.
+// Gives each bucket the name that is in the rank's event for the beginning of this bucket.
 void NameBuckets(RankId rank, absl::Span<const FlightEvent> events, std::vector<StepBucket>* buckets) {
   for (StepBucket& bucket : *buckets) {
     const auto part = std::find_if(bucket.parts.begin(), bucket.parts.end(),

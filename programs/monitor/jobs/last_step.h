@@ -18,9 +18,9 @@ namespace ronda {
 using EventsOfRank = std::function<std::vector<FlightEvent>(size_t index)>;
 
 // Returns the last step that this host's first rank has ended, and whose buckets all ranks of this host have left.
-// Returns nullopt if no step has ended yet, or if a rank has overwritten its entries for a part of the step. A rank
-// keeps only its last RankWords::kEntries entries. The function leaves out ranks of other hosts, because their clocks
-// differ.
+// Returns nullopt if no step has ended yet, or if a rank has overwritten its records of a part of the step. A rank
+// keeps records of only the last RankWords::kEntries buckets. The function leaves out ranks of other hosts, because
+// their clocks differ.
 std::optional<StepRecord> FindLastStep(absl::Span<const RankSnapshot> ranks, const EventsOfRank& events);
 
 }  // namespace ronda

@@ -16,13 +16,13 @@
 
 namespace ronda {
 
-// Measures how late a job's ranks enter their common buckets. Consecutive samples may contain the same entries, but the
-// meter measures each bucket only once, as soon as no rank can still enter it.
+// Measures how late a job's ranks enter the buckets in which all of them take part. Consecutive samples may contain the
+// same buckets. The meter measures each bucket only once, as soon as no rank can still enter it.
 //
-// On one host, a rank's lateness is its entry minus the first rank's entry. The clocks of several hosts differ, but
-// ranks leave a bucket at about the same time. So on several hosts, a rank's lateness is the longest time that any rank
-// has spent in the bucket, minus the rank's own time in it. The meter then measures a bucket when all ranks have left
-// it.
+// On one host, a rank's lateness is the time from the first rank's entry into the bucket to this rank's entry. The
+// clocks of several hosts differ, but ranks leave a bucket at about the same time. In a job on several hosts, a rank's
+// lateness is therefore the longest time that any rank has spent in the bucket, minus the time that this rank has spent
+// in the bucket. On several hosts the meter measures a bucket when all ranks have left it.
 //
 // The class is a pure state machine. Thread-compatible.
 class LatenessMeter {

@@ -22,7 +22,8 @@ struct ProcessTimes {
 // Returns the first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is not the text of such a file.
 std::optional<ProcessTimes> ParseSchedstat(absl::string_view text);
 
-// Returns nullopt if there is no such process. If /proc has no schedstat files, the times are zero.
+// Reads the times of the process `pid`. Returns nullopt if the process does not exist. If /proc has no schedstat files,
+// the times are zero.
 std::optional<ProcessTimes> ReadProcessTimes(pid_t pid);
 
 }  // namespace ronda

@@ -20,14 +20,14 @@
 
 namespace ronda {
 
-// Sends a rank a request (RankRequestWords). Only a process of the rank's user can open the file that contains these
-// words. Only one process at a time may send a request.
+// Sends a rank a request (RankRequestWords). The words are in a file that only processes of the rank's user can open.
+// Only one process at a time may send requests to a rank.
 //
-// Thread-compatible. Maps the rank's words into memory itself, so it does not depend on the RankReader.
+// Thread-compatible. RankControl maps the rank's words into memory itself, so it does not depend on the RankReader.
 class RankControl {
  public:
-  // Errors: UNAVAILABLE if another process has a request to this rank at this moment. NOT_FOUND if the rank has ended.
-  // Otherwise the errors of the operating system.
+  // Errors: UNAVAILABLE if another process is sending this rank a request at this moment. NOT_FOUND if the rank has
+  // ended. All other errors are those of the operating system.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
   // Errors: the errors of ronda::Ask.
@@ -46,15 +46,15 @@ class RankControl {
   uint64_t asked_ = 0;
 };
 
-// A rank's answer to a request.
+// The answer of a rank to a request for its timeline.
 struct RankAnswer {
   RankId rank = 0;
-  // The file that the rank writes now. nullopt: the rank has not seen the request yet, and will see it with its next
-  // tensor.
+  // The timeline's file that the rank now writes. nullopt: the rank has not seen the request yet, and will see it with
+  // its next tensor.
   std::optional<absl::StatusOr<std::string>> file;
 };
 
-// Sends the request to all of `ranks`. Waits for their answers, but not longer than `timeout`.
+// Sends the request to all of `ranks`. Waits for the ranks' answers, but not longer than `timeout`.
 // Errors: the errors of RankControl, with the number of the rank.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
                                                  const TimelineRequest& request, absl::Duration timeout);

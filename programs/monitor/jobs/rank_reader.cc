@@ -32,8 +32,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// The largest number of attempts to read values while the rank writes them. If the rank was stopped while it wrote
-// them, the reader gives up.
+// The largest number of attempts to read values that the rank may be changing. If the rank is stopped in the middle of
+// a write, the reader gives up after this number of attempts.
 constexpr int kLooks = 100;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -85,8 +85,8 @@ std::optional<uint64_t> StartOf(pid_t pid) {
   return stat->start_time;
 }
 
-// Returns whether `own` is the pid that the process `pid` has in its own namespace. A process in a container has
-// another pid there. Also returns true if the process' own pid cannot be read.
+// Returns whether the process `pid` has the pid `own` in its own namespace. If the process runs in a container, its pid
+// in the container's namespace is different from `pid`. Also returns true if the pid in that namespace cannot be read.
 bool CallsItself(pid_t pid, pid_t own) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -159,9 +159,9 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
   if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
-  // The process `pid` may not be the rank. It may be a child that the rank has forked, or a process that reads the
-  // file, as this process does now. The start time is not enough to tell, because processes that start together have
-  // the same start time.
+  // The process `pid` may not be the rank. For example, it may be a child that the rank has forked, or a process that
+  // reads the file, as this process does now. The start time alone does not identify the rank, because processes that
+  // start together have the same start time.
   if (StartOf(pid) != words.start_time || !CallsItself(pid, words.pid)) {
     return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }
@@ -195,8 +195,8 @@ RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
   MapRecorder();
 }
 
-// After the rank's end, its path may lead to the file of another rank, so the function checks whether the rank is alive
-// after it has opened the file.
+// After the rank's end, its path may lead to the file of another rank. So the function first opens the file, and then
+// checks that the rank is alive.
 absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!IsAlive()) return absl::NotFoundError("the rank has ended");
@@ -204,7 +204,8 @@ absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   return file;
 }
 
-// A mapping must begin at the start of a page, so it also has the bytes from there to the flight recorder.
+// A mapping must begin at the start of a page. So the mapping also contains the bytes between the start of the page and
+// the flight recorder.
 void RankReader::MapRecorder() {
   const uint64_t offset = words().recorder_offset;
   if (words().recorder_descriptor < 0 || offset == RankWords::kNoRecorder || offset % alignof(FlightRecorder) != 0)
@@ -235,8 +236,8 @@ RankSample RankReader::Read() const {
     const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
     if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // While this function read the entries, the rank may have overwritten some of them. The rank may also be writing the
-  // newest entry, which then still has its old number.
+  // While this function read the entries of the ring, the rank may have overwritten some of these entries. The rank may
+  // also be writing the newest entry, which then still has the number of an old bucket.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   if (recorder_ != nullptr) sample.last = recorder_->Last();
@@ -269,8 +270,8 @@ FoundRanks FindRanks() {
     return std::tie(identity.job, identity.topology.rank, identity.process.pid);
   };
   std::sort(found.ranks.begin(), found.ranks.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  // A process may have the file of its own RankWords open twice, because another thread of the process may be reading
-  // this file now.
+  // One process may have the file of its RankWords open twice, because another of its threads may be reading this file
+  // now.
   const auto is_same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
   found.ranks.erase(std::unique(found.ranks.begin(), found.ranks.end(), is_same), found.ranks.end());
   return found;

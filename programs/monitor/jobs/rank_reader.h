@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the ranks that run on this host from another process. Reading also works while the ranks are stopped. A rank's
-// words (RankWords) are data about itself, which the rank keeps in a memfd.
+// Reads the ranks that run on this host from another process. The functions work even while the ranks are stopped. A
+// rank keeps data about itself in a memfd: its words (RankWords).
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 
@@ -83,13 +83,13 @@ class RankReader {
   // Returns the events of the rank's flight recorder, oldest first. Returns no events if the recorder cannot be read.
   std::vector<FlightEvent> Events() const;
 
-  // Opens the file of the rank's words to write to it.
+  // Opens the file with the rank's words for writing.
   // Errors: NOT_FOUND if the rank has ended; the operating system's errors.
   absl::StatusOr<UniqueFd> OpenToWrite() const;
 
  private:
   RankReader(MappedPages words, ProcessId process, std::string path);
-  // Maps a part of the file `path`, from `offset` on; null if the file is too short.
+  // Maps a part of the file `path`, beginning at `offset`. Returns null if the file is too short.
   static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
   void MapRecorder();
 
@@ -102,7 +102,7 @@ class RankReader {
   const FlightRecorder* recorder_ = nullptr;  // nullptr: it cannot be read
 };
 
-// The ranks of this user on this host. FindRanks() leaves out a rank that it cannot read, and puts the reason into
+// The ranks of this user on this host. FindRanks() leaves out a rank that it cannot read, and adds the reason to
 // `problems`.
 struct FoundRanks {
   std::vector<std::unique_ptr<RankReader>> ranks;  // by job and rank
@@ -110,7 +110,7 @@ struct FoundRanks {
 };
 FoundRanks FindRanks();
 
-// Returns the ranks for which the filter `is_one` returns true. OfJob, for instance, makes such a filter.
+// Returns the ranks for which the filter `is_one` returns true. For example, OfJob() makes such a filter.
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);

@@ -13,8 +13,8 @@
 
 namespace ronda {
 
-// Returns two lines that identify the job, with its name, id, ranks, speed and age, the rondarun that has started it,
-// and its command.
+// Returns two lines that identify the job: its name, id, ranks, speed and age, the rondarun that has started it, and
+// its command.
 std::string HeadOf(const JobSnapshot& job);
 
 // Returns a table with one line per job: its name, ranks, rondarun, age, speed and command.
@@ -24,15 +24,16 @@ std::string JobsTable(const std::vector<JobSnapshot>& jobs);
 std::string RanksTable(const JobSnapshot& job);
 
 // Returns the job's own lines (HeadOf), and if possible the reason why the job stands still or is slow. The RanksTable
-// follows. It begins with the ranks for which the others wait longest.
+// follows. In the RanksTable, the ranks for which the other ranks wait longest come first.
 std::string TopText(const JobSnapshot& job);
 
-// Returns one line, without a newline, with the rank that holds the others up, the cost, and the reason. Returns an
-// empty text if no rank holds the others up. REQUIRES: `verdict` is about one of the ranks of `job`.
+// Returns one line, without a newline, about the rank that holds the other ranks up: its number, the cost and the
+// reason. Returns an empty text if no rank holds the other ranks up. REQUIRES: `verdict` is about one of the ranks of
+// `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
 
-// Returns the costs of a job that has ended, as a table with one line per number. `of` is the job's part that the title
-// names, for instance "epoch 3: ".
+// Returns the costs of a job that has ended, as a table with one line per number. `of` says in the table's title which
+// part of the job the table is about, for instance "epoch 3: ".
 std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of = "");
 
 // "49.6 ms", "5.3 us", "1.23 s".

@@ -24,12 +24,12 @@ struct MeasuredBucket {
   absl::Duration waited;  // of the first rank for the last one
 };
 
-// Distinguishes a rank that is late in most steps from a rank that was late once, and from ranks whose times only vary
-// at random.
+// Distinguishes three cases: a rank is late in most steps, a rank was late once, or the ranks' times only vary at
+// random.
 //
 // The last rank of a step is the rank for which the others have waited longest. A window has 100 steps, and the last
 // window ends with the newest step. A rank is the straggler of a window if it was the last rank in at least half of the
-// steps, and if the others waited long for this rank. The waits for this rank, minus the average of the waits for each
+// steps, and if the other ranks waited long for it. The waits for this rank, minus the average of the waits for each
 // other rank, must exceed 5 % of the window's time.
 //
 // The class is a pure state machine. Thread-compatible.
@@ -42,12 +42,13 @@ class StragglerWatch {
 
   explicit StragglerWatch(size_t ranks) : ranks_(ranks) {}
 
-  // Adds a bucket. Add the buckets in the order in which the ranks enter them.
+  // Adds a bucket. The caller must add the buckets in the order in which the ranks enter them.
   void Add(const MeasuredBucket& bucket);
-  // Tells the watch that some buckets are missing before the next one, so the length of the current step is not known.
+  // The caller reports that some buckets are missing before the next one. The length of the current step is then
+  // unknown.
   void Skip() { running_.reset(); }
 
-  // Returns the verdict about the steps that have ended. Does not set the reason (`why`).
+  // Returns the verdict about the steps that have ended. Leaves the reason (`why`) unset.
   StragglerVerdict Judge() const;
 
  private:
@@ -79,7 +80,7 @@ class StragglerWatch {
   std::deque<Step> steps_;  // that have ended; as many as are judged
 };
 
-// Reports each chronic straggler once. Reports a rank again if it was no straggler for a minute.
+// Reports each chronic straggler once. Reports a rank again only after it was no straggler for a minute.
 //
 // Thread-compatible.
 class StragglerAlarm {

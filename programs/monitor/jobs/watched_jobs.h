@@ -22,16 +22,17 @@ namespace ronda {
 
 // The watched jobs of this user on this host. A job can be watched before its ranks exist.
 //
-// If a new rank appears in a job, all numbers of the job start again from zero, because they compare its ranks. Ranks
-// that have ended stay in the snapshots with their last data, until a new rank comes or ForgetEnded is called.
+// If a new rank appears in a job, all numbers about the job start again from zero, because they compare its ranks.
+// Ranks that have ended stay in the snapshots with their last data, until the job gets a new rank or ForgetEnded is
+// called.
 //
-// Thread-compatible. Has no thread.
+// Thread-compatible. WatchedJobs has no thread of its own.
 class WatchedJobs {
  public:
   // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
   // runs, and while a job that has begun lacks ranks. At other times it searches seldom, or not at all. After the first
-  // unsuccessful searches, searching takes at most 0.2 % of the time. This limit is necessary because a host may have
-  // very many processes, and a program may never become a rank.
+  // unsuccessful searches, searching takes at most 0.2 % of the time. The limit of 0.2 % is necessary because a host
+  // may have very many processes, and a program may never become a rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
   static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);
@@ -48,8 +49,8 @@ class WatchedJobs {
   };
   explicit WatchedJobs(Options options) : options_(std::move(options)) {}
 
-  // Reads the ranks, and looks for new ones when it is time. Call it every JobSampler::kPeriod, or after NextPeriod(),
-  // which depends on the speed of the jobs.
+  // Reads the known ranks, and searches for new ranks when a search is due. The caller calls Sample every
+  // JobSampler::kPeriod, or after NextPeriod(), which depends on the speed of the jobs.
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 
@@ -69,8 +70,8 @@ class WatchedJobs {
   // of the removed epochs.
   std::vector<JobSnapshot> TakeEndedEpochs();
 
-  // Returns the reasons why found ranks cannot be read. Returns only reasons that are new since the last call of this
-  // function.
+  // Returns the reasons why found ranks cannot be read. Returns only reasons that have appeared since the last call of
+  // TakeProblems.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
  private:

@@ -80,7 +80,7 @@ absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("a damaged report of a monitor: ", what));
 }
 
-// Returns whether the name has only characters that are safe on a terminal.
+// Returns whether the name has only characters that are safe to show on a terminal.
 bool IsName(absl::string_view text, size_t longest) {
   return text.size() <= longest && std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
@@ -90,7 +90,7 @@ class Clock {
  public:
   explicit Clock(absl::Duration offset) : offset_(offset) {}
 
-  // Zero means never.
+  // A time of zero means that the event has never happened.
   absl::StatusOr<FlightTime> Time(int64_t time) const {
     if (time < 0 || time > kLongestTime) return Damaged("a time that cannot be");
     return time == 0 ? absl::ZeroDuration() : std::max(absl::ZeroDuration(), absl::Nanoseconds(time) + offset_);
@@ -135,7 +135,7 @@ absl::StatusOr<FlightEvent> EventOf(const v1::SampledRank::Event& message, const
 
 absl::StatusOr<RankSample> SampleOf(const v1::SampledRank& message, const Clock& clock) {
   RankSample sample = {.buckets = message.buckets(), .first_kept = message.first_kept(), .current = message.current()};
-  // A monitor of another version may send more or fewer counts; the first counts have the same meaning.
+  // A monitor of another version may send more or fewer counts; the counts that both versions have come first.
   CountArray counts = {};
   for (int i = 0; i < std::min(message.counts_size(), static_cast<int>(kCounts)); ++i) {
     counts[static_cast<size_t>(i)] = message.counts(i);

@@ -17,9 +17,9 @@ namespace ronda {
 // Encodes the ranks of `job` that are on this host. `now` is the time on this host's clock.
 std::string EncodeHostReport(const JobSnapshot& job, FlightTime now);
 
-// Decodes a report, and converts its times to this host's clock. `asked` and `answered` are the times of the question
-// and of its answer on this host's clock. The function assumes that the report was written in the middle between these
-// times. Does not set `address` and `round_trip`.
+// Decodes a report, and converts its times to this host's clock. `asked` is when this host sent the question, and
+// `answered` is when the answer came, both on this host's clock. The function assumes that the report was written in
+// the middle between `asked` and `answered`. Leaves `address` and `round_trip` of the result unset.
 // Errors: INVALID_ARGUMENT if the bytes are no report, or contain values that no rank can have.
 struct Exchange {
   FlightTime asked;

@@ -15,14 +15,14 @@ namespace {
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kNothingAllowed[] = "default-src 'none'; frame-ancestors 'none'";
 
-// A stream for the HTTP library, which reads requests from it and writes replies to it. The number of bytes that it
-// reads is limited.
+// The stream from which cpp-httplib reads a request, and to which it writes the reply. LibraryStream limits the number
+// of bytes that are read.
 class LibraryStream final : public httplib::Stream {
  public:
   explicit LibraryStream(ByteStream* stream) : stream_(stream) {}
 
-  // The library's own streams wait in these two functions. This stream waits in the next Read or Write, with the same
-  // time limit.
+  // The streams of cpp-httplib itself wait in is_readable() and is_writable(). LibraryStream waits in the next Read or
+  // Write instead, with the same time limit.
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
 
@@ -78,7 +78,7 @@ class HttpSite::Library final : private httplib::Server {
                          {"Referrer-Policy", "no-referrer"},
                          {"X-Content-Type-Options", "nosniff"},
                          {"X-Frame-Options", "DENY"}});
-    // This handler runs before all actions of the library itself, such as reading a body.
+    // This handler runs before everything that cpp-httplib itself does, such as reading a body.
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       Handle(request, &response);
       return HandlerResponse::Handled;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads an HTTP request from a connection to the monitor, and writes the reply. Only http.cc uses the library that
-// reads requests and writes replies (cpp-httplib).
+// Reads an HTTP request from a connection to the monitor, and writes the reply. Only http.cc uses cpp-httplib, the
+// library that reads requests and writes replies.
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_HTTP_H_
 
@@ -18,8 +18,8 @@
 
 namespace ronda {
 
-// A connection, as a stream of bytes. The functions return the same as read() and write(): the number of bytes, 0 at
-// the end, -1 for an error, which ends the connection.
+// A connection to a client, as a stream of bytes. Read and Write return what read() and write() return: the number of
+// bytes, 0 at the end, or -1 for an error, which ends the connection.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -39,7 +39,7 @@ class HttpSite {
   // The largest size of a request. The site does not read longer requests.
   static constexpr size_t kMostRequestBytes = 8192;
 
-  // Returns the page at a path, or nullopt if there is none. HttpSite calls this function only for requests that
+  // Returns the page at a path, or nullopt if the path has no page. HttpSite calls this function only for requests that
   // `access` accepts.
   using Pages = std::function<std::optional<Page>(absl::string_view path)>;
 

@@ -20,11 +20,11 @@
 
 namespace ronda {
 
-// Answers connections to one TCP port for a site, on its own threads.
+// Answers all connections to one TCP port for a site, on the server's own threads.
 //
 // No client can keep the server busy for long. The server answers a fixed number of connections at once, and the other
 // connections wait. The server ends a connection after a fixed time, however slowly the client reads or writes. A
-// connection that sends nothing does not make others wait.
+// connection that sends nothing does not delay other connections.
 class HttpServer {
  public:
   struct Options {
@@ -50,9 +50,9 @@ class HttpServer {
   absl::Status Listen(UniqueFd listener);
   void Work();
   void Answer(UniqueFd connection) const;
-  // Waits for room in the queue.
+  // Adds a connection to the queue, after waiting for room.
   void Push(UniqueFd connection);
-  // Waits for a connection in the queue. Returns an invalid descriptor if the server ends.
+  // Removes a connection from the queue, after waiting for one. Returns an invalid descriptor if the server ends.
   UniqueFd Pop();
 
   const int port_;

@@ -18,8 +18,8 @@
 namespace ronda {
 namespace {
 
-// A number of a metric. It has the text that follows the metric's name ("_sum", for example, or nothing), and labels in
-// addition to the labels for the job and the rank.
+// One number of a metric, for one rank or job. `suffix` follows the metric's name: it is "_sum", for example, or empty.
+// `labels` come after the labels for the job and the rank.
 struct Value {
   std::string suffix;
   std::string labels;  // "", or such as ",le=\"1\""
@@ -30,7 +30,8 @@ using Values = std::vector<Value>;
 // The ways to combine the values of several ranks.
 enum class Merge { kSum, kLeast, kLeaveOut };
 
-// The largest number of characters of a command in a label. It is small because every answer contains the command.
+// The largest number of characters of a command in a label. The number is small because every answer to a client
+// contains the command.
 constexpr size_t kMostOfCommand = 200;
 
 // One row of the table of metrics.
@@ -42,8 +43,8 @@ struct Metric {
   Values (*values)(const RankSnapshot& rank, absl::Time clock_zero);
 };
 
-// Returns a label whose value is printable ASCII. Other characters could break the format, and names of jobs and hosts
-// do not contain them.
+// Makes a label. Replaces characters of the value that are not printable ASCII. Characters that are not printable ASCII
+// could break the format, but do not occur in the names of jobs and hosts.
 std::string Label(absl::string_view name, absl::string_view value) {
   std::string text = absl::StrCat(name, "=\"");
   for (const char c : value) {
@@ -57,7 +58,7 @@ std::string Label(absl::string_view name, absl::string_view value) {
   return text + "\"";
 }
 
-// Returns the shortest text that identifies the number exactly.
+// Returns the shortest text from which a reader gets exactly this number.
 std::string Text(double number) {
   std::array<char, 32> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -185,7 +186,7 @@ constexpr Metric kMetrics[] = {
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.tensors_in_flight); }},
 };
 
-// Divides the ranks of a job into ranks that have their own series, and the others.
+// The ranks of a job, divided into ranks with their own series and all others.
 struct Shown {
   std::vector<const RankSnapshot*> own;
   std::vector<const RankSnapshot*> others;
@@ -212,7 +213,8 @@ void Append(const Metric& metric, absl::string_view job, absl::string_view rank,
   }
 }
 
-// Combines the values of the ranks. The result has the values in the order in which they first occur among the ranks.
+// Combines the values of the ranks. The result contains the values in the order in which they first occur among the
+// ranks.
 Values Merged(const Metric& metric, const std::vector<const RankSnapshot*>& ranks, absl::Time clock_zero) {
   Values merged;
   std::map<std::pair<std::string, std::string>, size_t> places;

@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// Returns the data of JobsJson as a message for programs.
+// Returns the data of JobsJson as a protobuf message, for programs.
 v1::GetJobsResponse JobsMessage(const std::vector<JobSnapshot>& jobs, absl::Time clock_zero);
 
 // Answers the calls of MonitorService (proto/ronda/v1/monitor.proto). The class does not check who the caller is.

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// Returns the text between <tag> and </tag>. The page has each of them once.
+// Returns the text between <tag> and </tag>. The page has each of these tags once.
 absl::string_view Between(absl::string_view tag, absl::string_view html) {
   const std::string begin = absl::StrCat("<", tag, ">"), end = absl::StrCat("</", tag, ">");
   const size_t from = html.find(begin) + begin.size();

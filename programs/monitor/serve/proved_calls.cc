@@ -24,8 +24,8 @@ constexpr absl::string_view kCallersPurpose = "ronda.v1.MonitorService";
 constexpr absl::string_view kMonitorsPurpose = "ronda.v1.MonitorService.Samples";
 
 constexpr absl::Duration kTimeout = absl::Seconds(2);
-// The number of round trips that are compared. The shortest round trip is the time that the network takes. In longer
-// round trips, a thread has also waited for a core.
+// The number of round trips that are compared. The shortest round trip is the time that the network takes. During a
+// longer round trip, some thread has also waited for a core.
 constexpr size_t kRoundTrips = 5;
 
 template <typename Message>
@@ -52,8 +52,8 @@ absl::StatusOr<std::string> ProvedCalls::Answer(absl::string_view method, absl::
     return absl::PermissionDeniedError(
         absl::StrCat(method, " is not for callers over a network: use the socket of the job's user"));
   }
-  // Every type of request has its proof in a field with the same number, so GetSamplesRequest can decode the proof of
-  // any request.
+  // The proof has the same field number in every type of request. So decoding any request as a GetSamplesRequest gives
+  // its proof.
   RONDA_ASSIGN_OR_RETURN(const auto proved, Parsed<v1::GetSamplesRequest>(request));
   const v1::CallProof& proof = proved.proof();
   bool is_fresh = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Provides MonitorService on a network, for callers that prove that they know the job's secret. A monitor is also such
-// a caller of other monitors.
+// Provides MonitorService on a network, for callers that prove that they know the job's secret. A monitor uses
+// MonitorService to call the monitors of other hosts.
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 
@@ -27,8 +27,8 @@ namespace ronda {
 // The method that returns a nonce for a proof.
 inline constexpr char kMonitorChallenge[] = "/ronda.v1.MonitorService/Challenge";
 
-// Passes on the calls of a MonitorService that only read data. Each call needs its own proof. A nonce can be used only
-// once, so another party that has seen a proof cannot use it.
+// Passes calls on to a MonitorService, but only calls that read data. Each call needs a new proof. Each nonce is valid
+// for one call, so a party that has seen a proof cannot use it again.
 //
 // Thread-safe if the service is thread-safe.
 class ProvedCalls {
@@ -36,13 +36,14 @@ class ProvedCalls {
   // `service` must outlive this object. REQUIRES: `secret` is not empty.
   ProvedCalls(const MonitorService* service, std::string secret) : service_(service), secret_(std::move(secret)) {}
 
-  // Like MonitorService::Answer. Also answers Challenge.
+  // Answers a call like MonitorService::Answer. Also answers calls of Challenge, which return a nonce.
   // Errors: UNAUTHENTICATED if the call has no proof, or the proof's nonce is unknown or used. PERMISSION_DENIED if the
-  // proof is wrong, or the call changes anything. The service's errors.
+  // proof is wrong, or the call changes anything. All errors except PERMISSION_DENIED are those of the service.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:
-  // The largest number of open nonces. It limits the memory that callers without the secret can use.
+  // The largest number of nonces that have been given out and not used. This limit bounds the memory that callers
+  // without the secret can use.
   static constexpr size_t kNonces = 1024;
 
   absl::StatusOr<std::string> Challenge();
@@ -53,7 +54,7 @@ class ProvedCalls {
   NonceLedger nonces_ ABSL_GUARDED_BY(mu_){kNonces};
 };
 
-// Sends an encoded request to the method with this name in gRPC, and returns the encoded answer.
+// Sends an encoded request to the gRPC method `method`, and returns the encoded answer.
 using MonitorCaller =
     absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
 
@@ -63,7 +64,7 @@ using MonitorCaller =
 // secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
-// Asks another host's monitor repeatedly, on its own thread, until it is destroyed.
+// Asks another host's monitor repeatedly, on its own thread, until the object is destroyed.
 class OtherMonitor {
  public:
   struct Options {

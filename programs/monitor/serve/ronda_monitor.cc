@@ -167,7 +167,7 @@ class SocketFile {
   const std::string path_;
 };
 
-// The jobs that the monitor watches. One thread samples them, and other threads show them. Thread-safe.
+// The jobs that the monitor watches. One thread samples the jobs, and other threads show them. Thread-safe.
 class Monitor {
  public:
   // An empty `job` means all jobs.
@@ -283,7 +283,7 @@ absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket
       absl::StrCat(server.status().message(), "; set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
-// Returns the secret by which the monitors of the job's hosts recognise each other.
+// Returns the secret with which the monitors of one job prove to each other that they belong to the job.
 absl::StatusOr<std::string> SecretFor(const Settings& settings) {
   std::string secret = ProcessEnvironment()("RONDA_JOB_SECRET").value_or("");
   if (secret.empty()) secret = SecretOf(FindRanks(OfJobsNamed(settings.job)));
@@ -342,8 +342,8 @@ absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   return absl::OkStatus();
 }
 
-// Returns the id of the job that the user's word names, without an epoch. Returns the word itself if the job may begin
-// later.
+// Returns the id of the job that the user's word names, without an epoch. Returns the user's word itself if no such job
+// runs, because the job may begin later.
 absl::StatusOr<std::string> IdOfJob(const Settings& settings) {
   if (settings.job.empty()) return settings.job;
   const absl::StatusOr<std::string> job = ChooseJob(settings.job, KnownJobs(FindRanks().ranks));

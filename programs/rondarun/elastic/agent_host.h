@@ -20,19 +20,20 @@
 
 namespace ronda {
 
-// Receives the events of a host with an agent, and of the members there.
+// Receives the events of a host with an agent, and of the members on that host.
 class HostListener : public MemberListener {
  public:
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
-  // From now on, other members can connect to rank 0 at this point if rank 0 is on the host.
+  // If rank 0 is on the host, other members can connect to it at this point from now on.
   virtual void OnMeetingPoint(const std::string& host, const JobMembership::MeetingPoint& point) = 0;
-  // The connection to the host has ended. The listener is told about the ends of the host's members after this call.
+  // The connection to the host has ended. After this call, the listener also gets a call for the end of each member on
+  // the host.
   virtual void OnHostLost(const std::string& host, absl::string_view why) = 0;
 };
 
-// A host with an agent that looks after its members. AgentHost starts the agent together with the host's first member.
-// If the agent is lost, it starts another agent with the next member. Agent and launcher send each other heartbeats, so
-// both notice when the host is cut off.
+// A host with an agent that supervises the host's members. AgentHost starts the agent together with the host's first
+// member. If the agent is lost, AgentHost starts another agent together with the next member. Agent and launcher send
+// each other heartbeats, so both notice when the host is cut off.
 //
 // Thread-compatible; belongs to an ElasticJob.
 class AgentHost final : public MemberHost, private AgentListener {
@@ -55,7 +56,7 @@ class AgentHost final : public MemberHost, private AgentListener {
   void Send(int member, absl::string_view text) override;
   void Signal(int member, int signo) override;
 
-  // Sends a heartbeat if it is due, and checks whether the agent has been silent for too long. Must be called at
+  // Sends a heartbeat if one is due, and checks whether the agent has been silent for too long. Must be called at
   // `deadline`, and may also be called earlier.
   void OnTime();
   // Returns whether there is a connection to the host.

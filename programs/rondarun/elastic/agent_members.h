@@ -42,7 +42,8 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
   // Carries out a message of the launcher.
   void Receive(const AgentMessage& message);
 
-  // Sends a member's last messages to the launcher. Must be called before the agent reports the member's end.
+  // Sends a member's last messages to the launcher. Must be called before the agent reports to the launcher that the
+  // member has ended.
   void PassFinalMessages(RankId member) { processes_.OnEnd(member); }
 
   // Returns whether the launcher has been silent for too long.
@@ -74,9 +75,9 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
   bool is_forsaken_ = false;
 };
 
-// Makes this process the job's agent on the host, as long as the result lives. An earlier agent may still run, because
-// it has not noticed yet that its launcher is gone. This function ends the earlier agent and its members, so that no
-// slot has two members.
+// Makes this process the agent of the job on this host, until the result is destroyed. An earlier agent of the job may
+// still run, because it has not noticed yet that its launcher is gone. BecomeAgent() ends the earlier agent and its
+// members, so that no slot has two members.
 //
 // Errors: DEADLINE_EXCEEDED if the other agent does not end; the operating system's errors.
 absl::StatusOr<UniqueFd> BecomeAgent(const std::string& job_id, const std::string& host);

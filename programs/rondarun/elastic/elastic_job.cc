@@ -100,7 +100,8 @@ void ElasticJob::CarryOut(const JobMembership::Actions& actions) {
   AnnounceEpoch(actions);
   for (const JobMembership::Action& action : actions) {
     std::visit([this](const auto& what) { Do(what); }, action);
-    // If an action fails, it may cause further actions. If these have ended the job, the remaining actions are dropped.
+    // If an action fails, it may cause further actions. If the further actions have ended the job, the remaining
+    // actions are dropped.
     if (is_over() && !std::holds_alternative<JobMembership::EndJob>(actions.back())) return;
   }
 }
@@ -225,8 +226,8 @@ void ElasticJob::OnHosts(const std::vector<JobMembership::Host>& hosts) {
   if (!is_over()) CarryOut(membership_.OnHosts(hosts, now()));
 }
 
-// A lost node does not come back. If a node with the same name comes, it is a new node with its own address, so the old
-// agent is removed.
+// A lost node does not come back. If a node with the same name connects, it is a new node with its own address. So the
+// agent of the old node is removed.
 void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   std::erase_if(agents_, [&](const auto& agent) {
     const bool is_listed = std::any_of(hosts.begin(), hosts.end(),
@@ -236,7 +237,8 @@ void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   OnHosts(hosts);
 }
 
-// This applies only before the first epoch. After that, JobMembership itself waits for members.
+// Too few nodes end the job only before its first epoch. After the first epoch has begun, JobMembership itself waits
+// for members.
 void ElasticJob::OnTooFewNodes(const std::string& what) {
   if (!is_over() && membership_.epoch() < 0) GiveUp(1, what);
 }

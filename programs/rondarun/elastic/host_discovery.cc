@@ -49,7 +49,7 @@ class DiscoveryPart final : public JobPart {
     if (!last_error_.empty()) absl::StrAppend(&what, " (", last_error_, ")");
     done_(absl::UnavailableError(what));
   }
-  // Passes only SIGKILL on to this program. Other signals of the user are for the ranks.
+  // Passes only SIGKILL on to the user's program. All signals of the user except SIGKILL are for the ranks.
   void Pass(int signo) override {
     if (signo == SIGKILL) process().SignalGroup(signo);
   }
@@ -96,7 +96,7 @@ void HostDiscovery::OnEnd(absl::StatusOr<std::string> output) {
   on_hosts_(hosts);
 }
 
-// Reports a repeated problem only once.
+// Prints a problem for the user, but only once if it is repeated.
 void HostDiscovery::Say(absl::string_view problem) {
   if (problem == said_) return;
   said_ = std::string(problem);

@@ -16,9 +16,9 @@
 
 namespace ronda {
 
-// Gets the hosts of an elastic job from a program of the user, which it runs repeatedly. The program prints a line
-// "HOST" or "HOST:SLOTS" for each host. While the program fails, or lists no host, the hosts stay as they are, and the
-// user gets the reason.
+// Runs a program of the user repeatedly, to get the list of hosts of an elastic job. The program prints a line "HOST"
+// or "HOST:SLOTS" for each host. While the program fails or lists no host, the hosts stay as they are. HostDiscovery
+// prints the reason for the user.
 //
 // Thread-compatible; belongs to an ElasticJob.
 class HostDiscovery {
@@ -35,8 +35,8 @@ class HostDiscovery {
   using OnHosts = std::function<void(const std::vector<JobMembership::Host>& hosts)>;
   HostDiscovery(Options options, const MemberSupervision& supervision, OnHosts on_hosts);
 
-  // Starts the program if it is due, or kills a run that takes too long. Must be called at `deadline`, and may also be
-  // called earlier.
+  // Starts the user's program if a run is due, or kills a run that takes too long. Must be called at `deadline`, and
+  // may also be called earlier.
   void OnTime();
   absl::Time deadline() const { return deadline_; }
 

@@ -64,7 +64,8 @@ void MemberProcesses::Send(int id, absl::string_view text) {
   const Member& member = found->second;
   const absl::Status sent = member.socket.valid() ? SendMembershipMessage(member.socket.get(), text)
                                                   : absl::UnavailableError("it has closed its socket");
-  // If the process has ended, this is no misbehaviour, and the end of the process is reported separately.
+  // If the member's process has ended, the failed Send() is no misbehaviour. The end of the process is reported
+  // separately.
   if (!sent.ok() && !HasEnded(*member.part)) {
     listener_->OnMisbehaviour(id, absl::StrCat("cannot be told: ", sent.message()));
   }
@@ -73,8 +74,8 @@ void MemberProcesses::Send(int id, absl::string_view text) {
 void MemberProcesses::Signal(int id, int signo) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.part->running()) return;
-  // SIGKILL goes to the whole process group. Other signals are for the program itself, not for the processes that it
-  // has started.
+  // SIGKILL goes to the whole process group. All signals except SIGKILL go only to the member's program, and not to the
+  // processes that the program has started.
   JobPart* const part = found->second.part;
   signo == SIGKILL ? part->Signal(signo) : part->process().SignalAlone(signo);
 }
@@ -86,8 +87,8 @@ void MemberProcesses::AddTo(PollSet* poll) {
 }
 
 void MemberProcesses::OnChildSignal() {
-  // In this loop the listener may start members or send them signals. It cannot remove members, because only OnEnd does
-  // that.
+  // During this loop the listener may start members or send signals to members. The listener cannot remove members
+  // during the loop, because only OnEnd removes members.
   for (const auto& [id, member] : members_) {
     const ChildProcess& process = member.part->process();
     while (const std::optional<int> signo = process.NextMotion()) {

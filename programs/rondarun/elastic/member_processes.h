@@ -35,7 +35,7 @@ class MemberHost {
   virtual void Signal(int member, int signo) = 0;
 };
 
-// Makes a member's process inherit the socket to its launcher, and tells it the socket's number.
+// Makes a member's process inherit the socket to its launcher, and passes the socket's number to the process.
 void GiveMembership(int membership_fd, ChildProcess::Options* process);
 
 // Owns the processes of members on this host, and the launcher's or agent's ends of their sockets.
@@ -55,10 +55,10 @@ class MemberProcesses final : public MemberHost {
   void Send(int member, absl::string_view text) override;
   void Signal(int member, int signo) override;
 
-  // Adds the members' sockets to `poll`, so that it waits for their messages.
+  // Adds the members' sockets to `poll`, so that the caller's wait ends when a member sends a message.
   void AddTo(PollSet* poll);
 
-  // Must be called when a child of this process has stopped, goes on, or has ended.
+  // Must be called when any child of this process has stopped, continued or ended.
   void OnChildSignal();
 
   // Must be called when the member's process has ended. The listener gets the member's last messages, except for

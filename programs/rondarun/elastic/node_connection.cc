@@ -28,7 +28,7 @@
 namespace ronda {
 namespace {
 
-// Sets options of TCP, so that it notices when a host is switched off, even if neither side sends data.
+// Sets the TCP options by which this end notices that the other host was switched off, even if neither side sends data.
 void SetUp(int socket) {
   const auto set = [socket](int level, int option, int value) {
     setsockopt(socket, level, option, &value, sizeof(value));
@@ -113,7 +113,8 @@ struct Stream {
   int to;
   std::string pending = {};
 
-  // Reads the available bytes. Returns false if `from` has ended. Then *error has the reason, or 0 for a normal end.
+  // Reads the available bytes. Returns false if `from` has ended. If the function returns false, *error is the reason,
+  // or 0 for a normal end.
   bool Read(int* error) {
     std::array<char, 65536> buffer;
     const ssize_t count = read(from, buffer.data(), buffer.size());
@@ -127,7 +128,7 @@ struct Stream {
     if (count > 0) pending.erase(0, static_cast<size_t>(count));
     return count > 0 || *error == EAGAIN || *error == EINTR;
   }
-  // Returns the event for which this direction waits: there are bytes to read, or there is room to write.
+  // Returns the event for which this direction waits: it waits for bytes to read, or for room to write.
   pollfd request() const {
     const bool reads = pending.empty();
     return {.fd = reads ? from : to, .events = static_cast<int16_t>(reads ? POLLIN : POLLOUT), .revents = 0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the TCP connection between a node and the leader of its job. Both ends prove that they know the secret
-// (node_handshake.h). After these proofs the connection carries an agent's messages (agent.h).
+// Makes the TCP connection between a node and the leader of its job. Both ends of the connection prove that they know
+// the secret (node_handshake.h). After the two proofs, the connection carries an agent's messages (agent.h).
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 
@@ -16,7 +16,7 @@
 
 namespace ronda {
 
-// Accepts the next caller, without waiting for it.
+// Accepts the next caller that has connected. Returns at once if no caller has connected.
 struct NodeCall {
   UniqueFd socket;      // never blocks
   std::string address;  // of the caller, numeric
@@ -25,22 +25,22 @@ struct NodeCall {
 // descriptor.
 absl::StatusOr<NodeCall> AcceptNode(int listener);
 
-// The result of joining a job as a node.
+// The result of a node's joining a job.
 struct JoinedNode {
   UniqueFd socket;   // blocks
   std::string name;  // in the job
 };
 
-// Connects to the leader, and introduces this node to it. Returns at `deadline` at the latest.
+// Connects to the leader, and sends it a description of this node. Returns at `deadline` at the latest.
 // Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now.
-// After these errors a later attempt may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the
-// leader, or another program at its address, refuses this node.
+// After UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED, a later attempt may succeed. PERMISSION_DENIED,
+// INVALID_ARGUMENT and FAILED_PRECONDITION if the leader, or another program at its address, refuses this node.
 absl::StatusOr<JoinedNode> JoinLeader(const Endpoint& endpoint, const std::string& secret, const NodeHello& hello,
                                       absl::Time deadline);
 
-// `rondarun --relay FD`: passes bytes between a node's socket and its own stdin and stdout, until one side ends. So the
-// launcher can treat a node as a process, like an agent behind ssh. Returns the exit code, which is 0 if the input has
-// ended.
+// Carries out `rondarun --relay FD`: passes bytes between a node's socket and this process' stdin and stdout, until one
+// side ends. With the relay, the launcher can treat a node as a process, like an agent behind ssh. Returns the exit
+// code, which is 0 if the input has ended.
 int RunNodeRelay(absl::string_view fd);
 
 }  // namespace ronda

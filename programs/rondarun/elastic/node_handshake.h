@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first messages between a node and the leader of its job, in which both prove that they know the job's secret.
+// The first messages between a node and the leader of its job, in which both the node and the leader prove that they
+// know the job's secret.
 //
 //   leader                               node
 //     | challenge: greeting, nonce         |
@@ -10,9 +11,10 @@
 //     | welcome: proof, verdict, text      |
 //     |----------------------------------->|
 //
-// Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so it cannot be reflected
-// to its sender. The challenge has a fixed length. Each other message is preceded by its length, in two bytes. If the
-// length is greater than kMaxNodeMessageBytes, the message is refused before any more bytes are read.
+// The proofs of the leader and of the node cover both nonces, so no proof can be replayed. Each proof names its
+// purpose, so an attacker cannot send it back to its author as a proof. The challenge has a fixed length. Each other
+// message is preceded by its length, in two bytes. If the length is greater than kMaxNodeMessageBytes, the message is
+// refused before any more bytes are read.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 
@@ -34,7 +36,8 @@ inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes
 inline constexpr size_t kNodeLengthBytes = 2;
 inline constexpr size_t kMaxNodeMessageBytes = 1024;
 
-// Returns the length of the message that follows `bytes`; nullopt if the message is too long.
+// Returns the length of the message that follows the two bytes in `bytes`. Returns nullopt if the message would be too
+// long.
 // REQUIRES: `bytes` holds kNodeLengthBytes bytes.
 std::optional<size_t> NodeMessageLength(absl::string_view bytes);
 
@@ -47,7 +50,7 @@ struct NodeHello {
   bool operator==(const NodeHello&) const = default;
 };
 
-// The leader's answer.
+// The answer of the leader to a node's hello.
 struct NodeWelcome {
   enum class Verdict : char { kAccepted = 'a', kNoRoom = 'n', kNotProved = 'p', kUnfit = 'u' };
 
@@ -55,8 +58,8 @@ struct NodeWelcome {
   std::string text;  // kAccepted: the node's name in the job; otherwise the reason
 };
 
-// The leader's side of the handshake. Without a secret, the handshake only protects jobs on one host from callers that
-// connect by mistake.
+// The leader's side of the handshake. If the job has no secret, the handshake only protects jobs on one host from
+// callers that connect by mistake.
 //
 // Thread-compatible.
 class NodeCallee {
@@ -66,7 +69,7 @@ class NodeCallee {
 
   std::string challenge() const;
 
-  // Checks a hello, from which the length has been removed.
+  // Checks the hello of a node. The caller has already removed the length in front of it.
   // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if the caller
   // knows the secret, but runs another version of Ronda or sends invalid values. The leader may send the error's text
   // to the caller.
@@ -93,7 +96,7 @@ class NodeCaller {
   // Errors: INVALID_ARGUMENT if `challenge` does not have the form of a leader's challenge.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
-  // Checks a welcome, from which the length has been removed.
+  // Checks the welcome of a leader. The caller has already removed the length in front of it.
   // Errors: PERMISSION_DENIED if the node or the leader has not proved that it knows the secret.
   absl::StatusOr<NodeWelcome> Check(absl::string_view welcome) const;
 

@@ -21,10 +21,11 @@ namespace {
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 constexpr size_t kMaxGreetings = 64;
 
-// If this process has no free descriptor, it waits for this time before it accepts the next caller.
+// If this process has no free descriptor, the process pauses for this time before it accepts the next caller.
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 
-// Prints at most this number of different texts about refused callers, so that they do not fill the user's screen.
+// The list prints at most this number of different texts about refused callers, so that they do not fill the user's
+// screen.
 constexpr size_t kMaxRefusalsSaid = 20;
 
 // The nodes have this time to receive the message that the job has ended.
@@ -93,7 +94,7 @@ std::optional<std::string> NodeList::AddressOf(const std::string& host) const {
   return std::nullopt;
 }
 
-// The job learns later that the node is gone, because the exits of the node's members are reported after this call.
+// The job hears later that the node is gone, because the ends of the node's members are reported after this call.
 void NodeList::OnLost(const std::string& host) {
   const size_t erased = std::erase_if(nodes_, [&](const Node& node) { return node.host.name == host; });
   if (erased == 0) return;
@@ -118,7 +119,8 @@ void NodeList::Accept() {
 void NodeList::Greet(NodeCall call) {
   auto callee = NodeCallee::Create(options_.secret);
   if (!callee.ok()) return;
-  // A real node sends its hello within a moment, so the oldest caller is probably no node, and is dropped.
+  // A real node sends its hello within a moment. So the oldest caller without a hello is probably no node, and is
+  // dropped.
   if (greetings_.size() == kMaxGreetings) greetings_.erase(greetings_.begin());
   const std::string challenge = callee->challenge();
   if (send(call.socket.get(), challenge.data(), challenge.size(), MSG_NOSIGNAL) !=
@@ -184,7 +186,7 @@ void NodeList::Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, ab
 }
 
 void NodeList::Admit(Greeting greeting, const NodeHello& hello) {
-  // A node that was lost and comes back is a new node, so the job must first learn of its loss.
+  // A lost node that connects again is a new node, so the list must first report the loss to the job.
   if (!is_told_) Tell();
   const JobMembership::Host host = {.name = UniqueName(hello.name), .slots = hello.slots};
   if (!Answer(greeting, {.verdict = NodeWelcome::Verdict::kAccepted, .text = host.name})) return;
@@ -220,7 +222,7 @@ void NodeList::LookAtSlots() {
   }
 }
 
-// Reports each text only once, because any process that connects can cause a report.
+// Prints each text only once, because any process that connects can cause such a text.
 void NodeList::SayOnce(const std::string& text) {
   if (said_.size() < kMaxRefusalsSaid && said_.insert(text).second) Say(text);
 }
@@ -237,8 +239,8 @@ void NodeList::SendNumbers() {
   });
 }
 
-// Before a socket is closed, all bytes from its node are read. Otherwise the kernel may drop the bytes sent to the
-// node.
+// Before the list closes a socket, it reads all bytes that the node has sent. If the list left bytes unread, the kernel
+// might drop the bytes that the list has sent to the node.
 void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
   // Closes the listener first, because rank 0 may soon listen on the same port.
   listener_.Reset();

@@ -25,12 +25,12 @@
 namespace ronda {
 
 // The list of the hosts of an elastic job whose nodes connect by themselves. Each node is a rondarun that connects to
-// the leader's rondarun, and proves that it knows the job's secret. Then it looks after the members on its host, as an
-// agent. The leader's own host is one of the hosts. A lost node is removed from the list; if it comes back, it is a new
-// node.
+// the leader's rondarun, and proves that it knows the job's secret. After its proof, the node supervises the members on
+// its host, as an agent does. The host of the leader is also in the list. A lost node is removed from the list. If the
+// same node connects again, it is a new node.
 //
-// A caller that sends nothing, or invalid bytes, delays no other caller. A caller has 10 s to send its hello, and at
-// most 64 callers can be waited for at a time. The list reads no more bytes than a hello may have.
+// A caller that sends nothing, or invalid bytes, delays no other caller. A caller has 10 s to send its hello, and the
+// list waits for the hellos of at most 64 callers at a time. The list reads no more bytes than a hello may have.
 //
 // Thread-compatible. The list must outlive the ElasticJob that uses it.
 class NodeList {
@@ -45,9 +45,9 @@ class NodeList {
   };
 
   struct Listener {
-    // Called with all hosts of the job when they have changed.
+    // Called with all hosts of the job after the hosts have changed.
     std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
-    // Called when the job has had too few slots for the whole `timeout`.
+    // Called when the job has had fewer slots than it needs for the whole `timeout`.
     std::function<void(const std::string& what)> on_shortage;
     std::function<void(absl::string_view text)> say;  // to the user
     const Clock* clock = Clock::Real();
@@ -56,7 +56,7 @@ class NodeList {
   // `listener` is a socket that ListenAt has returned.
   NodeList(Options options, UniqueFd listener) : options_(std::move(options)), listener_(std::move(listener)) {}
 
-  // Accepts nodes from now on.
+  // From now on the list accepts nodes.
   void Begin(Listener listener);
 
   void AddTo(PollSet* poll);
@@ -68,18 +68,18 @@ class NodeList {
   // Returns the socket of the node `host`; -1 if there is no such node. From now on the caller reads from the socket.
   // The list still owns the socket.
   int HandOver(const std::string& host);
-  // Returns the address from which the node has come; nullopt if there is no such node.
+  // Returns the address from which the node `host` has connected. Returns nullopt if there is no such node.
   std::optional<std::string> AddressOf(const std::string& host) const;
   std::string own_address() const { return options_.endpoint.address; }
   // The caller that has taken the node's socket reports that the node is gone.
   void OnLost(const std::string& host);
 
-  // The job has ended. Tells the nodes how the job has ended, and waits a moment until they have received the message.
-  // From now on only this list may use the nodes' sockets.
+  // The job has ended. Sends the nodes a message about how the job has ended, and waits a moment until they have
+  // received it. After this call, only the list may use the nodes' sockets.
   void Conclude(int exit_code, absl::string_view why);
 
-  // Sends each node its number, and closes the connection as Conclude does. The node that came first gets number 1.
-  // After this the list no longer listens for nodes.
+  // Sends each node its number, and then closes the connection as Conclude does. The node that came first gets number
+  // 1. After this call, the list no longer listens for nodes.
   void SendNumbers();
 
   int count() const { return 1 + static_cast<int>(nodes_.size()); }
@@ -101,13 +101,13 @@ class NodeList {
   void Greet(NodeCall call);
   void Read(int64_t id);
   void Judge(int64_t id);
-  // Sends the verdict. Returns false if the caller is gone.
+  // Sends the leader's verdict to the caller. Returns false if the caller is gone.
   static bool Answer(const Greeting& greeting, const NodeWelcome& welcome);
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);
   std::string UniqueName(const std::string& name) const;
-  // Sends each node the message that `message` returns for the node's position. Waits until all nodes have closed their
-  // connections, but only for a moment.
+  // Sends each node the message that `message` returns for the node's position. After sending the messages, waits until
+  // all nodes have closed their connections, but only for a moment.
   void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();

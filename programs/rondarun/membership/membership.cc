@@ -15,8 +15,8 @@ namespace {
 // If this number of epochs in a row fail at the same step, the job ends.
 constexpr int kMaxFailuresAtStep = 3;
 
-// If the members of this number of epochs in a row fail to connect to each other, the job ends. The limit is higher
-// than kMaxFailuresAtStep, because such a failure need not come from the program: somebody else may kill members.
+// If the members of this number of epochs in a row fail to connect to each other, the job ends. The number is higher
+// than kMaxFailuresAtStep, because the program need not be the cause: somebody else may kill members.
 constexpr int kMaxFailuresToMeet = 10;
 
 // A member must end within this time after it has received an EndNotice.
@@ -44,7 +44,7 @@ JobMembership::Actions JobMembership::Begin(absl::Time now) {
 JobMembership::Actions JobMembership::OnMessage(int member, const MemberMessage& message, absl::Time now) {
   const auto found = members_.find(member);
   if (is_over_ || found == members_.end()) return {};
-  // A member that was told to end, or was killed, takes no more part in the job, so its messages are ignored.
+  // A member that was notified to end, or was killed, no longer takes part in the job. So its messages are ignored.
   if (IsExitAwaited(found->second) || found->second.state == State::kDismissed) return {};
   if (const auto* join = std::get_if<JoinRequest>(&message)) OnJoin(member, &found->second, *join, now);
   if (const auto* met = std::get_if<EpochMet>(&message)) OnMet(member, &found->second, *met);
@@ -64,8 +64,8 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  // If the launcher asked a member to leave, its slot becomes free, so a new member can use it when the host is listed
-  // again.
+  // If the launcher asked the member to leave, the member's slot becomes free. A new member can use the slot when the
+  // host is listed again.
   ended.has_left&& ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
@@ -99,7 +99,7 @@ JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::T
   const std::optional<size_t> known = slots_.Find(host);
   if (is_over_ || !known.has_value()) return {};
   slots_.OnLoss(*known, now);
-  // The members of the lost host no longer count, although their exits are reported later.
+  // From now on the lost host's members do not count as members, although their exits are reported later.
   for (auto& [id, member] : members_) {
     if (member.slot.host == *known && member.state != State::kKilled) member.state = State::kLost;
   }
@@ -175,7 +175,8 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
     member->state = State::kLeaving;
     member->deadline = absl::InfiniteFuture();
   }
-  // If the last member asks to leave, no member remains for the job. So the user probably wants the whole job to end.
+  // If the last member asks to leave, no member remains for the job. If no member remains, the user probably wants the
+  // whole job to end.
   const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
   if (!is_anybody_left && member->asked_in < 0) BeginToFinish(now);
 }
@@ -195,7 +196,7 @@ void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl
 }
 
 void JobMembership::OnGoodEnd(const Member& member, absl::Time now) {
-  // If a new member finds nothing to do and ends, it is not started again.
+  // If a new member finds no work and ends, no other member is started in its place.
   if (member.epoch < 0 && epoch_ >= 0) {
     slots_.Leave(member.slot);
     return;
@@ -213,7 +214,7 @@ void JobMembership::BeginToFinish(absl::Time now) {
   }
 }
 
-// -- Consequences --
+// -- State transitions after an event --
 
 JobMembership::Actions JobMembership::Advance(absl::Time now) {
   CallOffJoining();
@@ -227,7 +228,8 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
 }
 
 // The launcher sets a deadline for the members of an epoch, because other members wait that have the job's state. If
-// these members have died, the late members may be the last that have the state, so the deadline is removed.
+// all waiting members with the state have died, the late members may be the last with the state. So they no longer have
+// a deadline.
 void JobMembership::CallOffJoining() {
   const auto has_state = [](const auto& one) { return one.second.state == State::kWaiting && one.second.epoch >= 0; };
   if (epoch_ >= 0 && std::none_of(members_.begin(), members_.end(), has_state)) {
@@ -279,8 +281,8 @@ void JobMembership::EmptyUnlistedHosts(absl::Time now) {
   }
 }
 
-// Only the members hold the state of the job. So members on other hosts must have the state before the members of an
-// unlisted host leave. A member that was asked to leave does so, even if its host is listed again.
+// Only members hold the job's state: the launcher has no copy. So members on other hosts must have the state before the
+// members of an unlisted host leave. A member that was asked to leave does so, even if its host is listed again.
 bool JobMembership::DoEnoughStay() const {
   const auto stays = [this](const auto& one) {
     return one.second.state == State::kRunning && IsListed(one.second) && one.second.asked_in < 0;
@@ -301,7 +303,7 @@ void JobMembership::AskToLeaveItsHost(int id, Member* member, absl::string_view 
   actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
 }
 
-// Tells the members of the running epoch to end it, so that the next epoch can include the waiting members.
+// Notifies the members of the running epoch to end it, so that the waiting members can take part in the next epoch.
 void JobMembership::AdmitJoiningMembers() {
   if (join_deadline_ != absl::InfiniteFuture() || WaitingMembers().empty()) return;
   for (auto& [id, member] : members_) {
@@ -391,7 +393,7 @@ std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) 
   return ordered;
 }
 
-// Returns the places of `members`, which are sorted by rank. The members of each host are neighbours.
+// Returns the places of `members`, which are sorted by rank. Members on the same host are next to each other.
 std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   std::vector<int> sizes;  // the members on each of these hosts
@@ -447,7 +449,7 @@ void JobMembership::EndIfHopeless(absl::Time now) {
                                             " for the others, and the job needs ", options_.min_members, " (--min-np)");
   const std::string cause = failure_.has_value() ? absl::StrCat("; ", failure_->what) : "";
   if (is_finishing_) {
-    // Members that are starting and have not joined will end soon.
+    // Members that are still starting would soon find that the job is over, and end.
     if (waiting > 0 && CountUseful() == waiting) {
       End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
           absl::StrCat("others have ended well, but ", shortage, cause));
@@ -505,7 +507,7 @@ int JobMembership::CountListed() const {
   }));
 }
 
-// Decides which slots may get new members. A slot whose member has left for good gets a new member only if the job is
+// Decides which slots may get new members. If a member has left for good, its slot gets a new member only if the job is
 // too small.
 SlotTable::Choice JobMembership::ChoiceOfSlots() const {
   return CountUseful() < options_.min_members ? SlotTable::Choice::kFreeOrLeft : SlotTable::Choice::kFree;

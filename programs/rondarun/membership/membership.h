@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decides which processes are the members of an elastic job. The launcher owns this state machine.
+// Decides which processes are the members of an elastic job. The launcher owns JobMembership, which is a state machine.
 //
 // A member is a process, with a number that never changes. Members are numbered from 0 in the order of their starts.
-// Some members are in the running epoch, where each has a rank. Other members are starting, or have joined and wait for
-// the next epoch. An epoch ends for a member when it joins again. The next epoch begins with all members that wait, as
-// soon as no member is left in the previous epoch. A member is killed if it has not joined within 5 s after the first
-// member joined.
+// Each member of the running epoch has a rank in this epoch. All members outside the running epoch are starting, or
+// have joined and wait for the next epoch. An epoch ends for a member when this member joins again. The next epoch
+// begins with all waiting members, as soon as no member is left in the previous epoch. Once the first member has joined
+// after an epoch, each other member is killed if it has not joined within 5 s.
 //
 // A member has a slot, which is a place on a host for one process. If a member dies, the job starts another member, in
-// a slot whose cooldown is over. A member that has asked to leave is not replaced, unless the job is too small without
-// it. Once a member has ended with exit code 0, the job is finishing. A job that is finishing starts and admits no more
-// members.
+// a slot whose cooldown is over. A member that has asked to leave is replaced only if the job would be too small
+// without it. Once a member has ended with exit code 0, the job is finishing. A finishing job starts no member, and
+// admits none to an epoch.
 //
-// Hosts may come and go. A host cools down if it is lost, or if three members in a row have ended there before they
-// joined. Members on a host that is no longer listed are asked to leave as soon as enough other members have the job's
-// state.
+// Hosts may join the job and leave it. A host cools down if it is lost, or if three members in a row have ended on it
+// before they joined. Members on a host that is no longer listed are asked to leave, as soon as enough members on other
+// hosts have the job's state.
 #ifndef RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_H_
 #define RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -34,8 +34,8 @@
 
 namespace ronda {
 
-// A pure state machine: it starts no process, kills no process, and reads no clock. The owner reports events to it, and
-// carries out the returned actions in their order.
+// JobMembership is a pure state machine: it starts no process, kills no process, and reads no clock. The owner reports
+// events to JobMembership, and carries out the returned actions in their order.
 //
 // Thread-compatible, and copyable.
 class JobMembership {
@@ -63,9 +63,9 @@ class JobMembership {
     absl::Duration max_host_cooldown = absl::Seconds(60);
   };
 
-  // Actions.
+  // The actions that JobMembership returns to its owner.
 
-  // Tells the owner to start a process as this member, in this slot of this host.
+  // Tells the owner to start a process as the member `member`, in this slot of this host.
   struct StartMember {
     int member = 0;
     std::string host;
@@ -76,13 +76,13 @@ class JobMembership {
     int member = 0;
     LauncherMessage message;
   };
-  // Tells the owner to kill the member by SIGKILL. The owner reports the member's exit to OnExit, as it reports every
+  // Tells the owner to kill the member with SIGKILL. The owner reports the member's exit to OnExit, like every other
   // exit.
   struct KillMember {
     int member = 0;
     std::string why;  // continues "member 3 "
   };
-  // Tells the owner to ask the member to leave, by SIGTERM.
+  // Tells the owner to ask the member to leave, with SIGTERM.
   struct AskToLeave {
     int member = 0;
     std::string why;  // continues "member 3 "
@@ -112,34 +112,35 @@ class JobMembership {
   // The owner calls Begin once, before it reports any event.
   Actions Begin(absl::Time now);
   Actions OnMessage(int member, const MemberMessage& message, absl::Time now);
-  // The member has sent an invalid message, or its socket is broken although the member lives. `why` completes a
+  // The member has sent an invalid message, or its socket is broken although the process lives. `why` completes a
   // sentence that begins "member 3 ".
   Actions OnMisbehaviour(int member, absl::string_view why, absl::Time now);
   Actions OnExit(int member, const Exit& exit, absl::Time now);
   Actions OnStop(int member, absl::Time now);
   Actions OnContinue(int member, absl::Time now);
-  // The hosts of the job have changed. `hosts` lists all hosts of the job, each once. Known hosts keep the history of
-  // their slots.
+  // The hosts of the job have changed. `hosts` lists all hosts of the job, each once. A host that was listed before
+  // keeps the history of its slots.
   Actions OnHosts(const std::vector<Host>& hosts, absl::Time now);
-  // A host was lost, or could not be reached at all. The exits of its members are reported after this call.
+  // A host was lost, or could not be reached at all. The owner reports the exits of the host's members after this call.
   Actions OnHostLost(absl::string_view host, absl::Time now);
   Actions OnTime(absl::Time now);
 
-  // Sets where other members can meet a member on that host, if it becomes rank 0. If the job has several hosts, the
-  // owner calls this before a member joins on that host.
+  // Sets where other members connect to a member on this host if that member becomes rank 0. If the job has several
+  // hosts, the owner calls SetMeetingPoint before a member on this host joins.
   void SetMeetingPoint(absl::string_view host, MeetingPoint point);
 
-  // Returns the time at which to call OnTime; the infinite future if time changes nothing.
+  // Returns the time at which the owner must call OnTime. Returns the infinite future if no event is due by time.
   absl::Time deadline() const;
 
   // Returns the number of the newest epoch; -1 before the first epoch.
   int64_t epoch() const { return epoch_; }
   bool is_over() const { return is_over_; }
 
-  // Describes the whole state that decides future actions, with times relative to `now`. Tests print this text.
+  // Describes all of the state on which future actions depend. Times in the text are relative to `now`. Tests print the
+  // text that Describe returns.
   std::string Describe(absl::Time now) const;
-  // A hash of the whole state. Two jobs have the same hash if only the numbering of their members, slots and hosts
-  // differs. `of_process` returns a hash of the other facts about a member.
+  // A hash of the whole state. Two states have the same hash if they differ only in the numbers of their members, slots
+  // and hosts. `of_process` returns a hash of the other facts about a member.
   uint64_t Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int member)> of_process) const;
 
  private:
@@ -170,7 +171,7 @@ class JobMembership {
     absl::Time stop_deadline = absl::InfiniteFuture();              // while it is stopped
   };
 
-  // A member's death, which the job's last message describes.
+  // The death of a member, for the message with which the job ends.
   struct Failure {
     int exit_code = 0;
     std::string what;

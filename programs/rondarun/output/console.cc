@@ -15,11 +15,12 @@ namespace {
 
 constexpr absl::string_view kEraseLine = "\r\x1b[K";
 
-// A redrawn line must not wrap, because erasing affects only one row.
+// A redrawn line must not wrap, because the console can erase only one row of the terminal.
 constexpr absl::string_view kWrapOff = "\x1b[?7l";
 constexpr absl::string_view kWrapOn = "\x1b[?7h";
 
-// Programs erase a line before they redraw it. On the launcher's terminal this would also erase the prefix of the line.
+// A program erases a line on its terminal before it redraws this line. On the launcher's terminal, the same escape
+// sequence would also erase the mark before the line.
 absl::string_view StripErasing(absl::string_view text) {
   while (absl::ConsumePrefix(&text, "\x1b[K") || absl::ConsumePrefix(&text, "\x1b[0K") ||
          absl::ConsumePrefix(&text, "\x1b[2K")) {
@@ -77,7 +78,7 @@ void LineSplitter::Append(absl::string_view text, Emit emit) {
 void LineSplitter::Redraw() {
   redrawn_ = true;
   if (text_.empty()) return;
-  // Some progress bars erase their text by printing blanks over it.
+  // Some programs erase a progress bar by printing blanks over it.
   if (text_.find_first_not_of(' ') == std::string::npos) text_.clear();
   previous_ = std::move(text_);
   text_.clear();

@@ -22,9 +22,9 @@ namespace ronda {
 
 // Cuts a stream of bytes into lines.
 //
-// Progress bars redraw a line in place ("\r 10 %\r 20 %"). The splitter emits such a line once, in its last state.
-// Until then progress() returns its current state. "\r\n" ends a line like "\n". A line longer than kMaxLine is cut
-// into pieces, so that memory is bounded for every stream.
+// Progress bars redraw a line in place ("\r 10 %\r 20 %"). The splitter emits a progress bar only once, in its final
+// state. Until the line has its final state, progress() returns the line's current state. "\r\n" ends a line like "\n".
+// A line longer than kMaxLine is cut into pieces, so that memory is bounded for every stream.
 //
 // Thread-compatible.
 class LineSplitter {
@@ -34,18 +34,18 @@ class LineSplitter {
   // Receives a line without its newline. `line` is valid only during the call.
   using Emit = absl::FunctionRef<void(absl::string_view line)>;
 
-  // Takes the next bytes of the stream and emits the lines that they complete.
+  // Adds the next bytes of the stream, and emits each line that is now complete.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The stream has ended: emits the last line even if it lacks its newline.
+  // Call Finish at the end of the stream: it emits the last line even without a newline.
   void Finish(Emit emit);
 
-  // Returns the text of the unfinished line that a terminal would show, if that line has been redrawn; otherwise
-  // nullopt. Valid until the next call.
+  // If the unfinished line has been redrawn, returns the text that a terminal would show now; otherwise nullopt. Valid
+  // until the next call.
   std::optional<absl::string_view> progress() const;
 
-  // Returns and removes the text of the unfinished line, unless it has been redrawn. The following bytes begin a new
-  // line.
+  // Removes and returns the text of the unfinished line, unless this line has been redrawn. The following bytes begin a
+  // new line.
   std::string TakeUnfinished();
 
  private:
@@ -59,14 +59,14 @@ class LineSplitter {
   bool redrawn_ = false;  // this line has seen a '\r'
 };
 
-// Prints the ranks' output as the launcher's output, in whole lines. Each line begins with a mark such as
-// "[rank]<stdout>: ".
+// Prints the output of all ranks as the output of the launcher, in whole lines. Each printed line begins with a mark
+// such as "[rank]<stdout>: ".
 //
-// A rank may redraw a line in place on a terminal (a progress bar). The console redraws this line at the bottom, and
-// prints other lines above it. It shows only one such line at a time, and shows it until it is finished. If the output
-// is no terminal, only the last state of such a line is printed.
+// A rank may redraw a line in place on a terminal (a progress bar). The console draws a progress bar at the bottom of
+// the screen, and prints other lines above the bar. The console draws only one progress bar at a time, until this
+// progress bar is finished. If the output is not a terminal, the console prints only the last state of a progress bar.
 //
-// Thread-compatible. Uses the queues and the calendar given to it, which must outlive it.
+// Thread-compatible. Console uses the queues and the calendar that it is given, which must outlive it.
 class Console {
  public:
   struct Options {
@@ -76,27 +76,28 @@ class Console {
     std::vector<Stream> hidden;  // of the ranks' streams: their lines are not shown, but last_error has them
   };
 
-  // Lines go to `out` and `err`. These are the same queue if both lead to the same terminal.
+  // Lines go to `out` and `err`. `out` and `err` are the same queue if both lead to the same terminal.
   Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar);
 
   // Makes room for the output of the ranks 0 to `rank`.
   void AddRank(RankId rank);
 
-  // Takes the next bytes that `rank` printed.
+  // Adds the next bytes of the output of `rank`.
   void Feed(RankId rank, Stream stream, absl::string_view bytes);
 
-  // Reports that `rank` prints no more on `stream`. The console prints the last line even if it lacks its newline.
+  // The caller reports that `rank` will print nothing more to `stream`. The console then prints the last line of the
+  // stream, even without a newline.
   void Finish(RankId rank, Stream stream);
 
-  // Prints the unfinished line of `rank` on a terminal, and leaves the cursor after it. The rank waits for an answer,
-  // which the terminal shows there.
+  // Prints the unfinished line of `rank` on the terminal, and leaves the cursor at its end. The rank waits for an
+  // answer, and the terminal shows the answer at the cursor.
   void ShowPrompt(RankId rank);
 
   // Prints a line of the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // Returns the line of `rank` on stderr that shows why it ended (LastError); information from Ronda's log is ignored.
-  // Empty if the rank has printed no such line. Valid until the next call.
+  // Returns the line on the stderr of `rank` that best shows why the rank ended (LastError). Information in Ronda's log
+  // is ignored. The result is empty if the rank has printed no such line. Valid until the next call.
   absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
 
  private:
@@ -118,8 +119,8 @@ class Console {
   void UpdateProgress(RankId rank, Stream stream);
   void DrawProgress();
   void EraseProgress();
-  // Begins a new line before other lines are printed after a rank's question. Lines of the rank itself come after the
-  // answer.
+  // If the cursor stands after a rank's question, begins a new line before the other lines are printed. The rank's own
+  // lines come after the user's answer, so they need no new line.
   void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
 
   const Options options_;

@@ -26,7 +26,8 @@ bool BeginsGroupTraceback(absl::string_view line) {
   return absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "+ Exception Group Traceback (most recent call");
 }
 
-// Returns the text after "| ", with which each line of an exception group begins; empty if the line has no "| ".
+// Returns the text after "| ", which begins each line of an exception group. Returns an empty text if the line has no
+// "| ".
 absl::string_view LineOfGroup(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
   return absl::ConsumePrefix(&line, "| ") ? line : "";
@@ -35,13 +36,13 @@ absl::string_view LineOfGroup(absl::string_view line) {
 // Ronda's threads may print log messages between the lines of a traceback.
 bool IsLogOfRonda(absl::string_view line) { return absl::StartsWith(line, "ronda["); }
 
-// Python prints these lines before tracebacks that do not show why the program ends.
+// Python prints one of these lines before a traceback that does not show why the program ends.
 bool IsSecondary(absl::string_view line) {
   return absl::StartsWith(line, "Exception ignored ") || absl::StartsWith(line, "Exception in thread ") ||
          absl::StartsWith(line, "Error in atexit.");
 }
 
-// Recognises a line of Python's module `warnings`, such as "path.py:12: UserWarning: text".
+// Recognises a line that Python's module `warnings` prints, such as "path.py:12: UserWarning: text".
 bool IsWarning(absl::string_view line) {
   constexpr absl::string_view kSign = "Warning: ";
   const size_t sign = line.find(kSign);

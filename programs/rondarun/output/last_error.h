@@ -12,20 +12,20 @@ namespace ronda {
 // Finds the line of a program's standard error that most probably shows why the program ended.
 //
 // The result is the last line that is not blank and is no Python warning. If Python has printed an exception, the
-// result is the exception's type with the first line of its message. Later lines do not replace the exception if they
-// are the rest of its message, its notes, or the output of libraries while the interpreter ends. A program may print an
-// exception's traceback and then go on. Then the exception is kept until kMostBehind more lines have come, or until C++
-// ends the process.
+// result is the exception's type with the first line of its message. A later line does not replace the exception if it
+// belongs to the exception's message or notes, or if libraries print it while the interpreter ends. A program may print
+// an exception's traceback and then go on. If the program goes on after an exception, the exception remains the result
+// until kMostBehind more lines have been printed, or until C++ ends the process.
 //
 // Thread-compatible.
 class LastError {
  public:
   static constexpr int kMostBehind = 256;
 
-  // Takes the next line, without its newline.
+  // Adds the next line, which is given without its newline.
   void Add(absl::string_view line);
 
-  // Returns the line found; empty if there is none yet.
+  // Returns the line that has been found, or an empty text if no line has been found yet.
   const std::string& text() const { return text_; }
 
  private:

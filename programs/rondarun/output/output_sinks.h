@@ -19,10 +19,10 @@
 
 namespace ronda {
 
-// Where the launcher's output goes. Only a terminal can show a line that is redrawn in place.
+// The kind of file to which the launcher's output goes. Only a terminal can show a line that is redrawn in place.
 enum class Medium { kFile, kTerminal };
 
-// Bytes that wait for a descriptor that may be slow, such as a pipe to a pager.
+// Bytes that wait to be written to a descriptor. The descriptor may be slow, such as a pipe to a pager.
 //
 // The descriptor stays in blocking mode, because all processes that share the descriptor share its mode. Each write is
 // so small that it does not block when poll() reports that the descriptor is ready.
@@ -33,10 +33,10 @@ class OutputQueue {
   // `fd` may be -1 if nothing is ever written (tests).
   explicit OutputQueue(int fd) : fd_(fd) {}
 
-  // After a failed Write, appended bytes are dropped.
+  // After Write has failed, Append drops the bytes.
   void Append(absl::string_view bytes);
 
-  // Writes as much as the descriptor takes without blocking.
+  // Writes as many bytes as the descriptor takes without blocking.
   // Errors: UNAVAILABLE if the reader is gone; otherwise the operating system's error. An error is returned once, and
   // then the pending bytes are dropped.
   absl::Status Write();
@@ -60,7 +60,7 @@ class StandardOutput {
 
   Medium medium(Stream stream) const { return media_[static_cast<size_t>(stream)]; }
 
-  // Returns the queue for text that goes to `stream`. If both streams lead to the same terminal, they have the same
+  // Returns the queue for the text that goes to `stream`. If both streams lead to the same terminal, they have the same
   // queue, so that the text keeps its order.
   OutputQueue* queue(Stream stream) { return stream == Stream::kStdout || one_terminal_ ? &out_ : &err_; }
 
@@ -73,8 +73,8 @@ class StandardOutput {
   OutputQueue err_;
 };
 
-// Writes copies of the ranks' output for --output-filename, to DIR/rank.N/stdout and DIR/rank.N/stderr. They contain
-// exactly the bytes that the rank printed. Files of an earlier job are replaced.
+// Copies the output of the ranks into files, for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr. A file has
+// exactly the bytes that its rank printed. Files of an earlier job are replaced.
 //
 // Thread-compatible.
 class OutputFiles {
@@ -83,14 +83,14 @@ class OutputFiles {
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
-  // Creates the files of one more rank, if this object has files. Errors: as Create's.
+  // Creates the files of one more rank, if this object has files. Errors: those of Create.
   absl::Status Add(RankId rank);
 
   // Makes an object without files, whose Write does nothing.
   OutputFiles() = default;
 
-  // Errors: the operating system's error, with the path. After an error, nothing more is written to that file, and no
-  // other error is reported.
+  // Errors: the operating system's error, with the path. After an error, the file gets no more bytes, and no more
+  // errors about it are returned.
   absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
 
  private:

@@ -33,7 +33,7 @@ namespace {
 
 using Launcher = LaunchOptions::Launcher;
 
-// mpirun waits twice for its own grace period when it ends the ranks, and ends some time after the last rank.
+// When mpirun ends the ranks, it waits for its grace period twice, and it ends some time after the last rank.
 constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
 
 // Open MPI's parameter for the networks between mpirun and its daemons on the hosts.
@@ -86,7 +86,7 @@ int MostRanksOnAHost(const LaunchPlan& plan) {
   return most;
 }
 
-// All ranks run on this host, each as a child of this process.
+// Plans a job in which all ranks are children of this process.
 absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchFacts& facts) {
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
   RONDA_RETURN_IF_ERROR(CheckBinding(facts.cores, options.binding, MostRanksOnAHost(launch)));
@@ -104,7 +104,7 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
   return plan;
 }
 
-// Plans an elastic job on this host, whose members come and go.
+// Plans an elastic job whose members all run on this host.
 absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchFacts& facts) {
   LaunchOptions options = WithMeetingTimeout(asked, facts);
   options.rank_count = options.elastic->max_ranks;
@@ -154,16 +154,16 @@ bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& fact
                      [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
-// Returns the name or address by which all ranks reach the host of rank 0. The store's port is known to be free only on
-// this host.
+// Returns the name or address by which all ranks reach the host of rank 0. Only on this host is the store's port known
+// to be free.
 std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) {
   if (AreAllThisHost(options.hosts, facts)) return "127.0.0.1";
   const std::string& first = options.hosts.front().host;
   return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
-// Returns the number of consecutive ranks on each host; 0 if hosts have different numbers, or if the user may have told
-// mpirun where to place ranks.
+// Returns the number of consecutive ranks on each host. Returns 0 if the hosts have different numbers, or if the user
+// may have told mpirun where to place ranks.
 int RanksPerHost(const LaunchOptions& options) {
   const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
   if (counts.size() <= 1) return options.rank_count;
@@ -200,7 +200,8 @@ absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const Launc
                    "; ", ListInterfaces(facts.interfaces), "; name one", remedy));
 }
 
-// If this host lacks an interface, mpirun waits for ever for the hosts to connect to it.
+// If this host lacks the interface that the user names, mpirun waits for ever for the other hosts to connect to this
+// host.
 absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFacts& facts) {
   const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
                                          kOpenMpiControlNetwork) != remote.mpi_arguments.end();
@@ -224,8 +225,8 @@ absl::Status CheckInterfacesOfRanks(const LaunchOptions& options, const LaunchFa
   return CheckInterfaces(options.remote.network_interfaces, facts, "this host", " of them");
 }
 
-// Returns whether the user tells mpirun to put the ranks' output elsewhere, so that the launcher cannot see the ranks
-// start.
+// Returns whether the user has told mpirun to write the ranks' output somewhere else. The launcher then cannot see that
+// the ranks start.
 bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   constexpr absl::string_view kSigns[] = {"output-filename", "outfile-pattern", "errfile-pattern", "xml", "xterm"};
   return std::any_of(mpi_arguments.begin(), mpi_arguments.end(), [&](absl::string_view word) {
@@ -235,8 +236,8 @@ bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   });
 }
 
-// Returns whether a shell passes all of these variables ("NAME=value") on to its commands. Some shells drop variables
-// whose names they do not accept, such as the functions that bash exports.
+// Returns whether shells pass all of these variables ("NAME=value") on to the commands that they run. Some shells drop
+// variables whose names they do not accept, such as the functions that bash exports.
 bool PassShells(const std::vector<std::string>& variables) {
   return std::all_of(variables.begin(), variables.end(), [](absl::string_view variable) {
     const absl::string_view name = variable.substr(0, variable.find('='));
@@ -245,7 +246,7 @@ bool PassShells(const std::vector<std::string>& variables) {
   });
 }
 
-// mpirun starts all ranks.
+// Plans a job whose ranks are all started by mpirun.
 absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const LaunchFacts& facts) {
   const std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
   if (static_cast<int>(hosts.size()) != options.rank_count)
@@ -258,7 +259,8 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   variables.insert(variables.end(), defaults.variables.begin(), defaults.variables.end());
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   AddStoreAddress(HostOfStore(options, facts), facts.store_port, &variables);
-  // The ranks name their shared memory by this id, so the launcher finds what killed ranks leave on this host.
+  // The ranks name their shared memory after this id. So the launcher can find the memory that killed ranks leave on
+  // this host.
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   MpirunRequest request = RequestOf(options, facts, mpirun, variables);
   const bool is_marked = PassShells(variables) && PassShells(facts.environment);
@@ -279,8 +281,8 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
         "RANK, WORLD_SIZE and their companions when they join the job, and not before");
   }
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
-  // Open MPI's mpirun does not read from a terminal unless its own process group has the terminal. Rank 0 would wait
-  // for input for ever.
+  // Open MPI's mpirun reads from a terminal only if its own process group is in the terminal's foreground. Rank 0 would
+  // wait for input for ever.
   plan.parts.push_back(std::make_unique<MpirunPart>(
       ChildProcess::Options{.command = command.argv,
                             .environment = std::move(variables),
@@ -294,8 +296,9 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// Returns the reason why mpirun cannot start ranks on other hosts, if the user leaves the choice of the launcher open;
-// empty: there is none. If mpirun fails, the result is empty too, because PlanMpirunJob returns that error.
+// If the user leaves the choice of the launcher open, returns the reason why mpirun cannot start ranks on other hosts.
+// An empty text means that mpirun can. If mpirun fails, the result is empty too, because PlanMpirunJob returns that
+// error.
 std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
@@ -381,8 +384,8 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) 
       .reset_limit = elastic.reset_limit};
   if (elastic.cooldown.has_value()) {
     std::tie(membership.min_cooldown, membership.max_cooldown) = *elastic.cooldown;
-    // A host counts the failed starts of all its members, so its cooldown must be at least as long as a slot's
-    // cooldown.
+    // A host counts the failed starts of all its members. So its cooldown must be at least as long as the cooldown of a
+    // slot.
     membership.min_host_cooldown = std::max(membership.min_host_cooldown, membership.min_cooldown);
     membership.max_host_cooldown = std::max(membership.max_host_cooldown, membership.max_cooldown);
   }

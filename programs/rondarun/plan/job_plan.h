@@ -43,14 +43,15 @@ struct LaunchFacts {
   int store_port = 0;                        // a different one
   int summary_file = -1;                     // a descriptor that ranks inherit (SummaryFile); -1: none
   std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves; null if the job is only shown
-  // Returns OK if ranks that this mpirun starts can load Ronda's plugin for its MPI. `path` is RONDA_MPI_PLUGIN, or
-  // empty. It is called only if the choice of the launcher depends on the result.
+  // Returns OK if ranks that are started by this mpirun can load Ronda's plugin for its MPI. `path` is
+  // RONDA_MPI_PLUGIN, or empty. The planner calls this function only if its choice of the launcher depends on the
+  // result.
   std::function<absl::Status(Mpirun mpirun, const std::string& path)> find_mpi_plugin = [](Mpirun, const std::string&) {
     return absl::OkStatus();
   };
 };
 
-// A job that is ready to start.
+// A job that can now be started.
 struct JobPlan {
   std::vector<std::unique_ptr<JobPart>> parts;
   std::optional<ElasticJob::Options> elastic;  // its members are the ranks, instead of `parts`
@@ -66,28 +67,30 @@ struct JobPlan {
 
 // Functions for elastic jobs.
 
-// Gives the members a short RONDA_START_TIMEOUT, unless the user gives one. The members of an epoch begin to connect
-// when all of them have joined. So if they cannot connect, one of them has died meanwhile.
+// Returns `options` with a short RONDA_START_TIMEOUT for the members, unless the user has set this variable. The
+// members of an epoch begin to connect only after all of them have joined. So if members of an epoch cannot connect to
+// each other, one of the members has died after it joined.
 LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
 
 // Returns a plan without the job's hosts and processes. REQUIRES: options.elastic.
 JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Returns the variables that options set for the ranks. Each rank sees all devices that the user names. A rank uses the
-// device whose number is its local rank.
+// Returns the variables that options set for the ranks. Each rank sees all devices that the user names. Each rank uses
+// the device whose number equals the rank's local rank.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
-// Returns the line with which a shell would start the process. It contains the variables that differ from the inherited
-// variables. The secret is left out.
+// Returns the line with which a shell would start the process. The command contains those variables that differ from
+// the inherited variables. The command line that DescribeProcess returns does not contain the secret.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 
 // Returns a text such as "job 0123: 2 ranks of ./train".
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
-// Decides which program starts the ranks, and how: this launcher itself (on its own host), mpirun, or agents over ssh.
-// To plan a start by mpirun, this function asks mpirun for its version. If the user leaves the choice open and mpirun
-// or its plugin is missing, agents over ssh start the ranks. A note then gives the reason.
+// Decides which program starts the ranks, and how. The program is this launcher (on its own host), mpirun, or an agent
+// over ssh. If mpirun starts the ranks, the function runs mpirun once to get its version. If the user leaves the choice
+// open and mpirun or its plugin is missing, agents over ssh start the ranks. If mpirun or its plugin is missing and
+// agents start the ranks, the plan has a note with the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can correct.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

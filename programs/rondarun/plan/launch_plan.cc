@@ -36,7 +36,7 @@ constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
 constexpr absl::string_view kPassed[] = {"PATH",        "LD_LIBRARY_PATH",      "PYTHONPATH",      "MASTER_ADDR",
                                          "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"};
 
-// A variable that ranks get unless the user has set it.
+// A variable that ranks get by default, unless the user has set it.
 struct DefaultVariable {
   absl::string_view name;
   absl::string_view value;
@@ -45,7 +45,7 @@ struct DefaultVariable {
 };
 
 constexpr DefaultVariable kDefaults[] = {
-    // Python buffers some kilobytes of its output to a pipe. If a rank is killed, the buffered output is lost.
+    // When its output is a pipe, Python buffers some kilobytes. The buffered output is lost if the rank is killed.
     {.name = "PYTHONUNBUFFERED", .value = "1", .least_ranks = 1, .note = ""},
     {.name = "OMP_NUM_THREADS",
      .value = "1",
@@ -67,7 +67,7 @@ bool IsPassed(absl::string_view name) {
 constexpr int kLastPort = 65535;
 constexpr absl::string_view kLoopback = "127.0.0.1";
 
-// Returns the number of hosts that have a rank with this local rank.
+// Returns the number of hosts on which a rank has this local rank.
 int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
   return static_cast<int>(
       std::count_if(local_sizes.begin(), local_sizes.end(), [&](int size) { return size > local_rank; }));
@@ -100,7 +100,7 @@ std::vector<RankPlan> PlaceRanks(const PlanRequest& request, const std::vector<i
   return ranks;
 }
 
-// Every node has as many ranks as this one.
+// All nodes have the same number of ranks as this node.
 std::vector<RankPlan> PlaceRanksOfNode(const PlanRequest& request, const NodeGroup& group) {
   std::vector<RankPlan> ranks;
   ranks.reserve(static_cast<size_t>(request.rank_count));
@@ -134,8 +134,8 @@ void AddUnlessSet(absl::string_view name, absl::string_view value, std::vector<s
   if (!ContainsName(*environment, name)) environment->push_back(absl::StrCat(name, "=", value));
 }
 
-// Adds the address at which the ranks find each other if they do not use shared memory. Only the ranks know whether
-// their backend needs the address.
+// Adds the address at which ranks without shared memory find each other. Only the ranks know whether their backend
+// needs the address.
 void AddMasterAddress(absl::string_view address, int port, std::vector<std::string>* environment) {
   AddUnlessSet("RONDA_MASTER_ADDR", address, environment);
   AddUnlessSet("RONDA_MASTER_PORT", absl::StrCat(port), environment);
@@ -146,7 +146,8 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    // Port 0 means that the system refuses sockets. The ranks can still find each other in shared memory.
+    // Port 0 means that the system refuses sockets. Without sockets, the ranks can still find each other in shared
+    // memory.
     if (request.rank_count > 1 && request.free_port != 0) AddMasterAddress(kLoopback, request.free_port, &environment);
     if (request.store_port != 0) AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
@@ -172,7 +173,7 @@ std::vector<Core> CoresOf(const HostCores& host) {
   return cores;
 }
 
-// Returns the positive duration in the variable; `otherwise` if it contains none.
+// Returns the positive duration that the variable contains, or `otherwise` if it contains no such duration.
 absl::Duration DurationOf(const std::vector<std::string>& variables, VariableName name, absl::Duration otherwise) {
   for (const std::string& variable : variables) {
     if (NameOf(variable) != name.view()) continue;

@@ -43,17 +43,18 @@ struct MpirunCommand {
   std::vector<std::string> environment;  // "NAME=value" for mpirun itself, beside those for the ranks
 };
 
-// Makes the command line of mpirun. It contains only the names of variables; mpirun passes on their values from its own
-// environment. So no secret is on a command line, which all users of the machine can read. mpirun marks each piece of
-// output with its rank (TaggedOutput). The shell at the start of a rank prints a mark that shows the start
-// (WithStartMark). The user's --mpi-args come last, so they override rondarun's arguments.
+// Makes the command line of mpirun. The command line contains only the names of the ranks' variables. mpirun passes on
+// their values from its own environment. So no secret is on a command line, which all users of the machine can read.
+// mpirun marks each piece of output with its rank (TaggedOutput). The shell at the start of a rank prints a mark that
+// shows the start (WithStartMark). The user's --mpi-args come last on the command line, so they override rondarun's
+// arguments.
 //
-// Errors: UNIMPLEMENTED if this mpirun cannot carry out an option.
+// Errors: UNIMPLEMENTED if this kind of mpirun cannot carry out one of the options.
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);
 
 // Returns the output of `mpirun --version` for the mpirun in PATH.
-// Errors: NOT_FOUND that names the package to install, if there is no mpirun; FAILED_PRECONDITION with mpirun's output
-// if it failed.
+// Errors: NOT_FOUND if there is no mpirun; the text names the package to install. FAILED_PRECONDITION with mpirun's
+// output if mpirun failed.
 absl::StatusOr<std::string> MpirunVersion();
 
 // Returns "Open MPI 4.1.4" or "MPICH 4.0.2", from the output of `mpirun --version`. For any other output, returns the

@@ -25,8 +25,8 @@ std::string WorkingDirectory() {
   return std::filesystem::current_path(error).string();
 }
 
-// Returns the options of the agent on the leader's own host. This agent gets its command and its directory from the
-// leader.
+// Returns the options of the agent on the leader's own host. This agent gets its command and its working directory from
+// the leader.
 AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
   return {.process = {.command = LocalAgentCommand(options, facts.program),
                       .environment = facts.environment,
@@ -37,7 +37,7 @@ AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& f
           .binding = options.binding};
 }
 
-// Returns the options for a node on another host. The node itself is the agent, and knows its own command and
+// Returns the options for a node on another host. The node itself is the agent, and knows its own command and working
 // directory.
 AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts) {
   const int socket = facts.nodes->HandOver(host);

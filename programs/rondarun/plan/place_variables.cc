@@ -51,8 +51,8 @@ std::vector<std::string> RondasVariables(const Topology& topology) {
   return variables;
 }
 
-// Returns a shell command that sets all variables of the number to `value`, after the shell has expanded it. If the
-// expanded text is empty, the command sets no variable.
+// Returns a shell command that sets all variables of `number`. The shell first expands `value`. If the expanded text is
+// empty, the command sets no variable.
 std::string SetAll(const PlaceNumber& number, absl::string_view value) {
   std::string names;
   for (const VariableName name : {number.rondas, number.torchruns, number.horovodruns}) {
@@ -85,8 +85,8 @@ std::vector<std::string> SlotVariables(int slot, int slots) {
 }
 
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host) {
-  // No program uses the names ronda_set, ronda_value and ronda_name. If the environment already had a variable of such
-  // a name, the shell would pass the changed value on to the rank.
+  // These names (ronda_set, ronda_value, ronda_name) are used by no program. If the environment already had a variable
+  // with such a name, the rank would get the value that this script has assigned.
   std::string script =
       "ronda_set() { ronda_value=$1; shift; test -z \"$ronda_value\" || for ronda_name; do export "
       "\"$ronda_name=$ronda_value\"; done; }; ";

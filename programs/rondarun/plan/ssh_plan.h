@@ -19,8 +19,8 @@ namespace ronda {
 // command line (OriginOf).
 std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
 
-// Returns the command that runs `program`, a rondarun, as an agent on `host`. The command uses ssh, which is told not
-// to ask for a password, or the user's own remote shell.
+// Returns the command that runs `program`, a rondarun, as an agent on `host`. The command runs ssh with an option that
+// forbids password prompts, or the user's own remote shell.
 std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program);
 
 // Plans a job whose ranks are started by agents, one per host. The ranks find each other at the first host. rondarun
@@ -32,13 +32,13 @@ std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Plans an elastic job, whose members are started by agents, one per host. An agent is started when it is needed. The
-// launcher tells the members where to find each other.
+// Plans an elastic job, whose members are started by agents, one per host. An agent is started only when its host gets
+// a member. The launcher tells the members where they find each other.
 // Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script with that name.
 absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Returns the command that runs `command` on `host`, which must be another host. It uses ssh, which is told not to ask
-// for a password, or the user's own remote shell.
+// Returns the command that runs `command` on `host`, which must be another host. The result runs ssh with an option
+// that forbids password prompts, or the user's own remote shell.
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
                                        const std::vector<std::string>& command);
 

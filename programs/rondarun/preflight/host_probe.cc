@@ -91,7 +91,7 @@ absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
 void Answer(int fd) {
   const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerTimeout);
   // This call cannot block, because the few bytes fit into the empty buffer of a new connection. If the caller has
-  // left, it needs no answer.
+  // closed the connection, it needs no answer.
   if (text.ok() && send(fd, text->data(), text->size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }
 

@@ -70,7 +70,8 @@ std::string LastLine(absl::string_view text) {
 // Allows time for a login and a start over a slow network.
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
-// Must be longer than the time in which a probe tries to connect.
+// A probe must report within this time whether it could connect to a host. The time must be longer than the probe's own
+// limit for connecting (host_probe.cc).
 constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
 
 // Returns the command line of a probe: the variables that ranks on all hosts would get, rondarun, "--probe", and the
@@ -91,7 +92,7 @@ struct Asked {
   ProbedHost host;
   std::unique_ptr<ProbeClient> probe;  // null if host.status is not OK
 
-  // Ends the probe because of the error `status`, so that it is asked no more questions.
+  // After the error `status`, ends the probe, so that it gets no more questions.
   void GiveUp(absl::Status status) {
     host.status = std::move(status);
     probe.reset();
@@ -106,7 +107,8 @@ absl::Status ReadFacts(ProbeClient* probe, absl::Time deadline, HostFacts* facts
   }
 }
 
-// Compares the host's clock with this host's. The other host read its clock at some moment between question and answer.
+// Compares the host's clock with this host's. The other host read its clock at some moment between the question and the
+// answer.
 absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
   const absl::Time asked = CalendarNow();
   const absl::Time begin = SteadyNow();
@@ -149,7 +151,7 @@ void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   }
 }
 
-// All hosts try at the same time, so each probe answers the other probes while it connects to them.
+// All probes try to connect at the same time, so each probe also answers the other probes meanwhile.
 void TryConnections(std::vector<Asked>* all) {
   std::vector<std::vector<const Asked*>> targets;
   for (const Asked& from : *all) targets.push_back(TargetsOf(from, *all));
@@ -199,8 +201,8 @@ ProbeClient::ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors)
 
 ProbeClient::~ProbeClient() {
   conversation_.Reset();
-  // A probe ends when its input ends, even if ssh is between. But the command that started the probe may hang, so it is
-  // killed.
+  // A probe ends when its input ends, even if ssh is between. The command that started the probe may still hang, so it
+  // is killed.
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -264,7 +266,7 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
 
 int RunPreflight(const LaunchOptions& options) {
   LaunchOptions asked = options;
-  // If no option names interfaces, ranks use the interfaces that this variable names.
+  // If no option names interfaces, this variable may name the interfaces that ranks use.
   const std::optional<std::string> interfaces = ProcessEnvironment()("RONDA_NETWORK_INTERFACE");
   if (interfaces.has_value() && asked.remote.network_interfaces.empty()) {
     asked.remote.network_interfaces = absl::StrSplit(*interfaces, ',', absl::SkipEmpty());

@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// A probe (host_probe.h) that runs as a child process, on this host or behind ssh, and the connection to its input and
+// A child process that is a probe (host_probe.h), on this host or behind ssh, and the connection to its input and
 // output.
 //
 // Thread-compatible. The destructor ends the child.
@@ -33,11 +33,12 @@ class ProbeClient {
   ProbeClient(const ProbeClient&) = delete;
   ProbeClient& operator=(const ProbeClient&) = delete;
 
-  // Sends a question. If the probe has ended, Ask reports no error, and ReadLine reports the end.
+  // Sends a question to the probe. If the probe has ended, Ask reports no error, and ReadLine reports the end.
   void Ask(absl::string_view question);
 
   // Returns the next line that the probe prints, without its newline.
-  // Errors: UNAVAILABLE if the probe has ended, with its last line on standard error; DEADLINE_EXCEEDED.
+  // Errors: UNAVAILABLE if the probe has ended, with the last line that it printed on standard error;
+  // DEADLINE_EXCEEDED.
   absl::StatusOr<std::string> ReadLine(absl::Time deadline);
 
  private:
@@ -52,10 +53,10 @@ class ProbeClient {
   std::string unread_;
 };
 
-// Carries out rondarun --check. It starts `program` (the path of rondarun, which must be the same on all hosts) as a
-// probe on all hosts of `options` at the same time. Then it lets the hosts try to reach each other, and makes the
-// report. A host whose name is in `own` is this host. All other hosts are reached over ssh, or through the user's own
-// remote shell.
+// Carries out rondarun --check. At the same time on all hosts of `options`, starts `program` as a probe. `program` is
+// the path of rondarun, which must be the same on all hosts. After the probes have started, lets the hosts try to reach
+// each other, and makes the report. A host is this host if its name is in `own`. All other hosts are reached over ssh,
+// or through the user's own remote shell.
 PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
                            const std::vector<std::string>& own);
 

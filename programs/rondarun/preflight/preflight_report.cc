@@ -19,14 +19,14 @@
 namespace ronda {
 namespace {
 
-// If two clocks differ by more than this, the times in the hosts' logs cannot be compared.
+// If two clocks differ by more than this time, the times in the logs of their hosts cannot be compared.
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string ClockText(const ProbedHost& host) {
   const double ms = absl::ToDoubleMilliseconds(host.clock_skew);
-  // A measured difference that is smaller than the possible error counts as none.
+  // If a measured difference is smaller than its possible error, the clocks are reported as equal.
   return absl::AbsDuration(host.clock_skew) <= host.clock_precision ? "same" : absl::StrFormat("%+.0f ms", ms);
 }
 
@@ -46,7 +46,7 @@ Row RowOf(const ProbedHost& host) {
           ClockText(host)};
 }
 
-// Makes each column as wide as its widest entry.
+// Formats a table in which each column is as wide as its widest entry.
 std::string Table(const std::vector<Row>& rows) {
   std::vector<size_t> widths;
   for (const Row& row : rows) {
@@ -93,7 +93,7 @@ constexpr Equal kGpusEqual = {fact::kGpus, "GPUs", ""};
 constexpr Equal kCudaEqual = {fact::kCuda, "CUDA", "CUDA "};
 constexpr Equal kNcclEqual = {fact::kNccl, "NCCL", "NCCL "};
 
-// Returns a text such as "h2 has Ronda 0.3.0, the others 0.4.0"; empty if all hosts have the same value.
+// Returns texts such as "h2 has Ronda 0.3.0, the others 0.4.0". Returns nothing if all hosts have the same value.
 std::vector<std::string> OddOnes(const std::vector<const ProbedHost*>& hosts, const Equal& equal) {
   const std::string usual = Usual(hosts, equal.name);
   std::vector<std::string> odd, even;
@@ -138,8 +138,8 @@ bool AllHave(const std::vector<const ProbedHost*>& hosts, absl::string_view name
   return Reasons(hosts, name).size() == hosts.size();
 }
 
-// Returns the problems with MPI on hosts that will run a job together. If all hosts lack the plugin, this is no
-// problem, because ranks are then started without MPI.
+// Returns the problems with MPI on hosts that will run a job together. A plugin that is missing on all hosts is no
+// problem, because the ranks are then started without MPI.
 std::vector<std::string> MpiProblems(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kMpiEqual);
   if (!AllHave(hosts, fact::kNoMpiPlugin)) Append(Reasons(hosts, fact::kNoMpiPlugin), &problems);
@@ -157,8 +157,8 @@ std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& ho
   return problems;
 }
 
-// Returns the reason why ranks will be started without MPI, if the user allows both; empty if they will be started with
-// MPI.
+// If the user allows a start without MPI, returns the reason why the ranks will be started without MPI. Returns nothing
+// if they will be started with MPI.
 std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
   constexpr absl::string_view kWithout = "ranks are started over ssh, and hosts exchange data over TCP";
   if (Usual(hosts, fact::kMpi).empty()) return {absl::StrCat("there is no MPI: ", kWithout)};

@@ -15,10 +15,11 @@
 
 namespace ronda {
 
-// Facts by name. A fact is absent if a host does not have it, or if a probe of another version does not know it.
+// The facts about a host, by name. A fact is absent if it does not apply to the host, or if a probe of another version
+// does not know it.
 using HostFacts = std::map<std::string, std::string>;
 
-// Sizes are in bytes, as decimal numbers.
+// Sizes are in bytes, written as decimal numbers.
 namespace fact {
 inline constexpr char kVersion[] = "version";                // Ronda's
 inline constexpr char kProgram[] = "program";                // the path of rondarun
@@ -36,10 +37,10 @@ inline constexpr char kNoAddress[] = "no_address";           // why it has none
 inline constexpr char kPort[] = "port";                      // where the probe answers
 }  // namespace fact
 
-// Returns the fact, or "" if it is absent.
+// Returns the fact `name`, or "" if it is absent.
 std::string FactOr(const HostFacts& facts, absl::string_view name);
 
-// Returns a fact as a number; 0 if it is absent or no number.
+// Returns the fact `name` as a number, or 0 if it is absent or not a number.
 double NumberOf(const HostFacts& facts, absl::string_view name);
 
 // Returns the facts as lines "name=value". Line breaks in values become blanks.

@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// The greatest length of a message. No environment and no command line is that long.
+// The longest message that an agent may send or receive. No environment and no command line is that long.
 constexpr uint64_t kMaxLength = uint64_t{64} << 20;
 constexpr size_t kLengthSize = 8;
 
@@ -351,21 +351,22 @@ void AgentPart::LoseRanks(const std::string& why) {
     for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
       if (has_output) listener().OnOutputEnd(rank, stream);
     }
-    // The loss of a host is reported once, and not again for each of its members.
+    // If a host is lost, the loss is reported once, and not again for each of its members.
     const RankEnd::Cause told = members_ == nullptr ? cause() : RankEnd::Cause::kLauncher;
     listener().OnRankEnd({.rank = rank, .host = host_, .cause = told, .lost = why});
   }
 }
 
-// Makes the ranks stop or go on. Before the agent's hello no rank has started, so nothing is sent.
+// Stops the ranks on SIGTSTP, or lets the ranks continue. Before the agent's hello no rank has started, so nothing is
+// sent.
 void AgentPart::SetMotion(int signo) {
   if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
 }
 
 void AgentPart::Pass(int signo) {
   if (signo == SIGKILL || !greeted_) {
-    // When its input ends, the agent kills its ranks. The process that leads to the agent is killed, because the host
-    // may not answer.
+    // An agent kills its ranks when its input ends. The process that leads to the agent is killed, because the host may
+    // not answer.
     process().SignalGroup(SIGKILL);
   } else {
     Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The messages between a launcher and its agents on other hosts, over the agents' stdin and stdout. This file also has
-// the launcher's side of these connections.
+// the launcher's side of the connections.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
 
@@ -24,7 +24,7 @@ namespace ronda {
 // A message to or from an agent.
 struct AgentMessage {
   enum class Kind : uint8_t {
-    // Messages to the agent (their numbers; their texts):
+    // Messages to the agent, with their numbers and texts:
     //   kJob           the LaunchOptions::Binding; the working directory, the host's name
     //   kVariables     "NAME=value" for all ranks
     //   kCommand       the command
@@ -44,9 +44,10 @@ struct AgentMessage {
     kMembers,
     kMember,
     kMemberSignal,
-    // Tells a node, which is not the launcher's child, that the job has ended: the job's exit code, and the reason.
+    // Tells a node, which is not a child of the launcher, that the job has ended, with the job's exit code and the
+    // reason.
     kEnd,
-    // Tells a node that is numbered by arrival its number.
+    // Tells a node that is numbered by arrival which number it has.
     kNodeNumber,
     // Messages from the agent:
     //   kHello         two free ports; Ronda's version, an address of the host (empty: none)
@@ -82,14 +83,15 @@ struct AgentMessage {
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
 
-  // Return 0 or "" if the message has no number or text at this index.
+  // These functions return the number or text at `index`, or 0 or "" if the message has no number or text at this
+  // index.
   int64_t number(size_t index) const { return index < numbers.size() ? numbers[index] : 0; }
   const std::string& text(size_t index) const;
 
   bool operator==(const AgentMessage&) const = default;
 };
 
-// The agent's first line. Lines that come before it were printed by the host, for example at login.
+// The first line that an agent prints. The host may print other lines before this line, for example at login.
 inline constexpr absl::string_view kAgentGreeting = "\nronda-agent\n";
 
 std::string Encode(const AgentMessage& message);
@@ -97,16 +99,17 @@ std::string Encode(const AgentMessage& message);
 // Decodes the messages in a stream of bytes. Thread-compatible.
 class AgentMessageReader {
  public:
-  // kAgentsOutput: the messages begin after kAgentGreeting.
+  // kAgentsOutput: the messages begin after kAgentGreeting, and the host may print other bytes before it.
   enum class Stream { kMessages, kAgentsOutput };
 
   explicit AgentMessageReader(Stream stream) : greeted_(stream == Stream::kMessages) {}
 
-  // Takes the next bytes, and emits the messages that they complete.
-  // Errors: INVALID_ARGUMENT for bytes that Encode cannot have made. After an error nothing more can be read.
+  // Adds the next bytes, and emits each message that is now complete.
+  // Errors: INVALID_ARGUMENT for bytes that Encode cannot have made. After an error, the reader can read no more
+  // messages.
   absl::Status Feed(absl::string_view bytes, absl::FunctionRef<void(AgentMessage)> emit);
 
-  // Returns the bytes received so far, as long as the greeting has not come; afterwards nothing.
+  // Until the greeting has come, returns all bytes that have come so far. After the greeting, returns nothing.
   absl::string_view preface() const { return greeted_ ? absl::string_view() : absl::string_view(bytes_); }
 
  private:
@@ -116,10 +119,11 @@ class AgentMessageReader {
   bool greeted_;
 };
 
-// Receives the events of an elastic job's members on an agent's host.
+// Receives events of members that run on the host of an agent.
 class AgentListener : public MemberListener {
  public:
-  // Reports a `port` of the agent's host on which no program listens now. It is called before each OnMessage.
+  // Reports a `port` of the agent's host on which no program listens now. AgentPart calls OnFreePort before each
+  // OnMessage.
   virtual void OnFreePort(int port) = 0;
   // The process of the member could not be started; `why` completes a sentence that begins "member 3 ".
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
@@ -127,9 +131,9 @@ class AgentListener : public MemberListener {
   virtual void OnGone(absl::string_view why) = 0;
 };
 
-// The ranks of one host, and the process through which the launcher reaches them. This process is usually ssh, which
-// leads to an agent that starts the ranks there (RunAgent). In an elastic job the ranks are members that come and go,
-// and the job goes on if the agent is lost.
+// The ranks of one host, and the child process through which the launcher reaches these ranks. The child process is
+// usually ssh, which leads to an agent that starts the ranks on the host (RunAgent). In an elastic job, the ranks are
+// members that come and go. The loss of the agent then does not end the job.
 //
 // Thread-compatible.
 class AgentPart final : public JobPart {
@@ -159,7 +163,7 @@ class AgentPart final : public JobPart {
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
 
   // Orders the agent to look after the members of an elastic job. `common` are the members' variables. The agent sends
-  // a sign of life every `period`. If it receives nothing for `timeout`, it ends together with its members.
+  // a sign of life every `period`. If the agent receives nothing for `timeout`, it ends itself and its members.
   // REQUIRES: the agent has sent its hello.
   struct SignsOfLife {
     absl::Duration period = absl::Seconds(1);
@@ -167,7 +171,8 @@ class AgentPart final : public JobPart {
   };
   void StartMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
 
-  // These functions are for members. Their messages are held back until the agent has sent its hello.
+  // The following functions are for the members of an elastic job. Until the agent has sent its hello, their messages
+  // are held back.
   void StartMember(int member, int slot, int slots);
   void SendToMember(int member, absl::string_view text);
   void SignalMember(int member, int signo);
@@ -210,7 +215,8 @@ class AgentPart final : public JobPart {
   bool IsOurs(RankId rank) const;
   void LoseRanks(const std::string& why);
 
-  // Gives up the agent, which breaks the protocol or has another version. The job fails too, unless it is elastic.
+  // Gives up an agent that breaks the protocol or has another version. Giving up an agent also fails the job, unless
+  // the job is elastic.
   void GiveUp(absl::string_view why);
 
   const std::string host_;

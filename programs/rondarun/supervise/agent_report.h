@@ -21,12 +21,13 @@ namespace ronda {
 
 // An agent's reports to its launcher about the ranks of its host.
 //
-// Thread-compatible. Uses the queue given to it, which must outlive it.
+// Thread-compatible. AgentReport uses the queue that it is given, which must outlive it.
 class AgentReport final : public JobListener {
  public:
   explicit AgentReport(OutputQueue* queue) : queue_(queue) {}
 
-  // Sends the agent's first message. Other hosts reach this host at `address`; empty: this host has no address.
+  // Sends the agent's first message. Other hosts reach this host at `address`. An empty `address` means that this host
+  // has no address.
   struct FreePorts {
     int free = 0;
     int store = 0;

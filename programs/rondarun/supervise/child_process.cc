@@ -33,14 +33,14 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
 }
 
-// The system call that failed, and its errno. The child sends the name as a pointer to a literal, which has the same
-// address in the parent.
+// The system call that failed in the child process, and its errno. The child sends the name of the call as a pointer to
+// a literal, which has the same address in the parent.
 struct StartFailure {
   const char* call = nullptr;  // nullptr: none
   int error = 0;
 };
 
-// All data that the child needs between fork and exec. The child must not allocate memory there.
+// All data that the child needs between fork and exec. Between fork and exec, the child must not allocate memory.
 struct ChildSetup {
   pid_t launcher;
   char* const* argv;
@@ -66,8 +66,8 @@ const char* BindToLauncher(const ChildSetup& setup) {
 
 constexpr char kExec[] = "execvpe";
 
-// Returns only if a call fails. The result is the name of this call, and errno is set. All calls are async-signal-safe;
-// execvpe is so only in practice.
+// Returns only if a system call fails. The result is the name of the system call that failed, and errno is set. All
+// calls in this function are async-signal-safe, but execvpe only in practice.
 const char* BecomeCommand(const ChildSetup& setup) {
   if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
@@ -96,7 +96,7 @@ const char* BecomeCommand(const ChildSetup& setup) {
   _exit(127);
 }
 
-// Reads the child's report. The result is empty if the pipe ends because the command runs.
+// Reads the report of the child about a failed start. The result is empty if the pipe ends because the command runs.
 StartFailure ReadChildFailure(int pipe) {
   StartFailure failure;
   ssize_t count = 0;
@@ -117,8 +117,8 @@ absl::Status StartError(const ChildProcess::Options& options, const StartFailure
 }
 
 // Tries the calls that the launcher needs to end a process. Returns the first call that the system refuses, with errno
-// set; or nullptr. The calls are tried before the process starts. If the system refused them later, the launcher could
-// not end the process, or not learn how it ended.
+// set; or nullptr. The calls are tried before the process starts. If the system refused one of these calls only later,
+// the launcher could not end the process, or could not know how the process ended.
 const char* RefusedCall() {
   siginfo_t info = {};
   if (kill(getpid(), 0) != 0) return "kill";
@@ -144,7 +144,8 @@ absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
   return null;
 }
 
-// Sets the mark in the environment. It replaces the mark of another launcher that has started this launcher.
+// Sets RONDA_LAUNCH in the environment to `mark`. The new value replaces the mark of a launcher that has started this
+// launcher.
 std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
   std::erase_if(environment, [](const std::string& each) { return absl::StartsWith(each, Guard::kVariable); });
   environment.push_back(absl::StrCat(Guard::kVariable, mark));
@@ -187,8 +188,8 @@ std::optional<int> SystemProcess::NextMotion() const {
 }
 
 ChildProcess::End SystemProcess::Collect() {
-  // First get the exit code without collecting the process, then kill its group. No other process can get the group's
-  // number before the process is collected.
+  // The code first gets the exit code without collecting the process, and then kills the process' group. Until the
+  // process is collected, no other process can get the group's number.
   siginfo_t info = {};
   waitid(P_PIDFD, id(), &info, WEXITED | WNOWAIT);
   kill(-pid(), SIGKILL);
@@ -199,7 +200,7 @@ ChildProcess::End SystemProcess::Collect() {
   return {.exit_code = 0, .signal = info.si_status};
 }
 
-// Returns the pidfd once the command runs. After an error the process has been removed completely.
+// Waits until the command runs, and returns the pidfd of its process. After an error, nothing of the process is left.
 absl::StatusOr<UniqueFd> AwaitStart(pid_t pid, int failure_pipe, const ChildProcess::Options& options,
                                     const Guard& guard) {
   StartFailure failure = ReadChildFailure(failure_pipe);

@@ -22,15 +22,15 @@ namespace ronda {
 
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
-// The process leads its own process group, which holds all processes that it starts. When the process ends, the rest of
-// the group is killed. The process inherits only the descriptors 0, 1 and 2, and the descriptors in
+// The process leads its own process group. The processes that it starts also belong to this group. When the process
+// ends, the rest of the group is killed. The process inherits only the descriptors 0, 1 and 2, and those in
 // Options::inherited_fds.
 //
-// Thread-compatible. The destructor does not end the process, because its owner must send the signals and collect it.
+// Thread-compatible. The destructor does not end the process: its owner must signal and collect the process.
 class ChildProcess {
  public:
-  // kTerminal: the launcher's standard input. If this input is a terminal, a process that reads from it is stopped
-  // until the terminal is lent to the process' group (Terminal).
+  // kTerminal: the launcher's standard input. If standard input is a terminal, a process that reads from the terminal
+  // is stopped, until its group is in the terminal's foreground (Terminal).
   // kNoTerminal: the launcher's standard input, or no input if the launcher's input is a terminal.
   enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 
@@ -62,28 +62,30 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  // Returns the value of RONDA_LAUNCH for this process and the processes that it starts (Guard).
+  // Returns the value of RONDA_LAUNCH in the environment of the process. The processes that it starts inherit this
+  // variable (Guard).
   const std::string& mark() const { return mark_; }
 
   // Returns a descriptor that becomes readable when the process ends.
   int pidfd() const { return pidfd_.get(); }
 
-  // Returns the descriptor from which the process' output is read, without blocking; -1 after CloseOutput.
+  // Returns the descriptor from which the launcher reads the process' output without blocking. Returns -1 after
+  // CloseOutput.
   int output(Stream stream) const { return outputs_[static_cast<size_t>(stream)].get(); }
   void CloseOutput(Stream stream) { outputs_[static_cast<size_t>(stream)].Reset(); }
 
-  // Returns the descriptor to which the process' input is written, without blocking; -1 unless the input is
-  // Input::kPipe, and after CloseInput.
+  // Returns the descriptor to which the launcher writes the process' input without blocking. Returns -1 after
+  // CloseInput, and if the input is not Input::kPipe.
   int input() const { return input_.get(); }
   void CloseInput() { input_.Reset(); }
 
-  // SignalGroup sends `signo` to all processes in the process' group, SignalAlone to the process only.
+  // SignalGroup sends `signo` to all processes of the group, and SignalAlone only to the process itself.
   // REQUIRES: the process is not collected.
   virtual void SignalGroup(int signo) const = 0;
   virtual void SignalAlone(int signo) const = 0;
 
-  // Returns the signal that has stopped the process, or SIGCONT if the process goes on. Reports each stop once; nullopt
-  // if there is no news.
+  // If the process was stopped since the last call, returns the signal that has stopped it. If the process goes on
+  // again, returns SIGCONT. Reports each change only once. Returns nullopt if nothing has changed.
   virtual std::optional<int> NextMotion() const = 0;
 
   // Kills the rest of the group, and lets the kernel forget the process (waitid).
@@ -113,7 +115,7 @@ class ProcessStarter {
  public:
   virtual ~ProcessStarter() = default;
 
-  // Starts the command, and returns once it runs.
+  // Starts the command. Returns when the command runs.
   // Errors: NOT_FOUND or PERMISSION_DENIED with the command's name; for other reasons the operating system's errors.
   virtual absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const = 0;
 };
@@ -121,8 +123,7 @@ class ProcessStarter {
 // Starts processes as children of this process.
 class SystemProcesses final : public ProcessStarter {
  public:
-  // The settings with which all processes are started. The objects pointed to must outlive this object and its
-  // processes.
+  // The settings that apply to all processes. The objects pointed to must outlive this object and its processes.
   struct Context {
     rlimit file_limit = {};  // of open descriptors
     const SignalInbox* signals = nullptr;

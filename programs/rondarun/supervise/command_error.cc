@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The kernel reads only this number of bytes of a script's first line.
+// The kernel reads only this many bytes of the first line of a script.
 constexpr int kMaxFirstLine = 256;
 
 bool IsFile(const std::string& path) {
@@ -36,7 +36,7 @@ bool IsExecutable(const std::string& path) { return IsFile(path) && access(path.
 
 bool IsPath(const std::string& command) { return absl::StrContains(command, '/'); }
 
-// Returns the program that exec would start; empty if it would find no program.
+// Returns the path of the program that exec would run. Returns an empty text if exec would find no program.
 std::string FindProgram(const std::string& command) {
   if (IsPath(command)) return IsExecutable(command) ? command : "";
   const std::string folders = ProcessEnvironment()("PATH").value_or("");

@@ -11,15 +11,15 @@
 
 namespace ronda {
 
-// A command, and the words in front of it on the user's command line, such as "rondarun -np 2".
+// A command, and the words before it on the user's command line, such as "rondarun -np 2".
 struct CommandWords {
   const std::vector<std::string>& command;
   const std::string& before;
 };
 
 // Returns an error for a script that the system would start, but that would fail with a misleading text. For example,
-// its first line ends with a carriage return. Or it is a Python program whose first line does not name Python, so that
-// a shell would run it.
+// the script's first line ends with a carriage return. Another example is a Python program without a first line that
+// names Python, so that a shell would run the program.
 // Errors: NOT_FOUND and PERMISSION_DENIED.
 absl::Status CheckScript(const CommandWords& words);
 

@@ -24,7 +24,7 @@ bool CloseRange(unsigned first, unsigned last, unsigned flags) {
   return first > last || syscall(SYS_close_range, first, last, flags) == 0;
 }
 
-// The layout of an entry that getdents64(2) returns. The entry's name follows.
+// The layout of an entry that getdents64(2) returns. The name of the entry follows this struct.
 struct Entry {
   std::uint64_t inode;
   std::int64_t next;
@@ -33,7 +33,7 @@ struct Entry {
   char name[1];
 };
 
-// Returns `text` as a number; -1 if it is not a number.
+// Returns the number in `text`, or -1 if `text` is not a number.
 int NumberOf(const char* text) {
   int number = 0;
   for (const char* at = text; *at != '\0'; ++at) {
@@ -48,7 +48,7 @@ template <typename Change>
 void ForEachDescriptor(const Change& change) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
-    // Without /proc, every possible number is tried, up to a bound so that the loop is short.
+    // Without /proc, the loop tries every possible descriptor. kMost keeps the loop short.
     constexpr rlim_t kMost = 1 << 16;
     rlimit limit = {};
     getrlimit(RLIMIT_NOFILE, &limit);

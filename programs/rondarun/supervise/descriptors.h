@@ -5,9 +5,9 @@
 
 namespace ronda {
 
-// Both functions use close_range(). Containers with older profiles refuse close_range, and Linux before 5.11 lacks it.
-// In this case the functions handle the descriptors that /proc lists one by one. The functions allocate no memory, so a
-// process can call them between fork() and exec().
+// CloseAllOnExec() and CloseAllBut() use close_range(). The security profiles of older containers refuse close_range(),
+// and Linux before 5.11 lacks it. Without close_range(), the functions handle one by one the descriptors that /proc
+// lists. The functions allocate no memory, so a process can call them between fork() and exec().
 
 // Marks all descriptors from 3 on, so that exec closes them.
 void CloseAllOnExec();

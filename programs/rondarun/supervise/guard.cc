@@ -32,25 +32,25 @@
 namespace ronda {
 namespace {
 
-// A message to the guard through the pipe. It is so short that it is written in one piece.
+// A message to the guard through the pipe. A message is so short that one write() sends it in one piece.
 struct Message {
   enum class Kind { kWatch, kWatchWithGrace, kRelease } kind;
   pid_t group;
 };
 
-// Helpers such as mpirun have this time to end their own processes.
+// Helpers such as mpirun have this much time to end their own processes.
 constexpr int kGraceSeconds = 10;
 
-// If another launcher has started this launcher, erases the other launcher's mark, because it would make the other
-// launcher kill the guard. The mark is overwritten in the memory of the environment, which /proc shows.
+// If another launcher has started this launcher, erases the other launcher's mark. With this mark, the other launcher
+// would also kill the guard. The mark is overwritten in the memory of the environment, which /proc shows.
 void EraseOwnMark() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, Guard::kVariable)) std::memset(*variable, 'X', std::strlen(*variable));
   }
 }
 
-// Keeps only `pipe` of the launcher's descriptors. If the guard kept the launcher's output open, a reader of this
-// output would have to wait for the guard's end.
+// Closes all of the launcher's descriptors except `pipe`. If the guard kept the launcher's output open, a reader of the
+// output would wait for the guard to end.
 void LetGoOfEverythingBut(int pipe) {
   setsid();
   EraseOwnMark();
@@ -97,7 +97,8 @@ Groups WatchUntilEnd(int pipe) {
   }
 }
 
-// Waits for the groups to end, and kills them after kGraceSeconds. The kernel has already sent their leaders SIGTERM.
+// Waits until the process groups have ended, and kills groups that still exist after kGraceSeconds. The kernel has
+// already sent SIGTERM to the leaders of the groups.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
   for (int tenths = 0; tenths < 10 * kGraceSeconds; ++tenths) {
@@ -152,7 +153,7 @@ Search SearchMarked(const std::vector<std::string>& marks) {
 }
 
 void Send(int pipe, const Message& message) {
-  // If the guard has ended, nobody needs the message, and the job goes on.
+  // If the guard has ended, the message is not needed, and the job goes on.
   [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
 }
 
@@ -205,7 +206,7 @@ void KillMarked(const std::vector<std::string>& marks) {
 void RemoveSharedMemoryLeftovers(const std::string& job_id) {
   if (job_id.empty()) return;
   const std::string prefix = absl::StrCat("ronda-", job_id);
-  // If the folder is missing, nothing has to be removed. If the file is already gone, it need not be removed.
+  // If the folder is missing, nothing has to be removed. If the file is already gone, the error does not matter.
   std::error_code ignored;
   std::vector<std::filesystem::path> leftovers;
   for (const std::string& folder : ShmFolders()) {

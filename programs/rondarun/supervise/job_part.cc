@@ -21,7 +21,7 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// One read takes at most this number of bytes, so that no process makes the others wait.
+// One read takes at most this many bytes, so that no process delays the others.
 constexpr size_t kReadSize = size_t{64} << 10;
 
 ChildProcess::Options WithErrorFile(const ErrorFile& file, ChildProcess::Options options) {
@@ -136,8 +136,8 @@ void CompanionPart::OnBytesEnd(Stream stream) {
   lines_[static_cast<size_t>(stream)].Finish([this](absl::string_view line) { Say(line); });
 }
 
-// Prints a line of the companion, with the program's name in front. The program itself puts the name in front of its
-// errors, so it is removed first.
+// Prints a line of the companion, with the program's name in front. The program puts its name in front of its own
+// errors. This name is removed first, so that it is printed only once.
 void CompanionPart::Say(absl::string_view line) {
   absl::ConsumePrefix(&line, absl::StrCat(name_, ": "));
   listener().Say(absl::StrCat(name_, ": ", line));
@@ -147,8 +147,8 @@ void CompanionPart::OnEnd(const ChildProcess::End&) {
   if (cause() == RankEnd::Cause::kItself) listener().Say(absl::StrCat(name_, " has ended; the job goes on without it"));
 }
 
-// The companion must live as long as the ranks, and they may take long to end. So of the signals that end the job, it
-// gets only SIGKILL.
+// The companion must live as long as the ranks, and the ranks may take a long time to end. So the companion gets none
+// of the signals that end the job, except SIGKILL.
 void CompanionPart::Pass(int signo) {
   if (signo == SIGKILL) process().SignalGroup(signo);
 }

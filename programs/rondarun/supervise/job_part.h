@@ -24,7 +24,7 @@
 
 namespace ronda {
 
-// Receives the events of a job, from its processes and from their supervisor.
+// Receives the events of a job, which the job's processes and their supervisor report.
 class JobListener {
  public:
   virtual ~JobListener() = default;
@@ -38,34 +38,36 @@ class JobListener {
   // `end.round` is not set. `end.last_error` is set only if the rank itself has written its error to an ErrorFile.
   virtual void OnRankEnd(RankEnd end) = 0;
 
-  // Reports a line that a program that starts ranks (mpirun, ssh) has printed itself.
+  // Reports a line that a helper (mpirun, ssh) has printed itself. A helper is a program that starts ranks.
   virtual void OnHelperLine(absl::string_view helper, absl::string_view line) = 0;
 
   // The job cannot go on, and no rank is the cause. `what` describes the event, and the launcher exits with
   // `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // Reports that `rank` reads from the terminal, or may do so. So the unfinished line that the rank has printed may be
-  // a question.
+  // Reports that `rank` reads from the terminal, or may do so. If a rank reads from the terminal, the unfinished line
+  // that the rank has printed may be a question.
   virtual void OnInputAwaited(RankId) {}
 
-  // Returns the rank's line on stderr that shows why it ended; empty if this listener does not know it.
+  // Returns the line on the rank's stderr that shows why the rank ended. Returns an empty text if this listener does
+  // not know the line.
   virtual std::string LastErrorOf(RankId) const { return ""; }
 
-  // Returns the number of bytes of the ranks' `stream` that still wait to be written. While many bytes wait, the
-  // processes' output is not read.
+  // Returns the number of bytes of the ranks' `stream` that still wait to be written. While many bytes have not been
+  // written, the supervisor does not read the processes' output.
   virtual size_t Pending(Stream stream) const = 0;
 
-  // Say shows a text to the user. Explain shows a text only with --verbose.
+  // Say shows a text to the user. Explain shows a text only if the user has given --verbose.
   virtual void Say(absl::string_view text) = 0;
   virtual void Explain(absl::string_view text) = 0;
 };
 
-// A process that the launcher starts, and what the launcher knows about its ranks. The process is itself a rank, or has
-// started ranks.
+// A process that the launcher starts, and what the launcher knows about its ranks. The process is itself a rank, or it
+// has started ranks.
 //
-// Subclasses interpret the output of the process. The process is a rank, mpirun (whose output contains the output of
-// all ranks), or an agent on another host. Thread-compatible. A Supervisor owns the part, and polls its descriptors.
+// Each subclass interprets the output of its kind of process. The process is a rank, mpirun (whose output contains the
+// output of all ranks), or an agent on another host. Thread-compatible. A Supervisor owns the JobPart, and polls the
+// descriptors of the process.
 class JobPart {
  public:
   explicit JobPart(ChildProcess::Options options) : options_(std::move(options)) {}
@@ -73,13 +75,13 @@ class JobPart {
   JobPart(const JobPart&) = delete;
   JobPart& operator=(const JobPart&) = delete;
 
-  // Starts the process. `listener` receives all events from now on; it must outlive this object.
-  // Errors: as ProcessStarter::Start.
+  // Starts the process. After a successful start, `listener` receives all events. `listener` must outlive this object.
+  // Errors: those of ProcessStarter::Start.
   absl::Status Start(const ProcessStarter& starter, JobListener* listener);
 
   bool running() const { return process_ != nullptr && !collected_; }
 
-  // REQUIRES: the process was started.
+  // REQUIRES: Start has started the process.
   const ChildProcess& process() const { return *process_; }
 
   // Returns the queue for the process' input; nullptr if the launcher never writes to the process.
@@ -88,14 +90,14 @@ class JobPart {
   // Reads once from the process' output. Returns the number of bytes that were read; 0 if none are available.
   size_t Read(Stream stream, size_t at_most);
 
-  // Handles the end of the process: reads the rest of its output, and reports the end to the listener.
+  // Handles the end of the process: reads the rest of its output, and reports its end to the listener.
   void Collect();
 
   // Sends `signo`, which asks the ranks to end.
   // REQUIRES: running().
   void Signal(int signo);
 
-  // Makes the ranks stop (SIGTSTP) or go on (SIGCONT). REQUIRES: running().
+  // Stops the ranks (SIGTSTP), or lets the ranks continue (SIGCONT). REQUIRES: running().
   virtual void SetMotion(int signo) { Pass(signo); }
 
   // Returns whether the terminal may be lent to the process' group.
@@ -104,7 +106,8 @@ class JobPart {
   // Returns whether a rank's stdout and stderr may both arrive on the same stream of this process.
   virtual bool mixes_streams() const { return false; }
 
-  // Returns whether the job cannot end before this process has ended. All other parts are killed at the end of the job.
+  // Returns whether the job cannot end before this process has ended. At the end of the job, the supervisor kills all
+  // other parts.
   virtual bool carries_job() const { return true; }
 
   // Returns the ranks that probably run now.
@@ -169,7 +172,7 @@ class RankPart final : public JobPart {
 
   std::vector<RankId> RunningRanks() const override;
 
-  // Returns none, because the rank starts together with this part.
+  // Returns no rank, because the rank starts together with this part.
   std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
 
  private:
@@ -179,7 +182,7 @@ class RankPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
-  // This constructor makes the process inherit `error_file`.
+  // With this constructor, the process inherits `error_file`.
   RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
 
   const RankId rank_;
@@ -187,7 +190,8 @@ class RankPart final : public JobPart {
   const ErrorFile error_file_;
 };
 
-// A program that runs beside the job on this host, such as ronda-monitor. If the program fails, the job goes on.
+// A companion: a program that runs beside the job on this host, such as ronda-monitor. If the companion fails, the job
+// goes on.
 class CompanionPart final : public JobPart {
  public:
   // `name` is the program's name, which is printed in front of the program's lines.

@@ -16,10 +16,10 @@
 
 namespace ronda {
 
-// Shows a job to the user. It shows the ranks' output on the launcher's streams and in files, and at the end the reason
-// why the job ended.
+// Shows a job to the user. JobReport shows the ranks' output on the launcher's streams and in files. At the end it
+// shows the reason why the job ended.
 //
-// Thread-compatible. Uses the output and the clock given to it, which must outlive it.
+// Thread-compatible. JobReport uses the output and the clock that it is given, which must outlive it.
 class JobReport final : public JobListener {
  public:
   enum class Verbosity { kNormal, kVerbose };
@@ -52,7 +52,7 @@ class JobReport final : public JobListener {
   // Returns whether the job ended because a rank failed.
   bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
 
-  // A text about the signal with which the user ended the job, and the exit code for this case.
+  // The text about the signal with which the user has ended the job, and the launcher's exit code in this case.
   struct Interruption {
     std::string what;
     int exit_code = 0;
@@ -77,7 +77,7 @@ class JobReport final : public JobListener {
 
   int SayConclusion(std::string text, int exit_code);
 
-  // Adds a member that was not among the first members.
+  // Adds a member that the job did not have at its beginning.
   void AddMember(RankId member);
   absl::string_view Kind() const { return options_.naming == Naming::kRank ? "rank " : "member "; }
 

@@ -23,10 +23,11 @@ namespace ronda {
 
 // Functions of a supervisor that the members of its job use.
 struct MemberSupervision {
-  // Takes ownership of the part, and starts its process. Errors: as JobPart::Start.
+  // Takes ownership of the part, and starts its process. Errors: those of JobPart::Start.
   std::function<absl::Status(std::unique_ptr<JobPart>)> start;
-  // Called when the signal `signo` has stopped a member's process. Returns whether the process was stopped because it
-  // reads the terminal. In this case the member does not hang, and the supervisor lets it go on.
+  // Called when the signal `signo` has stopped a member's process. Returns whether the signal stopped the process
+  // because it reads the terminal. A member that was stopped because it reads the terminal does not hang, and the
+  // supervisor lets its process continue.
   std::function<bool(pid_t pid, int signo)> reads_terminal;
   // Called when the job has ended. `why` is empty if the job was successful.
   std::function<void(int exit_code, const std::string& why)> end;
@@ -34,19 +35,19 @@ struct MemberSupervision {
   const Clock* clock = nullptr;
 };
 
-// The members of an elastic job that this launcher, or this agent, looks after. Members come and go while their
-// supervisor runs. The supervisor's loop calls these functions. For the JobListener, a member's number is its RankId.
+// The members of an elastic job that this launcher or agent supervises. Members come and go while their supervisor
+// runs. The supervisor's loop calls these functions. For the JobListener, a member's number is its RankId.
 class SupervisedMembers {
  public:
   virtual ~SupervisedMembers() = default;
 
-  // Is called when the supervisor's loop begins.
+  // The loop calls Begin when it begins.
   virtual void Begin() = 0;
 
-  // Adds the descriptors on which members, and programs that report about them, send messages.
+  // Adds the descriptors on which messages come from members, and from programs that report about members.
   virtual void AddTo(PollSet* poll) = 0;
 
-  // Is called when a child of this process was stopped, goes on, or has ended.
+  // The loop calls this function when a child of this process was stopped, continues, or has ended.
   virtual void OnChildSignal() = 0;
 
   virtual void OnStart(RankId member, pid_t pid) = 0;
@@ -68,11 +69,11 @@ class MemberListener {
  public:
   virtual ~MemberListener() = default;
 
-  // `text` is what the member has sent. It need not be a valid MemberMessage.
+  // `text` is a message of the member. `text` may be invalid as a MemberMessage.
   virtual void OnMessage(int member, absl::string_view text) = 0;
   // The member lives, but no message can reach it. `why` completes a sentence that begins "member 3 ".
   virtual void OnMisbehaviour(int member, absl::string_view why) = 0;
-  // The process of the member was stopped (SIGSTOP), or goes on.
+  // The process of the member was stopped (SIGSTOP), or it continues.
   enum class Motion { kStopped, kGoesOn };
   virtual void OnMotion(int member, Motion motion) = 0;
 };

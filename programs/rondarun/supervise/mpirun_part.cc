@@ -70,7 +70,7 @@ Mark ReadMark(absl::string_view text) {
 
 constexpr absl::string_view kLabel = "ronda-start ";
 
-// Every line with a mark is shorter than this, because a pid has fewer than 12 digits.
+// Every line with a start mark is shorter than this length, because a pid has fewer than 12 digits.
 constexpr size_t kMaxLength = kLabel.size() + 12;
 
 // Returns whether `text`, which has no newline, can become a mark when more bytes arrive.
@@ -85,7 +85,7 @@ std::optional<pid_t> ReadStartMark(absl::string_view line) {
   return pid;
 }
 
-// Returns the word after `label`, up to a blank; empty if `label` is not in the line.
+// Returns the word between `label` and the next blank. Returns an empty text if `label` is not in the line.
 absl::string_view WordAfter(absl::string_view line, absl::string_view label) {
   const size_t at = line.find(label);
   if (at == absl::string_view::npos) return "";
@@ -140,7 +140,7 @@ void TaggedOutput::Finish(Emit emit) {
   held_.clear();
 }
 
-// After a newline the text no longer belongs to the rank, because the rank's next line has its own mark.
+// After a newline the text is not the rank's, because the rank's next line begins with its own mark.
 void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
   if (text.empty()) return;
   const size_t newline = source_.has_value() ? text.find('\n') : absl::string_view::npos;
@@ -217,7 +217,8 @@ void MpirunReport::ReadTermination(absl::string_view line) {
   if (!found_.has_value()) return;
   const std::optional<int> code = NumberAfter(line, "=   EXIT CODE: ");
   if (!found_->failed() && code) found_->exit_code = *code;
-  // If a rank was killed, the exit code is the signal's number. Only this line shows that the rank was killed.
+  // If a signal has killed a rank, mpirun reports the signal's number as the exit code. Only the line EXIT STRING shows
+  // that a signal has killed the rank.
   const std::optional<int> signal = NumberAfter(line.substr(0, line.rfind(')')), "EXIT STRING: Killed (signal ");
   if (signal) {
     found_->exit_code = 0;
@@ -257,7 +258,7 @@ void SshReport::Add(absl::string_view line) {
   const bool is_end = absl::StartsWith(line, "ssh: ") || absl::StartsWith(line, "kex_exchange_identification: ") ||
                       absl::StrContains(line, ": Permission denied (") || line == kNoKey;
   if (is_end && words_.empty()) {
-    // If the line is kNoKey, the line before it names the host.
+    // If `line` is kNoKey, the previous line names the host.
     words_ = line == kNoKey ? absl::StrCat(previous_line_, previous_line_.empty() ? "" : " ", line) : std::string(line);
   }
   previous_line_ = std::string(line);
@@ -311,7 +312,7 @@ void MpirunPart::ReceiveOutput(RankId rank, Stream stream, absl::string_view byt
 
 void MpirunPart::ReceiveLine(absl::string_view line) {
   if (IsUnreached()) {
-    // After such a failure mpirun prints long guesses about the reason, which are shown only with --verbose.
+    // mpirun prints long guesses about the reason for such a failure, which rondarun shows only with --verbose.
     listener().Explain(absl::StrCat(kName, ": ", line));
     return;
   }

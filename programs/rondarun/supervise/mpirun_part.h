@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// mpirun as a part of a job. The output of mpirun is separated into the ranks' output, the marks that show the ranks'
-// starts, and mpirun's own lines.
+// Treats mpirun as one part of a job. The output of mpirun is separated into the ranks' output, the marks that show the
+// ranks' starts, and mpirun's own lines.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
 
@@ -23,26 +23,29 @@ namespace ronda {
 
 // Separates mpirun's output: pieces of the ranks' output, each after a mark "[1,RANK]<stdout>:", and mpirun's own text.
 //
-// mpirun puts a mark before every piece of output that it gets from a rank, and before every line in the piece. A piece
-// may end in the middle of a line. So a mark may stand within a line, and the text after the mark is that rank's
-// output. Text without a mark at the beginning of a line is mpirun's own. Open MPI prints such marks with --tag-output,
-// Hydra with -prepend-pattern kHydraPattern. If a rank itself prints such a mark, the text is attributed wrongly.
+// mpirun puts a mark before every piece of output that it gets from a rank, and before every line in such a piece. A
+// piece may end in the middle of a line. So a mark may come in the middle of a line. The text after it is output of the
+// rank in the mark. At the beginning of a line, text without a mark is mpirun's own text. Open MPI prints such marks
+// with --tag-output, Hydra with -prepend-pattern kHydraPattern. If a rank itself prints such a mark, the text after it
+// is attributed to the wrong rank.
 //
 // Thread-compatible.
 class TaggedOutput {
  public:
   static constexpr absl::string_view kHydraPattern = "[1,%r]<stdout>:";
 
-  // Receives the next bytes of a rank, or of mpirun itself (nullopt). `bytes` is valid only during the call.
+  // Receives the next bytes that a rank has printed. If `rank` is nullopt, mpirun itself has printed them. `bytes` is
+  // valid only during the call.
   using Emit = absl::FunctionRef<void(std::optional<RankId> rank, absl::string_view bytes)>;
 
   // If the number in a text is not below `rank_count`, the text is not a mark, because no rank has this number.
   explicit TaggedOutput(int rank_count) : rank_count_(rank_count) {}
 
-  // Takes the next bytes that mpirun has printed.
+  // Adds the next bytes that mpirun has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The output has ended. So if it ends with the beginning of a mark, these bytes are text.
+  // The output has ended. If the output ends with the beginning of a mark, the bytes of this beginning are text, and
+  // not a mark.
   void Finish(Emit emit);
 
  private:
@@ -53,25 +56,26 @@ class TaggedOutput {
   std::optional<RankId> source_;  // of the next text
 };
 
-// Returns a command that runs `command` within a shell. The shell prints a mark with its process id on stderr, and then
-// replaces itself by the command. So the launcher sees the start of any program, even if the program prints nothing.
-// Before the shell runs the command, it runs `preparation`, which is empty or ends with a separator.
+// Returns a command that runs `command` within a shell. The shell prints a start mark with its process id on stderr,
+// and then replaces itself with the command. So the launcher sees the start of any program, even if the program prints
+// nothing. Before `command`, the shell runs `preparation`, which is empty or ends with a separator.
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
 
-// Removes the start mark from one stream of a rank. If the mark is there, it is the first line.
+// Removes the start mark from one stream of a rank. If the stream has a start mark, the mark is its first line.
 //
 // Thread-compatible.
 class StartMarkReader {
  public:
   using Emit = absl::FunctionRef<void(absl::string_view bytes)>;
 
-  // Takes the next bytes, and emits the rank's own bytes.
+  // Adds the next bytes of the stream, and emits those that the rank itself has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The stream has ended. So if it ends with the beginning of a mark, these bytes are the rank's own text.
+  // The stream has ended. If the stream ends with the beginning of a mark, the bytes of this beginning are the rank's
+  // own text.
   void Finish(Emit emit);
 
-  // Returns the pid in the mark; nullopt until the mark has been read.
+  // Returns the pid in the start mark; nullopt until the mark has been read.
   std::optional<pid_t> pid() const { return pid_; }
 
  private:
@@ -80,17 +84,17 @@ class StartMarkReader {
   enum class State { kFirstLine, kRest } state_ = State::kFirstLine;
 };
 
-// Finds in mpirun's own lines which rank failed, and how. It understands Open MPI 4 and Hydra (MPICH), which report
-// only the first failure.
+// Finds in mpirun's own lines which rank failed, and how. MpirunReport understands the lines of Open MPI 4 and Hydra
+// (MPICH), which report only the first failure.
 //
 // Thread-compatible.
 class MpirunReport {
  public:
-  // Takes the next line that mpirun has printed, on either stream.
+  // Adds the next line that mpirun has printed, on either of its streams.
   void Add(absl::string_view line);
 
-  // Returns the first failure; nullopt if mpirun has reported none. If mpirun has not reported the failed rank's
-  // number, pid or host, they are -1, 0 or empty.
+  // Returns the first failure, or nullopt if mpirun has reported no failure. In the result, the rank's number is -1,
+  // the pid is 0, or the host is empty if mpirun has not reported it.
   std::optional<RankEnd> failure() const;
 
  private:
@@ -112,10 +116,10 @@ class MpirunReport {
 // Thread-compatible.
 class SshReport {
  public:
-  // Takes the next line that mpirun has printed, on either stream.
+  // Adds the next line that mpirun has printed, on either of its streams.
   void Add(absl::string_view line);
 
-  // Returns the first error line of ssh; empty if no such line has come.
+  // Returns the first error line of ssh, or an empty text if no such line has come.
   const std::string& words() const { return words_; }
 
  private:
@@ -125,8 +129,8 @@ class SshReport {
 
 // mpirun, which has started all ranks of the job.
 //
-// mpirun itself ends the ranks, on this and on other hosts. Signals go only to mpirun, because mpirun needs the other
-// processes of its group to end the ranks. Thread-compatible.
+// mpirun itself ends the ranks on all hosts. Signals go only to mpirun, because mpirun needs the other processes of its
+// process group to end the ranks. Thread-compatible.
 class MpirunPart final : public JobPart {
  public:
   // `hosts` is the host of each rank. The ranks' command must be a result of WithStartMark.
@@ -135,7 +139,7 @@ class MpirunPart final : public JobPart {
   // Returns all ranks until mpirun ends.
   std::vector<RankId> RunningRanks() const override;
 
-  // Returns the ranks of which nothing has arrived, not even their start mark (WithStartMark).
+  // Returns the ranks from which no output has come, not even their start mark (WithStartMark).
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -151,7 +155,7 @@ class MpirunPart final : public JobPart {
     LineSplitter own_lines;
   };
 
-  // The facts that are known about a rank.
+  // What the launcher knows about one rank.
   struct Rank {
     std::string host;
     std::array<StartMarkReader, kStreamCount> marks;
@@ -164,11 +168,11 @@ class MpirunPart final : public JobPart {
   void ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes);
   void ReceiveLine(absl::string_view line);
   // IsUnreached returns whether ranks have not started because ssh cannot reach their host. DescribeUnreached returns
-  // the text about these ranks.
+  // the text about ranks whose host ssh cannot reach.
   bool IsUnreached() const;
   std::string DescribeUnreached() const;
 
-  // Adds to `failure` the rank's host, and the pid from the rank's mark.
+  // Adds the host of the rank, and the pid in the rank's start mark, to `failure`.
   void Complete(RankEnd* failure) const;
 
   std::vector<Rank> ranks_;

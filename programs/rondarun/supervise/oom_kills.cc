@@ -33,8 +33,8 @@ struct Version {
   std::string file;
 };
 
-// Reads a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: the control groups of this line do not count
-// memory.
+// Reads the list of controllers in a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: the control groups
+// of this line do not count memory.
 std::optional<Version> VersionOf(absl::string_view controllers, const std::string& root) {
   if (controllers.empty()) return Version{.folder = root + "/sys/fs/cgroup", .file = "memory.events"};
   const std::vector<absl::string_view> names = absl::StrSplit(controllers, ',');
@@ -51,8 +51,8 @@ int64_t CountOfGroup(const std::string& root) {
     if (parts.size() != 3) continue;
     const std::optional<Version> version = VersionOf(parts[1], root);
     if (!version) continue;
-    // In a container the path may be valid only on the host, while the folder shows the container's own group as its
-    // root.
+    // In a container, the path in this line may be valid only on the host. If the path is not valid, the container's
+    // own group is at the root of the folder.
     for (const absl::string_view path : {parts[2], absl::string_view("/")}) {
       const auto count = ReadCounter(absl::StrCat(version->folder, path, "/", version->file));
       if (count) return *count;

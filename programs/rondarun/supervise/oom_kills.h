@@ -17,8 +17,8 @@ struct OomKills {
   bool operator==(const OomKills&) const = default;
 };
 
-// Returns the kills on the host since it was started, and the kills in the group since it was created. A count is 0 if
-// the kernel does not provide it. `root` is the folder that contains /proc and /sys.
+// Returns the number of kills on the host since the host was started, and in the control group since the group was
+// created. A count is 0 if the kernel does not provide it. `root` is the folder that contains /proc and /sys.
 OomKills CountOomKills(const std::string& root = "");
 
 }  // namespace ronda

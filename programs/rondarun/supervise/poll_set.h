@@ -25,14 +25,14 @@ namespace ronda {
 // Thread-compatible.
 class PollSet {
  public:
-  // Makes Wait call `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT), or is at its end.
+  // From now on, Wait calls `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT), or has reached its end.
   void Add(int fd, int16_t events, std::function<void()> on_ready) {
     requests_.push_back({.fd = fd, .events = events, .revents = 0});
     actions_.push_back(std::move(on_ready));
   }
 
-  // Waits until a descriptor is ready, but at most for `timeout`. Then runs the actions of all ready descriptors, in
-  // the order of the calls of Add. Errors: PollDescriptors'.
+  // Waits until a descriptor is ready, but at most for `timeout`. After the wait, runs the actions of all ready
+  // descriptors, in the order of the calls of Add. Errors: those of PollDescriptors.
   absl::Status Wait(absl::Duration timeout);
 
  private:
@@ -40,12 +40,12 @@ class PollSet {
   std::vector<std::function<void()>> actions_;
 };
 
-// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). These signals then do not
+// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). The received signals do not
 // kill this process.
 //
-// A signal that the parent process has set to be ignored stays ignored. Examples are SIGHUP under nohup, and SIGINT
-// when a script has started the process with "&". Changes the signal mask of the process for good. Thread-compatible;
-// for single-threaded processes.
+// If the parent process has told the kernel to ignore a signal, the signal stays ignored. Examples are SIGHUP under
+// nohup, and SIGINT when a script has started the process with "&". Changes the signal mask of the process for good.
+// Thread-compatible. The process must be single-threaded.
 class SignalInbox {
  public:
   static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);
@@ -56,11 +56,11 @@ class SignalInbox {
   // Returns whether this inbox receives the signal.
   bool Includes(int signo) const { return sigismember(&signals_, signo) == 1; }
 
-  // Returns the next signal that has arrived, if any. Never blocks.
+  // Never waits for a signal. Never blocks.
   std::optional<int> Next();
 
-  // Restores in a child the signal handling with which this process was started. A child calls it between fork and
-  // exec, so it is async-signal-safe.
+  // Restores in a child the signal handling with which this process was started. The child calls RestoreInChild between
+  // fork and exec, so the function is async-signal-safe.
   void RestoreInChild() const;
 
  private:

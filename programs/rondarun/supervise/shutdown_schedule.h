@@ -12,12 +12,12 @@ namespace ronda {
 
 // Decides which signals the ranks get, and when, once the job must end.
 //
-// After a failure the other ranks first get some time, because they detect a dead peer themselves, and the user needs
-// their messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A user's signal is
-// passed on at once, and then the grace period begins too. If the user sends SIGINT while the job is ending, the ranks
-// are killed at once.
+// After a failure, the other ranks first get some time: they notice themselves that a peer is dead, and the user needs
+// their messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A signal of the user
+// is passed on to the ranks at once. The grace period then begins too. If the user sends SIGINT while the job is
+// ending, the ranks are killed at once.
 //
-// This is a pure state machine, which sends no signal and reads no clock. Thread-compatible.
+// ShutdownSchedule is a pure state machine: it sends no signal and reads no clock. Thread-compatible.
 class ShutdownSchedule {
  public:
   enum class Phase { kRunning, kSettling, kTerminating, kKilled };
@@ -45,7 +45,7 @@ class ShutdownSchedule {
   // Returns the signal that must be sent now, if any.
   std::optional<int> Due(absl::Time now);
 
-  // Returns the time at which to call Due again; the infinite future if no signal will become due.
+  // Returns the time at which the caller must call Due again. Returns the infinite future if no signal will become due.
   absl::Time deadline() const { return deadline_; }
 
   Phase phase() const { return phase_; }

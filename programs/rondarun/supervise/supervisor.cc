@@ -29,12 +29,12 @@ constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
 // wait, and the launcher's memory stays bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
-// One read from a part takes at most this number of bytes, so that no part makes the others wait.
+// One read from a part takes at most this many bytes, so that no part delays the others.
 constexpr size_t kReadSize = size_t{64} << 10;
 
-// After a search for processes that ended parts have left behind, the supervisor waits this many times the search's
-// duration before the next search. So if a thousand ranks end one after the other, it does not search /proc a thousand
-// times.
+// The supervisor searches for processes that ended parts have left behind. After a search, it waits this many times the
+// search's duration before the next search. So if a thousand ranks end one after the other, the supervisor does not
+// search /proc a thousand times.
 constexpr int kRestAfterSearch = 4;
 
 absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
@@ -128,7 +128,7 @@ void Supervisor::EndCompanions() {
 
 absl::Status Supervisor::Step() {
   ++round_;
-  // In an elastic job any number of members may come and go, so parts that have ended are removed.
+  // Any number of members may come and go in an elastic job. So parts that have ended are removed.
   if (members_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
@@ -145,8 +145,8 @@ absl::Status Supervisor::Step() {
   const absl::Time search = ended_.empty() ? absl::InfiniteFuture() : next_search_;
   RONDA_RETURN_IF_ERROR(
       poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_, search}) - now()));
-  // Kills the processes that a member has left behind before the member is replaced, so that they cannot disturb the
-  // new member.
+  // Before a member is replaced, kills the processes that it has left behind, so that they cannot disturb the new
+  // member.
   if (members_ != nullptr || now() >= next_search_) KillLeftBehind();
   ActOnTime();
   WriteQueues();
@@ -156,7 +156,7 @@ absl::Status Supervisor::Step() {
 void Supervisor::KillLeftBehind() {
   if (ended_.empty()) return;
   const absl::Time begin = now();
-  // KillMarked looks at each process of the host, so it is called once for all marks.
+  // KillMarked looks at each process of the host, so one call passes all marks.
   KillMarked(std::exchange(ended_, {}));
   next_search_ = now() + kRestAfterSearch * (now() - begin);
 }
@@ -187,7 +187,7 @@ void Supervisor::AddQueues(PollSet* poll) {
     if (part->running() && part->input() != nullptr) queues.push_back(part->input());
   }
   for (const OutputQueue* queue : queues) {
-    // The empty action only wakes the loop, because the loop writes all queues after every wait.
+    // The action is empty, because the loop writes all queues after every wait.
     if (!queue->pending().empty()) poll->Add(queue->fd(), POLLOUT, [] {});
   }
 }
@@ -212,7 +212,7 @@ void Supervisor::OnRankEnd(RankEnd end) {
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) {
-    // Ctrl+C has reached only the rank to which the terminal is lent, but the user means the whole job.
+    // Ctrl+C has reached only the rank to which the terminal is lent, but the user wants to end the whole job.
     const bool by_itself = end.cause == RankEnd::Cause::kItself;
     if (by_itself && end.signal == SIGINT && end.pid == terminal_.borrower()) EndJob(SIGINT, SIGINT);
     return members_->OnEnd(end);
@@ -313,7 +313,7 @@ void Supervisor::CheckStart() {
     const std::vector<AwaitedRank> more = part->running() ? part->AwaitedRanks() : std::vector<AwaitedRank>();
     awaited.insert(awaited.end(), more.begin(), more.end());
   }
-  // If the job is already ending, it has another reason to end.
+  // If the job is already ending, a late start is not the reason for its end.
   if (awaited.empty() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
   surroundings_.report->OnJobFailure(DescribeLateStart(awaited, options_.start_timeout), 1);
   Say(absl::StrCat("not all ranks have started; ending the job (killed in ",
@@ -365,7 +365,7 @@ void Supervisor::SignalParts(int signo) {
 void Supervisor::WriteQueues() {
   for (const Stream stream : kStreams) WriteQueue(stream);
   for (const auto& part : parts_) {
-    // If a part no longer reads its input, it will end soon, and its exit shows the reason.
+    // If a part no longer reads its input, it will end soon, and its exit code shows the reason.
     if (part->running() && part->input() != nullptr) (void)part->input()->Write();
   }
 }

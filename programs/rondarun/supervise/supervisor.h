@@ -30,21 +30,21 @@
 
 namespace ronda {
 
-// Runs the processes of a job. It starts its parts, passes on their output and signals, and ends all parts when one
-// fails.
+// Runs the processes of a job. The Supervisor starts the job's parts, passes on their output and signals, and ends all
+// parts when one of them fails.
 //
-// It has one thread, with one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener
-// decides what the user sees. No process that it starts outlives it, even if the supervisor's process is killed
-// (Guard).
+// The Supervisor has one thread, which runs a loop around poll(). ShutdownSchedule decides which signals are sent, and
+// the JobListener decides what the user sees. No process that the Supervisor starts outlives it, even if the
+// Supervisor's own process is killed (Guard).
 //
-// Thread-compatible. It can be used only once. Its process must be single-threaded, and the descriptors 0, 1 and 2 must
-// be open.
+// Thread-compatible. A Supervisor can run only one job. The process of a Supervisor must be single-threaded, and the
+// descriptors 0, 1 and 2 must be open.
 class Supervisor final : private JobListener {
  public:
   // What happens after a rank's failure. kEndJob: the supervisor ends the other ranks. kGoOn: the owner decides.
   enum class OnFailure { kEndJob, kGoOn };
-  // Whether ranks may be on other hosts. An agent's ranks are always on its own host, even if the launcher calls this
-  // host by another name.
+  // Whether ranks may be on other hosts. An agent's ranks are always on the agent's own host, even if the launcher uses
+  // another name for this host.
   enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
@@ -56,7 +56,7 @@ class Supervisor final : private JobListener {
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
 
-  // Objects that a supervisor uses. Others own these objects, which outlive the supervisor.
+  // Objects that the Supervisor uses but does not own. These objects must outlive the Supervisor.
   struct Surroundings {
     JobListener* report = nullptr;
     StandardOutput* output = nullptr;
@@ -70,29 +70,29 @@ class Supervisor final : private JobListener {
   // Removes the shared memory that the job has left behind.
   ~Supervisor() override;
 
-  // Makes Run call `on_ready` whenever `fd` is readable. It can watch only one descriptor at a time.
+  // Makes Run call `on_ready` whenever `fd` is readable. Only one descriptor can be watched at a time.
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
-  // Makes Run call `on_time` when it begins, and then repeatedly. Each call returns the time until the next call. It
-  // can repeat only one function at a time.
+  // Makes Run call `on_time` when Run begins, and then again and again. Each call returns the time until the next call.
+  // Only one function can be repeated at a time.
   void Repeat(std::function<absl::Duration()> on_time);
 
-  // Makes Run also look after members that come and go. `surroundings.signals` must include SIGCHLD.
+  // Makes Run also supervise the members of an elastic job. `surroundings.signals` must include SIGCHLD.
   using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
 
   // Starts `parts`, and runs until all parts with carries_job() have ended. Reports important events to the user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
-  // Sends `signo` to all parts, to end them.
+  // Sends `signo`, which asks the ranks to end, to all parts.
   void SignalParts(int signo);
 
-  // Carries out a signal that the launcher sent to an agent. SIGTSTP stops the parts, SIGCONT lets them go on, and all
-  // other signals end them.
+  // Carries out a signal that the launcher sent to an agent. SIGTSTP stops the parts, SIGCONT lets them continue, and
+  // every other signal ends them.
   void Obey(int signo);
 
-  // Writes the pending output. If nobody reads the output, a signal from the user ends the wait.
+  // Writes the output that still waits to be written. A signal of the user ends the wait if nobody reads the output.
   void Flush();
 
   // Returns the signal to the launcher that ended the job, if any. SIGPIPE means that the reader of the launcher's
@@ -119,7 +119,7 @@ class Supervisor final : private JobListener {
   void EndElasticJob(int exit_code, const std::string& why);
   void EndCompanions();
 
-  // Runs the loop once: waits for events, and handles them. Errors: PollSet::Wait's.
+  // Runs the loop once: waits for events, and handles them. Errors: those of PollSet::Wait.
   absl::Status Step();
   void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
@@ -131,7 +131,8 @@ class Supervisor final : private JobListener {
   // Kills the processes that ended parts have left behind.
   void KillLeftBehind();
 
-  // Handles the case that the part that may read the terminal was stopped.
+  // Checks whether the part that may read the terminal has been stopped, by a read of the terminal or by the stop key.
+  // If so, lends the terminal to the part, or suspends the job.
   void LookAtReader();
   // Does the same as MemberSupervision::reads_terminal, but for any part.
   bool ReadsTerminal(pid_t pid, int signo);
@@ -140,7 +141,7 @@ class Supervisor final : private JobListener {
   void Suspend(int signo);
   void SetMotion(int signo);
 
-  // The launcher got the signal `cause`, so it passes `signo` on to the parts.
+  // Passes `signo` on to the parts, because the launcher got the signal `cause`.
   void EndJob(int cause, int signo);
   void WriteQueues();
   void WriteQueue(Stream stream);
@@ -181,7 +182,7 @@ class Supervisor final : private JobListener {
   bool has_lost_output_ = false;
 };
 
-// Returns a text such as "received SIGTERM", for a signal that ended_by() has returned.
+// Returns a text such as "received SIGTERM". `signo` is a signal that ended_by() has returned.
 std::string DescribeInterruption(int signo);
 
 }  // namespace ronda

@@ -8,14 +8,14 @@
 namespace ronda {
 
 // The terminal that is this process' standard input, if it belongs to the process' session. Only one process group at a
-// time may read from the terminal, and gets the signals of its keys. The shell gives the terminal to this process'
-// group, and this process may lend it to a child's group. A child that reads the terminal, although it was not lent to
-// the child's group, is stopped (SIGTTIN).
+// time may read from a terminal. The signals of the terminal's keys also go to this group. The shell gives the terminal
+// to this process' group, and this process may lend it to a child's group. If a child reads the terminal although the
+// terminal is not lent to the child's group, the child is stopped (SIGTTIN).
 //
 // Thread-compatible. The process must be single-threaded.
 class Terminal {
  public:
-  // Returns whether the terminal belongs to this process' group, or to the group to which it is lent.
+  // Returns whether the terminal belongs to this process' group, or to the group to which this process has lent it.
   bool IsOurs() const;
 
   // REQUIRES: IsOurs().
@@ -30,12 +30,12 @@ class Terminal {
   pid_t borrower_ = 0;
 };
 
-// Returns the signal that has stopped a child since the last call; 0 if no signal has.
+// Returns the signal that has stopped the child since the last call, or 0 if no signal has stopped it.
 int StopSignalOf(pid_t child);
 
 // Stops the processes of this process' group by `signo`, although this process blocks the signal. `signo` is SIGTSTP,
 // which the terminal's stop key sends, or SIGTTIN, which a read in the background causes. Returns when the processes go
-// on. Returns at once if there is no shell that could let them go on.
+// on. If no shell could let the processes continue, returns at once.
 void StopOwnGroup(int signo);
 
 }  // namespace ronda

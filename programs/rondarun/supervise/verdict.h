@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The reason for which a job failed, and the launcher's text for it.
+// Finds the reason why a job failed, and makes the launcher's text about it.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_VERDICT_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_VERDICT_H_
 
@@ -40,38 +40,39 @@ struct RankEnd {
 // lack of memory the cause.
 std::string DescribeEnd(const RankEnd& end);
 
-// Returns a signal's name, such as "SIGTERM"; "signal 64" if the signal has no name.
+// Returns the name of a signal, such as "SIGTERM". Returns a text such as "signal 64" for a signal without a name.
 std::string SignalName(int signo);
 
-// Returns the rank whose failure made the job fail, or null if no rank failed by itself.
+// Returns the rank whose failure made the job fail. Returns null if no rank has failed by itself.
 //
-// This is the first rank to fail. If several failures were noticed together, a death by a signal counts before an exit
-// code, and a lower rank before a higher rank. The last error of a rank may be Ronda's report that another rank failed
-// ("... rank 2 (host a, pid 71) ..."). If that other rank has failed, the result is the other rank. The report may also
-// say that the other rank has shut down ("rank 2 (host a, pid 71) has shut down ..."). In this case, the last error of
-// the rank that has shut down blames no rank, because its shutdown came first.
+// The result is the first rank that failed, unless this rank blames another rank. If several failures were noticed
+// together, a death by a signal comes before an exit code, and a lower rank before a higher rank. The last error of a
+// rank may be Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ..."). If that other rank has
+// failed, the result is the other rank. A report may also say that another rank has shut down ("rank 2 (host a, pid 71)
+// has shut down ..."). If another rank has shut down, that rank blames no rank: its shutdown came before its last
+// error.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
-// Whether texts name a process by its rank, or by its number as a member of an elastic job.
+// How texts name a process: by its rank, or by its number as a member of an elastic job.
 enum class Naming { kRank, kMember };
 
-// Returns the text of DescribeEnd, followed by the last error: "exited with code 3; last error: \"disk on fire\"". A
-// member's last error is left out if it is a report about ranks, because these ranks may belong to an earlier epoch.
+// Returns the text of DescribeEnd, followed by the last error: "exited with code 3; last error: \"disk on fire\"". For
+// a member, the last error is left out if it is a report about ranks, because these ranks may belong to an earlier
+// epoch.
 std::string DescribeEndAndError(const RankEnd& end, Naming naming);
 
-// Returns the launcher's last line for `failure`, without newline: the rank or member, its pid and host, and the text
+// Returns the launcher's last line about `failure`, without newline: the rank or member, its pid and host, and the text
 // of DescribeEndAndError.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
-// Like DescribeFailure(failure), for a job whose ranks ended with `ends`. If the failed rank blames a rank that ended
-// with exit code 0, the line names this rank too.
+// Like DescribeFailure(failure), for a job in which the ends of all ranks were `ends`. If the failed rank blames a rank
+// that ended with exit code 0, the line also names the blamed rank.
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends);
 
 // Returns the launcher's exit code for `failure`: the rank's exit code, 128 + signal, or 1 for a rank that was lost.
 int ExitCodeOf(const RankEnd& failure);
 
-// Returns the launcher's exit code for a process that could not be started. It is the exit code that a shell would
-// return.
+// Returns the launcher's exit code for a process that could not be started. A shell would return the same exit code.
 int ExitCodeOf(const absl::Status& start_error);
 
 // A rank that may not have started yet, and the host where it must run.

@@ -48,7 +48,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(vote(*options_.across));
-  // Ranks that have no communicator across hosts learn the result from the other ranks of their host.
+  // If a rank has no communicator across hosts, it gets the result from the other ranks of its host.
   if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
   ballot.result = known.result;
   ballot.flags = known.flags;
@@ -72,8 +72,8 @@ absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
   if (!IsOfAll(call.info)) return options_.flat->Broadcast(call);
   const HostPosition root = PositionOf(options_.hosts, call.root);
   const bool is_at_home = self_.host == root.host;
-  // Across hosts, the ranks with the root's local rank exchange the data. If some host has no such rank, the first
-  // ranks of the hosts exchange it.
+  // Across hosts, the ranks with the root's local rank exchange the data. If some host has no rank with this local
+  // rank, the data travels between the first ranks of the hosts.
   const bool root_goes_across = root.local_rank < shards();
   const int courier = root_goes_across ? root.local_rank : 0;
   BroadcastCall step = call;
@@ -103,8 +103,8 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  // Only the first rank of a host gathers the host's data and exchanges it with other hosts. Then it sends the result
-  // to the other ranks of its host.
+  // Only the first rank of a host gathers the data of its host, and exchanges it with other hosts. The first rank then
+  // sends the result to the other ranks of its host.
   char* host_block = nullptr;
   if (self_.local_rank == 0) {
     RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
@@ -133,7 +133,7 @@ absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
   // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. On hosts of
-  // unequal size, some ranks have no level across hosts, so they wait for the ranks of their host that have it.
+  // unequal size, some ranks have no level across hosts. These ranks wait for the ranks of their host that have it.
   return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
 }
 

@@ -15,24 +15,25 @@
 
 namespace ronda {
 
-// Does collectives in two levels: a fast level between the ranks of a host, and a slow level across hosts. Across hosts
-// each byte travels once per host instead of once per rank.
+// Does collectives in two levels: a fast level between the ranks of a host, and a slow level across hosts. Each byte
+// crosses the network once per host, and not once per rank.
 //
-// A reduction of all ranks takes three steps for each chunk: a reduce-scatter on the host, a reduction of each shard
-// across hosts, and an allgather on the host. If the calls across hosts block, a separate thread makes these calls. So
-// chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered. With hosts of different sizes,
-// a chunk has as many shards as the smallest host has ranks.
+// A reduction of all ranks takes three steps per chunk: a reduce-scatter on the host, a reduction of each shard across
+// hosts, and an allgather on the host. If the calls across hosts block, a separate thread makes these calls. So chunk k
+// travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered. With hosts of different sizes, a chunk
+// has as many shards as the smallest host has ranks.
 //
 // The tensors must be in the memory that the levels' communicators use: the memory of the host, or the memory of a
-// device. LevelOps hides this difference.
+// device. LevelOps hides the difference between the two kinds of memory.
 //
 // Some calls use the flat communicator: calls of only some ranks, reductions in which each rank receives a part,
 // all-to-alls, and gathers for one rank. Allgathers also use the flat communicator if the ranks are not numbered host
 // by host.
 //
-// First each host adds up its ranks' contributions in the order of the ranks. Then the hosts' sums are added up in the
-// order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the result once. So
-// results are the same on all ranks and in every run, but their last bits can differ from those of a flat backend.
+// First each host adds up its ranks' contributions in the order of the ranks. After this, the sums of the hosts are
+// added up, in the order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the
+// result once. So results are the same on all ranks and in every run, but their last bits can differ from those of a
+// flat backend.
 class HierarchicalCommunicator : public Communicator {
  public:
   struct Options {
@@ -56,7 +57,7 @@ class HierarchicalCommunicator : public Communicator {
 
   explicit HierarchicalCommunicator(Options options);
 
-  // Returns this communicator's levels, for other code that works in two levels.
+  // Returns the levels of this communicator, for other code that works in two levels.
   HostLevels levels() const {
     return {.hosts = options_.hosts, .local = options_.local.get(), .across = options_.across.get()};
   }

@@ -14,7 +14,7 @@ namespace {
 using kernels::cuda::UnpackCall;
 using kernels::cuda::UnpackSegment;
 
-// Devices map memory in units of this size.
+// The unit in which devices map memory.
 constexpr size_t kUnitBytes = 2 << 20;
 
 }  // namespace
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<DeviceLevelOps>> DeviceLevelOps::Create(Options o
   return ops;
 }
 
-// Copies the pieces with one kernel launch, however many tensors there are.
+// Copies all pieces with one kernel launch, however many tensors they belong to.
 absl::Status DeviceLevelOps::Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) {
   std::vector<UnpackSegment> segments;
   segments.reserve(pieces.size());

@@ -24,10 +24,10 @@
 namespace ronda {
 
 // The operations of a two-level collective that differ between tensors in the host's memory and tensors on a device.
-// They provide memory for data in transit, copy data, and order the work of the two levels.
+// LevelOps provides memory for data in transit, copies data, and puts the work of the two levels in order.
 //
-// A host's communicator has completed its work when a call returns. A device's communicator has only put the work on
-// its level's stream, so the work must be ordered between the two streams:
+// A communicator of the host has completed its work when a call returns. A communicator of a device has only put its
+// work on the stream of its level. So the work of the two streams must be put in order:
 //
 //   local.Reduce(...)                                     // into memory of the slot
 //   ops.HandOver(slot)                                    // by the thread that drives the level on the host
@@ -38,7 +38,7 @@ namespace ronda {
 // Thread-compatible, except that a second thread may call Across while the first thread works with other slots.
 class LevelOps {
  public:
-  // The number of chunks that may be under way at the same time. Each of these chunks has its own slot.
+  // The number of chunks that may be under way at the same time. Each chunk that is under way has its own slot.
   static constexpr size_t kSlots = 2;
 
   virtual ~LevelOps() = default;
@@ -56,7 +56,8 @@ class LevelOps {
     size_t count = 0;   // elements
     size_t offset = 0;  // bytes
   };
-  // Copies the pieces from `gathered` to their addresses, after all earlier work of the level on the host.
+  // Copies the pieces from `gathered` to their addresses. The copies come after all earlier work of the level on the
+  // host.
   virtual absl::Status Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) = 0;
 
   // Makes the next Across of the slot wait for all work that the level on the host has so far.
@@ -68,16 +69,16 @@ class LevelOps {
   virtual absl::Status HandBack(size_t slot) = 0;
 };
 
-// Lets one thread drive both levels. `work`, which uses the level across hosts, is done after all earlier work and
-// before all later work.
+// For a caller that drives both levels with one thread. `work`, which uses the level across hosts, is done after all
+// earlier work and before all later work.
 inline absl::Status CrossOver(LevelOps& ops, absl::FunctionRef<absl::Status()> work) {
   RONDA_RETURN_IF_ERROR(ops.HandOver(0));
   RONDA_RETURN_IF_ERROR(ops.Across(0, work));
   return ops.HandBack(0);
 }
 
-// LevelOps for tensors in the memory of the host. The functions that order work do nothing, because the host's
-// communicators complete their work before a call returns.
+// LevelOps for tensors in the memory of the host. The functions that put work in order do nothing, because a call of
+// the host's communicators has completed its work when it returns.
 class HostLevelOps : public LevelOps {
  public:
   absl::StatusOr<char*> SlotMemory(size_t slot, size_t bytes) override { return AtLeast(bytes, slots_[slot]); }
@@ -94,9 +95,11 @@ class HostLevelOps : public LevelOps {
   std::vector<char> gathered_;
 };
 
-// LevelOps for tensors in the memory of a device. Events order the levels' streams, and no thread waits for the device.
+// LevelOps for tensors in the memory of a device. The streams of the levels are put in order by events, so no thread
+// waits for the device.
 //
-// Must be destroyed after the communicators of both levels, when all work that uses its memory has ended.
+// A DeviceLevelOps must be destroyed after the communicators of both levels, when all work that uses its memory has
+// ended.
 class DeviceLevelOps : public LevelOps {
  public:
   struct Options {
@@ -151,8 +154,8 @@ class DeviceLevelOps : public LevelOps {
 // Returns the CallInfo for the part of a call of all ranks of the job that one level does. All ranks of the level take
 // part, without a vote.
 //
-// A rank may wait for a rank of another host that itself waits for a late rank. So each step gets a slightly longer
-// deadline than the step before. Then the first rank to give up is one that waits for the late rank directly, so its
+// A rank may wait for a rank on another host that itself waits for a late rank. So each step gets a slightly longer
+// deadline than the step before. The first rank that gives up is then one that waits for the late rank directly. So its
 // error names the late rank.
 inline CallInfo LevelInfo(const CallInfo& info, int steps_before) {
   constexpr double kExtraPerStep = 0.05;

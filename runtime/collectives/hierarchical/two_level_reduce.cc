@@ -27,7 +27,8 @@ Range ShardOf(size_t granules, int shard, int shards) {
   return {.begin = border(shard), .end = border(shard + 1)};
 }
 
-// Returns the elements of a run that lie in the granules of `range`. They are counted from the run's first element.
+// Returns the elements of a run that lie in the granules of `range`. Elements are numbered from the first element of
+// the run.
 Range ElementsIn(const LogicalBuffer::Run& run, Range range, size_t granule_elements) {
   const auto clip = [&](size_t granule) {
     return granule <= run.offset ? 0 : std::min((granule - run.offset) * granule_elements, run.count);
@@ -205,7 +206,7 @@ void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
 
 absl::Status TwoLevelReduce::GatherOnHost(const Plan& plan, const Slot& slot) {
   const size_t bytes = ListRuns(plan, slot);
-  // If a chunk has only one run, its elements are contiguous in a tensor, so they can be gathered there.
+  // A chunk with only one run is contiguous in a tensor. So its elements can be gathered directly in the tensor.
   const bool is_one = runs_.size() == 1;
   char* output = static_cast<char*>(runs_.front().to);
   if (!is_one) {

@@ -21,27 +21,30 @@
 
 namespace ronda {
 
-// A thread that reduces chunks across hosts, one after the other, while its owner does other work. Each chunk is in a
-// slot.
+// A thread that reduces one chunk after another across hosts, while the thread's owner does other work. Each chunk is
+// in a slot.
 //
-// One thread at a time may call Submit and Await. While a slot is under way, no other thread may use the level across
-// hosts.
+// One thread at a time may call Submit and Await. While a slot is submitted and not yet handled, no other thread may
+// use the level across hosts.
 class AcrossWorker {
  public:
-  // Handles one slot, on the worker's thread. If it throws std::bad_alloc, Await returns RESOURCE_EXHAUSTED.
+  // The function that handles one slot, on the thread of the worker. If the function throws std::bad_alloc, Await
+  // returns RESOURCE_EXHAUSTED.
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
-  // Waits for the slot under way, and drops later slots. This wait ends at the latest when the job has failed.
+  // Waits until the current slot is done, and drops all later slots. The wait ends at the latest when the job has
+  // failed.
   ~AcrossWorker();
   AcrossWorker(const AcrossWorker&) = delete;
   AcrossWorker& operator=(const AcrossWorker&) = delete;
 
-  // Hands over a slot, which must stay unchanged until it has been awaited or the worker is destroyed. REQUIRES: fewer
-  // than LevelOps::kSlots submitted slots have not been awaited yet.
+  // Gives the worker a slot. The slot must stay unchanged until Await has returned its result or the worker is
+  // destroyed. REQUIRES: fewer than LevelOps::kSlots submitted slots have a result that Await has not returned yet.
   void Submit(size_t slot);
 
-  // Waits for the oldest slot that has not been awaited, and returns its result. REQUIRES: such a slot exists.
+  // Waits for the oldest slot whose result Await has not returned, and returns this result. REQUIRES: there is a slot
+  // whose result has not been returned.
   absl::Status Await();
 
  private:
@@ -52,7 +55,7 @@ class AcrossWorker {
   absl::Status Carry(size_t slot) const;
 
   const Work work_;
-  // This status is made in advance, because when it is needed there is no memory to make it.
+  // The constructor makes this status, because no memory is left for it when the status is needed.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that reduces across hosts");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that reduces across hosts");
@@ -68,8 +71,8 @@ class AcrossWorker {
 };
 
 // Does allreduces of all ranks in two levels, chunk by chunk. Each chunk takes a reduce-scatter between the ranks of
-// the host, a reduction of each rank's shard across hosts, and an allgather on the host. Two chunks are under way at a
-// time: the older chunk across hosts, the newer chunk on the host.
+// the host, a reduction of each rank's shard across hosts, and an allgather on the host. The object works on two chunks
+// at a time: on the older chunk across hosts, and on the newer chunk on the host.
 //
 // Thread-compatible. Does not own the levels.
 class TwoLevelReduce {
@@ -80,7 +83,7 @@ class TwoLevelReduce {
     int shards = 1;                  // shards of a chunk: the first `shards` ranks of each host have one each
     LevelOps* ops = nullptr;
     // The thread that makes the calls across hosts if a reduction has several chunks. kOwnThread is for calls that
-    // block, kCaller for calls that return at once. With kCaller, all ranks put the work on their devices in the same
+    // block, kCaller for calls that return at once. With kCaller, all ranks put work on their devices in the same
     // order. Kernels that wait for kernels of other ranks need this order.
     enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
     size_t chunk_bytes = 1;  // the size of a chunk's elements
@@ -88,12 +91,12 @@ class TwoLevelReduce {
 
   explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
 
-  // `call` must deliver the whole result to all ranks of the job; its ballot is ignored. Errors: the errors of the two
-  // levels. After an error this object must not be used again.
+  // `call` must deliver the whole result to all ranks of the job. Run ignores the ballot of `call`. Errors: the errors
+  // of the two levels. After an error this object must not be used again.
   absl::Status Run(const ReduceCall& call);
 
  private:
-  // A chunk under way. The part that the worker reads stays unchanged until the slot has been awaited.
+  // A chunk in progress. Until the result of the slot has been awaited, the fields that the worker reads do not change.
   struct Slot {
     size_t begin = 0;                    // granules
     size_t granules = 0;                 // of the chunk
@@ -104,7 +107,7 @@ class TwoLevelReduce {
     ReduceCall across;
   };
 
-  // A reduction, and how it is divided into chunks.
+  // A reduction and its division into chunks.
   struct Plan {
     const ReduceCall& call;
     WireLayout layout;
@@ -115,14 +118,14 @@ class TwoLevelReduce {
   absl::Status RunChunks(const Plan& plan, size_t chunks);
   absl::Status BeginAcross(size_t slot);
   absl::Status FinishAcross(size_t slot);
-  // Reduces the slot's shard across hosts. It runs on the thread that makes the calls across hosts.
+  // Reduces the slot's shard across hosts. The function runs on the thread that makes the calls across hosts.
   absl::Status ReduceAcross(size_t slot);
   absl::Status ReduceOnHost(const Plan& plan, size_t chunk, size_t slot);
   // Makes the list of the chunk's elements for the reduce-scatter, with the addresses for this rank's part.
   absl::Status CutUp(const Plan& plan, size_t slot);
   void MakeCallAcross(const Plan& plan, Slot& slot) const;
   absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
-  // Makes the list of the chunk's runs, in order. Returns the number of their bytes.
+  // Makes the list of the chunk's runs, in order. Returns the number of bytes of the chunk's runs.
   size_t ListRuns(const Plan& plan, const Slot& slot);
 
   // Returns whether this rank reduces a part of the chunk across hosts.
@@ -134,7 +137,8 @@ class TwoLevelReduce {
   std::vector<Segment> pieces_;        // pieces of the chunk under reduction on the host
   std::vector<PartRange> shards_;      // the elements of each piece in every shard
   std::vector<LevelOps::Piece> runs_;  // runs of the chunk under gathering
-  // Is created by the first reduction of several chunks. As the last member, it is destroyed before the slots.
+  // The first reduction with several chunks creates the worker. The worker is the last data member, so it is destroyed
+  // before the slots.
   std::unique_ptr<AcrossWorker> worker_;
 };
 

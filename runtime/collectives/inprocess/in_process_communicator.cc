@@ -25,8 +25,8 @@ constexpr size_t kBlockBytes = kBlockElements * 8;
 
 // Reduces blocks of all members' inputs into all members' outputs.
 //
-// The inputs may also be the outputs, because a block is reduced into an accumulator before any output is written. No
-// other rank uses the elements of this block.
+// The inputs may be the outputs, because a block is reduced into an accumulator before any output is written. No other
+// rank uses the elements of this block.
 class BlockReducer {
  public:
   // Each of `posts` points to a member's ReduceArithmetic.
@@ -68,8 +68,8 @@ class BlockReducer {
   alignas(64) char accumulator_[kBlockBytes];
 };
 
-// Returns an error if the members' counts differ. The negotiation ensures that counts are equal. A call with another
-// count would read beyond the end of a buffer.
+// Returns an error if the members have different counts. The negotiation makes sure that their counts are equal. With
+// different counts, a call would read beyond the end of a buffer.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();
   for (size_t i = 1; i < posts.size(); ++i) {

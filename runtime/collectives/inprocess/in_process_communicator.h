@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// The collectives of ranks that are threads of one process. A rank reads the others' inputs and writes their outputs
-// directly. Only one block at a time is copied to temporary memory, which stays in the first-level cache.
+// The collectives of ranks that are threads of one process. A rank reads the inputs of the other ranks and writes their
+// outputs directly. Only one block at a time is copied to temporary memory, which fits into the first-level cache.
 class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
@@ -33,11 +33,10 @@ class InProcessCommunicator : public Communicator {
   void Tune(const Tuning&) override {}  // nothing is cut up
 
  private:
-  // If this rank is a member of the call, waits for the other members and works together with them
-  // (InProcessJob::Meet).
+  // If this rank is a member of the call, waits for the other members, and then runs `work` (InProcessJob::Meet).
   absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work,
                     LateCall* late_call = nullptr);
-  // Holds the call's vote, if it has one.
+  // Holds the vote of the call, if it has one.
   absl::Status Vote(const CallInfo& info);
 
   const std::shared_ptr<InProcessJob> job_;
@@ -61,7 +60,8 @@ class InProcessWorld {
 
   int size() const { return job_->size(); }
 
-  // Returns the transport of `rank`. The caller must call it once for each rank. REQUIRES: 0 <= rank < size().
+  // Returns the transport of `rank`. The caller must call Connect exactly once for each rank. REQUIRES: 0 <= rank <
+  // size().
   Transport Connect(RankId rank);
 
  private:

@@ -11,9 +11,8 @@
 namespace ronda {
 namespace {
 
-// With chunks of half this size or less, reductions of 4 MiB between two ranks on one host take 5 to 15 % longer,
-// because each chunk costs a handshake. With larger chunks, too few chunks are left whose transfer and reduction can
-// overlap.
+// With half of this size or less, reductions of 4 MiB between two ranks on one host take 5 to 15 % longer, because each
+// chunk costs a handshake. With larger chunks, too few chunks are left whose transfer and reduction can overlap.
 constexpr size_t kChunkBytes = 2 << 20;
 constexpr size_t kMinChunkBytes = 4096;
 // A reduction sends all contributions to all members if a member's contribution has at most kShortBytes, or if all

@@ -17,18 +17,18 @@ namespace ronda {
 // Does collectives by messages between ranks, over TCP or MPI.
 //
 // A reduction is a reduce-scatter and then an allgather, in which the ranks exchange messages directly. Each rank
-// collects all contributions to its shard in the wire's format, reduces them in the order of the group in fp32, rounds
-// once, and sends the result to all. This exchange moves as many bytes as a ring, and rounds no partial sum on the way.
-// Long reductions are done chunk by chunk, so that packing, reducing and unpacking overlap with the messages
-// (message_reduce.h). In short reductions each rank sends its contribution to all members, together with its vote
-// (Dissemination).
+// collects all contributions to its shard, in the wire's format. The rank reduces the contributions in the order of the
+// group in fp32, rounds once, and sends the result to all. This exchange moves as many bytes as a ring does, but rounds
+// no partial sums on the way. Long reductions are done chunk by chunk, so that packing, reducing and unpacking overlap
+// with the messages (message_reduce.h). In a short reduction, each rank sends its contribution to all members, together
+// with its vote (Dissemination).
 //
-// Ronda does not use an MPI's own allreduce. MPI adds in another order, carries no votes, and cannot name the rank that
-// it waits for. Nor is MPI's allreduce faster, as the following measurements with Open MPI 4.1, 2 ranks on one host and
-// fp32 show. Compared with this class, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to 16 KiB, and 1.8
-// times at 256 KiB. MPI_Iallreduce takes 2.0, 2.4, 2.8 and 2.9 times as long at 1, 4, 16 and 64 MiB. MPI_Allreduce,
-// which allows no deadline, takes 0.3 times as long at 4 KiB, but shared memory is even faster there. MPI_Allreduce
-// takes about the same time from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64 MiB.
+// Ronda does not use an MPI's own allreduce. An MPI adds in another order, carries no votes, and cannot name the rank
+// for which it waits. An MPI's own allreduce is not faster either. The following measurements are with Open MPI 4.1, 2
+// ranks on one host, and fp32. Compared with this class, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to
+// 16 KiB, and 1.8 times at 256 KiB. MPI_Iallreduce takes 2.0, 2.4, 2.8 and 2.9 times as long at 1, 4, 16 and 64 MiB.
+// MPI_Allreduce, which allows no deadline, takes 0.3 times as long at 4 KiB, but for 4 KiB shared memory is even
+// faster. MPI_Allreduce takes about the same time from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64 MiB.
 class MessageCommunicator : public Communicator {
  public:
   using Options = MessageLink::Options;
@@ -49,7 +49,7 @@ class MessageCommunicator : public Communicator {
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective);
 
-  // Sends all contributions to all members, together with their votes.
+  // Sends the contribution and the vote of every member to every member.
   absl::Status ReduceShort(const ReduceArithmetic& reduction, const Members& members);
 
   MessageLink link_;

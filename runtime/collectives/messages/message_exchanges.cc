@@ -40,7 +40,8 @@ class SharedBroadcast {
   uint64_t chunks() const { return (call_.bytes + chunk_bytes_ - 1) / chunk_bytes_; }
 
   // On the root: sends one share of chunk k to each member, and the root's own share to all. On other members: begins
-  // to receive all shares. `own` contains the transfer of the member's own share.
+  // to receive all shares. The transfer of this member's own share goes to `own`, and the transfers of all others to
+  // `others`.
   absl::Status Begin(uint64_t k, TransferSet& own, TransferSet& others) {
     const bool is_root = members_.self() == call_.root;
     for (int i = 1; i < members_.size(); ++i) {
@@ -58,7 +59,7 @@ class SharedBroadcast {
     return absl::OkStatus();
   }
 
-  // Sends this member's share of chunk k, which has arrived, to all other members except the root.
+  // Sends this member's share of chunk k to all members except the root. The share must have arrived.
   absl::Status PassOn(uint64_t k, TransferSet& transfers) {
     for (int i = 1; i < members_.size() && members_.self() != call_.root; ++i) {
       const int peer = (members_.self() + i) % members_.size();
@@ -161,10 +162,11 @@ absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Member
 
 absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
   const int size = members.size();
-  // The root has position 0 in the tree. The lowest set bit of a position is the distance to its parent's position.
+  // The root has position 0 in the tree. The distance from a position to its parent's position is the lowest set bit of
+  // the position.
   const int position = (members.self() - call.root + size) % size;
-  // Each ancestor's position results from clearing the lowest set bit. So this is the number of members between this
-  // member and the root.
+  // If the lowest set bit of a member's position is cleared, the result is the position of its parent. So the number of
+  // further set bits is the number of members between this member and the root.
   const int between = std::max(0, std::popcount(static_cast<unsigned>(position)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };

@@ -17,9 +17,10 @@ namespace ronda {
 // Sends a block of every member to every member, together with the members' votes. (J. Bruck et al., "Efficient
 // Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 //
-// A rank holds the blocks of consecutive members in ring order, beginning with its own. In each step the rank sends all
-// of its blocks to 7 other ranks, and receives the same number of blocks from each of 7 ranks. So after each step it
-// has eight times as many blocks. Up to 8 ranks exchange their blocks directly, and 4,096 ranks need four steps.
+// A rank holds the blocks of successive members in ring order. The first block is its own. In each step, the rank sends
+// all blocks that it holds to 7 other ranks, and receives the same number of blocks from each of 7 ranks. So each step
+// makes the number of its blocks eight times as large. Up to 8 ranks exchange their blocks directly, and 4,096 ranks
+// need four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
 //   RONDA_RETURN_IF_ERROR(exchange.Run(info, bytes_total));
@@ -34,13 +35,13 @@ class Dissemination {
   // `members` must live until Run has returned. REQUIRES: this rank is a member.
   char* Begin(const Members& members, size_t bytes);
 
-  // Exchanges the blocks, and holds the call's vote if it has one. `bytes_total` is the size of the call, for error
-  // texts.
+  // Exchanges the blocks. Also holds the vote of the call, if it has one. `bytes_total` is the size of the call, which
+  // error texts mention.
   // Errors: the errors of MessageLink.
   absl::Status Run(const CallInfo& info, size_t bytes_total);
 
-  // Returns the block of a member, valid until the next Begin and aligned to 8 bytes. The block is undefined after a
-  // veto.
+  // Returns the address of a member's block, which is aligned to 8 bytes and valid until the next Begin. After a veto,
+  // the block has undefined contents.
   const char* BlockOf(int member) const { return At(PositionOf(member)) + sizeof(Vote); }
 
  private:
@@ -52,7 +53,8 @@ class Dissemination {
   char* At(int position) { return blocks_.data() + static_cast<size_t>(position) * block_bytes_; }
   RankId MemberAt(int position) const { return (*members_)[(members_->self() + position) % members_->size()]; }
 
-  // Sends the first `held` blocks to other members, and receives the blocks that follow them in ring order.
+  // Sends the first `held` blocks to other members. Receives from other members the blocks that come next in ring
+  // order.
   absl::Status Step(int held, const RunningCollective& running);
   // Returns the combined votes of all members.
   Vote CollectVotes() const;
@@ -65,12 +67,12 @@ class Dissemination {
   TransferSet receives_;
 };
 
-// Does the collectives that only move bytes, directly between the callers' buffers.
+// Does the collectives that only move bytes. The bytes move directly between the callers' buffers.
 //
 // - broadcast: small data travels down a binomial tree. Large data is divided into one share per member. The root sends
-// each member its share, chunk by chunk, and the member sends the share on to all others. So the root sends each byte
-// about once.
-// - allgather: the blocks travel directly to all others, or by Dissemination if they are small.
+//   each member its share, chunk by chunk, and the member passes its share on to all other members. So the root sends
+//   each byte about once.
+// - allgather: each block travels directly to all other members, or by Dissemination if the blocks are small.
 // - alltoall: each piece travels directly.
 //
 // This object keeps its memory from one call to the next. Thread-compatible.

@@ -16,21 +16,21 @@
 namespace ronda {
 namespace {
 
-// If ranks begin a transfer at about the same time, it is complete within this number of polls.
+// If both ranks begin a transfer at about the same time, the transfer is complete within this number of polls.
 constexpr int kLooks = 200;
 // The number of polls between two checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// A wait polls for this time, which is longer than the transfer of a chunk on one host. A longer wait sleeps between
-// polls, each time for a small part of the time that it has lasted. If another thread wants the core, polling costs
-// more than sleeping. Yielding also costs more than sleeping, because the thread gets the core back a scheduler tick
-// later.
+// A wait polls for this time, which is longer than the transfer of a chunk on one host. A wait that has polled for this
+// time sleeps between polls. Each sleep lasts for a small part of the time that the wait has taken so far. If another
+// thread wants the core, polling costs more than sleeping. If another thread wants the core, yielding also costs more
+// time than sleeping, because the thread gets the core back only a scheduler tick later.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
-// How long a wait yields the core before it sleeps, if the arrival of data can wake it.
+// If data that arrives can wake a rank, a wait yields the core for this time, and then sleeps.
 constexpr absl::Duration kYieldFor = absl::Milliseconds(2);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
-// When a peer ends, its connections break before the job knows of the failure. A rank waits this time for the job's
-// failure.
+// When a peer ends, its connections break before this rank gets the report of the job's failure. A rank waits this time
+// for the job's failure.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
 // The extra time per step, because ranks do not begin to wait at the same moment.

@@ -15,9 +15,9 @@ namespace {
 constexpr size_t kCacheLineBytes = 64;
 // In smaller messages, the cost of a message is greater than the cost of its data.
 constexpr size_t kMinSliceBytes = 16 << 10;
-// If a call has more segments than this, the ranks do not announce the parts that they receive.
+// If a call has more segments than this, the ranks do not announce which parts they receive.
 constexpr size_t kMaxAnnouncedSegments = 256;
-// A rank reduces everything that it receives if this is at most kMaxShares times an equal share.
+// Each rank reduces everything that it receives if no rank receives more than kMaxShares times an equal share.
 constexpr size_t kMaxShares = 2;
 constexpr uint64_t kSlots = 2;
 
@@ -61,8 +61,8 @@ absl::Status MessageReduce::Announce() {
 }
 
 bool MessageReduce::AnnouncesRanges() const {
-  // If granules had several elements, two ranks could receive parts of one granule, but a granule may be packed only
-  // once.
+  // If granules had several elements, two ranks could receive parts of the same granule. But a granule may be packed
+  // only once.
   return reduction_.layout().granule_elements == 1 && reduction_.call().segments.size() <= kMaxAnnouncedSegments;
 }
 
@@ -118,7 +118,7 @@ void MessageReduce::DecideRegions() {
   const size_t wanted_bytes = std::max(kMinSliceBytes, chunk_bytes_ / static_cast<size_t>(members_.size()));
   const size_t longest = std::max<size_t>(1, wanted_bytes / granule_bytes_);
   slices_ = (most + longest - 1) / longest;
-  // All slices have the same size, because less work could overlap with a short last slice.
+  // All slices have the same size. A short last slice would leave less work that can overlap.
   slice_granules_ = slices_ == 0 ? 1 : RoundUp((most + slices_ - 1) / slices_, unit);
   slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
@@ -137,7 +137,7 @@ void MessageReduce::AllocateScratch() {
 absl::Status MessageReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
-  // Each rank begins with its neighbour, so that the ranks do not all send to the same rank at once.
+  // Each rank begins with the next rank, so that the ranks do not all send to one rank at once.
   for (int i = 1; i < size; ++i) {
     const int sender = (self + size - i) % size;
     RONDA_RETURN_IF_ERROR(link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender],

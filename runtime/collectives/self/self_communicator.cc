@@ -17,8 +17,8 @@
 namespace ronda {
 namespace {
 
-// A tensor is handled in blocks of this size in the wire's format, so that a block's contribution stays in the
-// first-level cache.
+// The size of a block in the wire's format. A tensor is handled block by block, so that the contribution to a block
+// stays in the first-level cache.
 constexpr size_t kBlockBytes = 16 << 10;
 
 }  // namespace

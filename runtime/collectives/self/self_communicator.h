@@ -14,7 +14,8 @@
 namespace ronda {
 
 // Does the collectives of a job that has only one rank. An allreduce still scales and rounds to the wire's format, so
-// that a job gives the same results on every backend. This is the smallest complete implementation of the interface.
+// that a job gives the same results on every backend. This class is the smallest complete implementation of
+// Communicator.
 class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::shared_ptr<const SelfJob> job) : job_(std::move(job)) {}

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ranks of a host pass chunks to each other through ring buffers in shared memory. This file synchronises them.
+// Synchronises the ranks of a host, which pass chunks to each other through ring buffers in shared memory.
 //
 // Vocabulary: all collectives of a job together form one *stream* of data. A *position* is a number of bytes from the
 // beginning of the stream, and means the same on every rank. Each rank keeps the newest part of its stream in a *ring*.
 // Each rank publishes three counters, which are positions. Up to *packed*, the rank's contribution is in its ring. Up
 // to *reduced*, the rank's shard of the result is in its ring. Up to *done*, the rank no longer reads other ranks'
-// data. The counters only grow.
+// data. Each counter only grows.
 //
-// Memory ordering: a rank writes its ring, then stores its counter. A reader first loads the counter (acquire), so it
-// sees the bytes in the ring. After a rank has read the rings, it stores `done`. Before a rank overwrites a part of its
-// ring, it loads the `done` counters of all ranks, so their reads have ended.
+// Memory ordering: a rank first writes to its ring, and then stores its counter. A reader first loads the counter
+// (acquire). So it sees the bytes that were written to the ring before. After a rank has read from the rings, it stores
+// its `done` counter. Before a rank overwrites a part of its ring, it loads the `done` counters of all ranks. So it
+// knows that they no longer read this part.
 //
-// Sleeping: a waiter stores waits_for, adds itself to `sleepers`, then checks the counter again. A publisher stores its
-// counter, checks `sleepers`, checks waits_for, and rings the waiter's doorbell. (doorbell.h explains why no ring is
-// lost.) There is no fence between the store of the counter and the check of `sleepers`. A fence would wait until the
-// stored cache lines come back from the core that read them last, so every hand-over would take longer. Without a
-// fence, other cores may not see the store yet when the publisher finds no sleeper. But they see it soon, and the
-// compiler does not reorder the store and the check. Therefore a waiter sleeps for long only if its check fails again
-// when kStoresArrive has passed since it announced itself. Even then it wakes up every second, in case the publisher is
-// stopped before it rings.
+// Sleeping: a waiter stores the value for which it waits (waits_for), adds itself to `sleepers`, and then checks the
+// counter again. A publisher stores its counter, checks `sleepers`, checks waits_for of each sleeper, and rings the
+// sleeper's doorbell. (doorbell.h explains why no ring is lost.) There is no fence between the store of the counter and
+// the check of `sleepers`. A fence would wait until the stored cache lines come back from the core that read them last,
+// so passing on each chunk would take longer. Without a fence, the publisher may find no sleeper while other cores do
+// not see its store yet. The other cores see the store soon, and the compiler does not reorder the store and the check.
+// A waiter therefore checks the counter again when kStoresArrive has passed since it added itself to `sleepers`. If
+// this check also fails, the waiter sleeps for long. Even during a long sleep, the waiter wakes up every second,
+// because the publisher may be stopped before it rings the doorbell.
 //
 // Votes (communicator.h): a rank stores its vote in a word beside its `packed` counter, and then stores the counter. A
-// rank that has loaded the counter (acquire) sees the word. When all ranks have packed their first chunk, and before
-// any output is written, every rank reads all words. Votes use two words alternately, so a rank overwrites the word of
-// vote n in vote n + 2. By then all ranks have read it. If the rank approved in vote n + 1, all ranks had reached vote
-// n + 1. If it vetoed, it waited until all other ranks had finished the collective of vote n.
+// rank that has loaded the counter (acquire) also sees the word with the vote. When all ranks have packed their first
+// chunk, every rank reads the words of all ranks. No rank writes any output before it has read these words. Votes use
+// two words alternately, so a rank overwrites its word of vote n in vote n + 2. By then, all ranks have read this word.
+// If the rank approved in vote n + 1, all ranks had reached vote n + 1. If the rank vetoed in vote n + 1, it first
+// waited until all other ranks had finished the collective of vote n.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -45,9 +48,9 @@ namespace ronda {
 
 // The positions of one collective's chunks in the stream.
 //
-// Every chunk except the last has chunk_bytes. A rank keeps the byte at position p at offset p modulo the size of its
-// ring. The size of the ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every
-// chunk is contiguous.
+// Every chunk except the last has chunk_bytes. In a rank's ring, the byte at position p is at offset p modulo the size
+// of the ring. The size of the ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so
+// every chunk is contiguous.
 struct ChunkSequence {
   uint64_t previous_end;  // the end of the previous collective
   uint64_t begin;
@@ -59,7 +62,7 @@ struct ChunkSequence {
   uint64_t End(uint64_t k) const { return std::min(end, begin + (k + 1) * chunk_bytes); }
 };
 
-// Assigns each collective of a job its positions in the stream. All ranks must make the same calls, so they get the
+// Assigns positions in the stream to each collective of a job. All ranks must make the same calls, so that they get the
 // same positions.
 class DataStream {
  public:
@@ -71,10 +74,10 @@ class DataStream {
   // calls.
   void set_chunk_bytes(size_t chunk_bytes) { chunk_bytes_ = chunk_bytes; }
 
-  // Reserves positions for `bytes` bytes of each rank. No granule is cut by the end of a chunk, so a chunk may end with
-  // an unused part that is smaller than a granule. Small reservations share a chunk. So the stream goes round the whole
-  // ring before it reuses a cache line that another core has read recently. REQUIRES: bytes is a multiple of
-  // granule_bytes, which is at most chunk_bytes().
+  // Reserves positions for a collective in which each rank streams `bytes` bytes. No granule is cut by the end of a
+  // chunk, so a chunk may end with an unused part that is smaller than a granule. Small reservations share a chunk. So
+  // the stream goes through the whole ring before it uses a cache line again that another core has read recently.
+  // REQUIRES: bytes is a multiple of granule_bytes, which is at most chunk_bytes().
   ChunkSequence Reserve(size_t bytes, size_t granule_bytes = 1) {
     const uint64_t previous_end = next_;
     const uint64_t begin = FitsInCurrentChunk(bytes) ? next_ : RoundUp(next_, chunk_bytes_);
@@ -140,7 +143,7 @@ class ChunkSync {
     if (world_->view().header().sleepers.load(std::memory_order_relaxed) != 0) WakeWaiters();
   }
 
-  // Waits until `word`, which `rank` publishes, is at least `value`. Errors: the same errors as the other WaitFor.
+  // Waits until `word`, which `rank` publishes, is at least `value`. Errors: those of the other WaitFor.
   absl::Status WaitFor(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                        const RunningCollective& running) {
     return word.load(std::memory_order_acquire) >= value ? absl::OkStatus() : WaitLonger(rank, word, value, running);
@@ -150,15 +153,16 @@ class ChunkSync {
   absl::Status WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
                               const RunningCollective& running);
 
-  // Vetoes the collective that uses `chunks`, and ends this rank's part in the collective. Errors: as WaitFor.
+  // Vetoes the collective that uses `chunks`, and ends this rank's part in the collective. Errors: those of WaitFor.
   absl::Status Veto(const ChunkSequence& chunks, const Ballot& ballot, const RunningCollective& running);
 
-  // Approves the next collective that has a vote. Must be called before this rank packs the first chunk.
+  // Approves the next collective that has a vote. The caller must call Approve before it packs the collective's first
+  // chunk.
   void Approve(const Ballot& ballot) { StoreVote(ballot.word()); }
 
   // Waits for all members' votes on the collective that uses `chunks`, and sets the result in `ballot`. A veto ends
-  // this rank's part in the collective. REQUIRES: this rank has approved, and has packed the first chunk. Errors: as
-  // WaitFor.
+  // this rank's part in the collective. REQUIRES: this rank has approved, and has packed the first chunk. Errors: those
+  // of WaitFor.
   absl::Status CountVotes(const Members& members, const ChunkSequence& chunks, const RunningCollective& running,
                           Ballot* ballot);
 
@@ -172,7 +176,7 @@ class ChunkSync {
   std::atomic<uint64_t>& Counter(RankId rank, ShmStage stage) const {
     return world_->view().rank(rank).progress[static_cast<int>(stage)].position;
   }
-  // Returns the word with the vote of `rank` in the vote under way.
+  // Returns the word in which `rank` stores its vote in the current vote.
   std::atomic<uint8_t>& VoteOf(RankId rank) const {
     return world_->view().rank(rank).progress[static_cast<int>(ShmStage::kPacked)].votes[vote_turn_];
   }
@@ -186,7 +190,7 @@ class ChunkSync {
                           const RunningCollective& running);
   // Rings the doorbells of all ranks that sleep until this rank makes progress.
   void WakeWaiters();
-  // These functions wait a moment without sleeping. They return whether the word has reached the value.
+  // These functions wait a moment without sleeping. The functions return whether the word has reached the value.
   bool Spin(const std::atomic<uint64_t>& word, uint64_t value) const;
   bool Yield(const std::atomic<uint64_t>& word, uint64_t value) const;
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);

@@ -17,16 +17,16 @@
 namespace ronda {
 namespace {
 
-// Reserves so many chunks for `bytes` bytes of a rank that each chunk can carry a slice of every piece. One byte per
-// slice is added, because the length of a slice may be rounded up.
+// Reserves so many chunks for `bytes` bytes of a rank that each chunk can carry a slice of every piece. Each slice gets
+// one more byte, because its length may be rounded up.
 ChunkSequence ReserveRoom(DataStream& stream, size_t bytes, int members) {
   if (bytes <= stream.chunk_bytes()) return stream.Reserve(bytes);
   const size_t usable = stream.chunk_bytes() - static_cast<size_t>(members);
   return stream.Reserve((bytes + usable - 1) / usable * stream.chunk_bytes());
 }
 
-// The part of a buffer that chunk k carries. It is empty if the buffer ends before chunk k, because other members have
-// longer buffers.
+// The part of a buffer that chunk k carries. The part is empty if the buffer ends before chunk k, because the buffers
+// of other members are longer.
 struct Piece {
   size_t begin;
   size_t bytes;
@@ -68,8 +68,8 @@ Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
 // Carries out one alltoall through shared memory.
 //
 // A sender has one piece for each receiver. Every chunk carries a slice of each piece, in the order of the receivers,
-// and longer pieces have longer slices. So all receivers always have work, even if the pieces are unequal. A rank's
-// piece for itself does not go through its ring.
+// and longer pieces have longer slices. So all receivers always have work, even if the pieces are unequal. The piece
+// that a rank sends to itself does not go through its ring.
 //
 // Thread-compatible.
 class ShmAlltoall {

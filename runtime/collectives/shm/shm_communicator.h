@@ -40,8 +40,8 @@ class ShmCommunicator : public Communicator {
   void Tune(const Tuning& tuning) override;
 
  private:
-  // Announces that this rank will read nothing before position `end`. A rank outside a collective's group only makes
-  // this call.
+  // Announces that this rank will read nothing before position `end`. A rank outside the group of a collective only
+  // makes this call.
   absl::Status FinishAt(uint64_t end);
   // These functions send or receive chunk k of a broadcast or allgather. The chunk carries a part of the `bytes` bytes
   // at `data`.

@@ -16,7 +16,7 @@ constexpr size_t kShardAlignment = kCacheLineBytes;
 
 constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
 
-// A call with a vote needs a chunk even if it has no data.
+// A call with a vote needs a chunk even if it has no data to send.
 size_t BytesToReserve(const ReduceArithmetic& reduction) {
   const size_t votes_bytes = reduction.call().info.ballot == nullptr ? 0 : reduction.layout().granule_bytes;
   return std::max(reduction.wire_bytes(), votes_bytes);
@@ -151,8 +151,8 @@ absl::Status ShmReduce::ReduceOwnShard(uint64_t k) {
 
 void ShmReduce::FindSources(const ReduceArithmetic::Run& run, uint64_t position) {
   for (int member = 0; member < members_.size(); ++member) sources_[member] = sync_.Data(members_[member], position);
-  // If possible, a rank reads its own contribution from its input instead of its ring. The input is already in the
-  // cache, and an in-place output will need it there.
+  // If possible, a rank reads its own contribution from its input, and not from its ring. The input is already in the
+  // cache. If the call is in place, the output will need these cache lines.
   if (reduction_.ContributesInputItself()) sources_[members_.self()] = reduction_.InputOf(run);
 }
 
@@ -168,7 +168,7 @@ bool ShmReduce::WantsAnyOf(uint64_t k) const {
 
 absl::Status ShmReduce::UnpackShards(uint64_t k) {
   const Range range = ChunkOf(k);
-  // Each rank begins with its own shard, so that not all ranks read the same ring at once.
+  // Each rank begins with its own shard, so that the ranks do not all read the same ring at once.
   for (int i = 0; i < members_.size(); ++i) {
     const int owner = (members_.self() + i) % members_.size();
     const Range shard = ShardOf(owner, k);

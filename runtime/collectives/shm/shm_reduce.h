@@ -16,16 +16,17 @@
 
 namespace ronda {
 
-// Carries out one reduction through shared memory, chunk by chunk. The tensors are not copied into one buffer, and data
-// on its way stays in the cache. There are two algorithms, whose results have the same bits:
+// Carries out one reduction through shared memory, chunk by chunk. The tensors are not copied into one buffer, and the
+// data in transit stays in the cache. ShmReduce has two algorithms, whose results have the same bits:
 //
-// - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
-//   receives. This saves one wait. The full exchange is used for two ranks, for small data, and for calls in which each
-//   rank receives another part. In the calls of the last kind, each element is still reduced only once.
+// - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank itself reduces everything that
+//   it receives. The full exchange takes one wait less than the other algorithm. The full exchange is used for two
+//   ranks, for small data, and for calls in which each rank receives another part. In calls with different parts, each
+//   element is still reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //
-// In-place calls are safe, because only the rank itself writes its outputs, and it writes a chunk's outputs after it
+// In-place calls are safe: only the rank itself writes to its outputs, and it writes the outputs of a chunk after it
 // has packed the chunk.
 //
 // Thread-compatible.
@@ -52,9 +53,9 @@ class ShmReduce {
   enum class Algorithm { kFullExchange, kParts, kShards };
   static Algorithm ChooseAlgorithm(const ReduceArithmetic& reduction, const Members& members);
 
-  // Packs the first chunk, and holds the vote, which is sent together with this chunk.
+  // Packs the first chunk. Also holds the vote of the call, which is sent with this chunk.
   absl::Status Begin();
-  // These functions run an algorithm after Begin.
+  // Each of these functions runs one of the algorithms after Begin.
   absl::Status RunFullExchange();
   absl::Status RunByShards();
 
@@ -62,13 +63,13 @@ class ShmReduce {
   absl::Status Pack(uint64_t k);
   // Packs chunk k, except for the granules of `left_out`.
   absl::Status PackChunk(uint64_t k, Range left_out);
-  // Packs chunk k, except for data that only this rank receives.
+  // Packs chunk k, but leaves out data that only this rank receives.
   absl::Status PackForOthers(uint64_t k);
   void PackRange(uint64_t k, Range range);
   absl::Status DeliverChunk(uint64_t k);
   absl::Status ReduceOwnShard(uint64_t k);
   absl::Status UnpackShards(uint64_t k);
-  // Finds the members' contributions to `run`, which begins at `position` of the stream.
+  // Finds all members' contributions to `run`, whose position in the stream is `position`.
   void FindSources(const ReduceArithmetic::Run& run, uint64_t position);
   bool WantsAnyOf(uint64_t k) const;
   void FinishChunk(uint64_t k);

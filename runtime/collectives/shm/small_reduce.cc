@@ -12,10 +12,10 @@
 namespace ronda {
 namespace {
 
-// All ranks' contributions together have at most this size, so that they stay in the first-level cache.
+// The contributions of all ranks together have at most this size. So they stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// Returns the number of the exchange at `chunks`. Its lowest bits are free for a vote.
+// Returns the number of the exchange at `chunks`. The lowest bits of the number are free for a vote.
 uint64_t NumberOf(const ChunkSequence& chunks) { return (chunks.begin + 1) << Ballot::kWordBits; }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
@@ -24,7 +24,8 @@ size_t BytesInLine(size_t line, size_t bytes) {
   return std::min(kShmFlatPayloadBytes, bytes - line * kShmFlatPayloadBytes);
 }
 
-// Copies the payload of a line. Most payloads are full; their fixed size lets the compiler avoid a call of memcpy.
+// Copies the payload of a line. Most payloads are full. The size of a full payload is a constant, so the compiler needs
+// no call of memcpy.
 void CopyPayload(const char* from, char* to, size_t bytes) {
   if (bytes == kShmFlatPayloadBytes) {
     std::memcpy(to, from, kShmFlatPayloadBytes);
@@ -33,7 +34,7 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
-// Up to this size, it is faster to reduce everything on every rank than to wait for the shards of other ranks.
+// For data up to this size, it is faster to reduce everything on every rank than to wait for the shards of other ranks.
 constexpr size_t kMaxBytes = 8 << 10;
 // The limit for two ranks is higher, because two ranks reduce everything on both ranks in any case.
 constexpr size_t kMaxBytesOfTwo = 16 << 10;
@@ -210,7 +211,8 @@ absl::Status SmallReduce::ExchangeLines(const CallInfo& info, const Contribution
 absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                                         RunningCollective& running) {
   if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, chunks, running));
-  // Prefetches the lines of the next block, which probably has the same length, while this rank waits for the others.
+  // While this rank waits for the others, it prefetches the lines of its next block, which probably has the same
+  // length.
   if (own.bytes <= kMaxPrefetchedBytes) writer_.Prefetch(chunks.end, own.bytes);
   RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, chunks, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {

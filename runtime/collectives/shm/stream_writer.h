@@ -15,8 +15,8 @@
 
 namespace ronda {
 
-// Prefetches the cache line at `line` for writing. On x86 the instruction is written out, because the compiler's own
-// prefetch may ask only for a shared copy of the line.
+// Prefetches the cache line at `line` for writing. On x86 the code contains the instruction itself, because the
+// compiler's prefetch may ask only for a shared copy of the line.
 inline void PrefetchToWrite(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -32,32 +32,33 @@ constexpr Stores Other(Stores stores) {
   return stores == Stores::kThroughCache ? Stores::kPastCache : Stores::kThroughCache;
 }
 
-// Decides when the ranks try the other kind of stores, and which kind they use afterwards. It compares the costs of
-// laps, which are passes through the whole ring, with either kind. It is a pure state machine, to which callers pass
-// the time.
+// Decides when the ranks try the other kind of stores, and which kind they use after that. StoreTrials compares the
+// costs of the two kinds of stores over laps. A lap is one pass through the whole ring. StoreTrials is a pure state
+// machine: its callers pass it the time.
 //
 // A trial begins at laps 4, 8, 16 and so on, and later every 128 laps. A trial begins sooner if the settled kind was
-// much slower in two laps. This happens, for example, if a rank was moved to a core that shares no cache with the other
-// ranks' cores. A trial also begins when a second and 16 laps have passed, because 128 laps take long in a job that
-// communicates little.
+// much slower in two laps. For example, the settled kind becomes slow if a rank was moved to a core that shares no
+// cache with the cores of the other ranks. A trial also begins after a second and 16 laps, because 128 laps take long
+// in a job that communicates little.
 //
 // Thread-compatible.
 class StoreTrials {
  public:
-  // The length of a trial. Only its second lap is measured, because in the first lap the cache lines are still where
-  // the settled kind of stores has left them.
+  // The length of a trial. Only the second lap of a trial is measured, because in the first lap, the cache lines are
+  // still where the settled kind of stores has left them.
   static constexpr uint64_t kLaps = 2;
 
-  // Returns whether `lap` is part of the trial that begins at `trial`. If `trial` is 0, there is no trial yet.
+  // Returns whether `lap` is part of the trial that begins at `trial`. A `trial` of 0 means that no trial has been
+  // planned.
   static bool IsIn(uint64_t trial, uint64_t lap) { return trial != 0 && lap >= trial && lap - trial < kLaps; }
 
-  // Must be called when `lap` has ended; laps are numbered in ascending order. `cost` is the number of nanoseconds per
-  // byte in the lap's fastest chunk. Slower chunks are ignored, because their threads may have been interrupted. `now`
-  // is MonotonicTime().
+  // The caller must call FinishLap when `lap` has ended, in ascending order of the laps. `cost` is the number of
+  // nanoseconds per byte in the lap's fastest chunk. Slower chunks are ignored, because their threads may have been
+  // interrupted. `now` is MonotonicTime().
   void FinishLap(uint64_t lap, double cost, absl::Duration now);
 
-  // Returns the first lap of the last or the next trial. It is decided 3 laps before the trial. So every rank learns of
-  // it in time, because ranks are less than a lap apart.
+  // Returns the first lap of the last or the next trial. The first lap of a trial is decided 3 laps before it begins.
+  // So every rank reads the decision in time, because ranks are less than a lap apart.
   uint64_t trial() const { return trial_; }
 
   // Returns the kind of stores that is used outside trials.
@@ -70,11 +71,12 @@ class StoreTrials {
   static constexpr uint64_t kFewestBetween = 8;
   static constexpr uint64_t kFewestBetweenTimed = 16;
   static constexpr absl::Duration kTimeBetween = absl::Seconds(1);
-  // The settled kind has become slow if kAlarmingLaps laps in a row cost more than kAlarmingCost times its best lap.
+  // The settled kind of stores has become slow if kAlarmingLaps successive laps cost more than kAlarmingCost times its
+  // best lap.
   static constexpr double kAlarmingCost = 2;
   static constexpr int kAlarmingLaps = 2;
-  // The other kind is chosen only if it takes less than this part of the time, so that two equally fast kinds do not
-  // alternate.
+  // The ranks choose the other kind only if it takes less than this share of the time. So two kinds that are equally
+  // fast do not alternate.
   static constexpr double kRequiredGain = 0.8;
   // In each lap, the remembered cost of the best lap grows by this factor, so that old laps lose their influence.
   static constexpr double kForgetting = 1.25;
@@ -91,18 +93,19 @@ class StoreTrials {
   int alarming_laps_ = 0;                                 // in a row
 };
 
-// Writes this rank's data into its ring, with the kind of stores that is faster on the cores where the ranks run.
+// Writes this rank's data into its ring. Uses the kind of stores that is faster on the cores on which the ranks run.
 //
 // Between cores that share a cache, ordinary stores are best, because the reader finds the data in the cache. Between
-// other cores, each line must be fetched from the core that read it last. On the AMD EPYC processor that was measured,
-// fetching a line takes 35 ns, so ordinary stores reach 1.8 GB/s. Stores that bypass the caches reach 13 to 28 GB/s,
-// because the reader then reads from memory. The better kind can change during a job, when threads or virtual machines
-// are moved. All ranks must use the same kind of stores. A rank that bypasses the caches gains nothing while another
-// rank clogs the path between the caches.
+// other cores, each line must first be fetched from the core that has read it last. On the AMD EPYC processor that was
+// measured, fetching a line takes 35 ns, so ordinary stores reach 1.8 GB/s. Stores that bypass the caches reach 13 to
+// 28 GB/s, because the reader then reads from memory. The better kind can change during a job, when threads or virtual
+// machines are moved. All ranks must use the same kind of stores. A rank that bypasses the caches gains nothing while
+// another rank clogs the path between the caches.
 //
-// So all ranks try the other kind from time to time (StoreTrials). Rank 0 measures the time from the write of a chunk
-// to the write of the next chunk. In this time the previous chunk is also read. Rank 0 stores its decisions in shared
-// memory. Both kinds of stores give the same bytes, so a rank that sees a decision late is only slower.
+// So all ranks try the other kind from time to time (StoreTrials). Rank 0 measures the time between the writes of two
+// successive chunks. The measured time includes the reads of the first of the two chunks. Rank 0 stores its decisions
+// in shared memory, where all ranks read them. Both kinds of stores write the same bytes. So a rank that sees a
+// decision late is only slower.
 //
 // Thread-compatible.
 class StreamWriter {
@@ -112,8 +115,8 @@ class StreamWriter {
   // Start announces a chunk of `bytes` bytes at `position`; Stop ends the collective.
   void Start(uint64_t position, size_t bytes);
   void Stop();
-  // Discards the chunk that was started. Must be called if its collective was vetoed, because its time would be
-  // misleading.
+  // Discards the chunk that was started. The caller must call Drop if the collective was vetoed, because its time would
+  // be misleading.
   void Drop() { chunk_bytes_ = 0; }
 
   // Packs granules [begin, begin + n) of this rank's contribution to `position` of the stream.
@@ -129,7 +132,7 @@ class StreamWriter {
  private:
   Stores StoresAt(uint64_t position, size_t bytes) const;
   uint64_t LapOf(uint64_t position) const { return position / world_->view().geometry().RingBytes(); }
-  // Learns the time of a chunk of `lap`, in nanoseconds per byte. The chunk ended at `now`.
+  // Records the cost of one chunk of `lap`, in nanoseconds per byte. The chunk ended at `now`.
   void Learn(uint64_t lap, double cost, absl::Duration now);
 
   const std::shared_ptr<ShmWorld> world_;

@@ -15,7 +15,8 @@
 namespace ronda {
 namespace {
 
-// Copies between a device and a slot. Two copies are merged if their bytes are adjacent on the device and in the slot.
+// Copies between a device and a slot. If the bytes of two copies are adjacent on the device and in the slot, the copies
+// become one.
 class Copies {
  public:
   void Add(void* dst, const void* src, size_t bytes) {
@@ -55,7 +56,7 @@ size_t RoundsFor(absl::Span<const size_t> bytes, size_t share) {
   return (most + share - 1) / share;
 }
 
-// Returns the part of `bytes` that belongs to `round`.
+// Returns how many of `bytes` bytes are transferred in `round`, if each round transfers at most `share` bytes.
 size_t ShareOf(size_t bytes, size_t round, size_t share) {
   const size_t begin = round * share;
   return bytes > begin ? std::min(bytes - begin, share) : 0;
@@ -90,8 +91,8 @@ class StagedBroadcast : public StagedCall {
   Staging* const staging_;
 };
 
-// An allgather in rounds. In each round every member sends the next bytes of its input, as many as fit in a slot
-// together with the bytes of all other members.
+// An allgather in rounds. In each round, every member sends the next bytes of its input. The bytes of all members
+// together must fit into a slot.
 class StagedAllgather : public StagedCall {
  public:
   StagedAllgather(const AllgatherCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -110,7 +111,7 @@ class StagedAllgather : public StagedCall {
   const size_t rounds_;
 };
 
-// An alltoall in rounds. In each round every member sends every member the next bytes of the piece for this receiver.
+// An alltoall in rounds. In each round, every member sends each receiver the next bytes of the piece for this receiver.
 class StagedAlltoall : public StagedCall {
  public:
   StagedAlltoall(const AlltoallCall& call, const Members& members, Communicator* host, Staging* staging);

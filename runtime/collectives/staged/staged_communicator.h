@@ -18,17 +18,16 @@
 namespace ronda {
 
 // Does collectives of tensors in the memory of a GPU, by means of any communicator of the host. Tensors are copied to
-// pinned memory, and the results are copied back. This class serves ranks that share a GPU, and machines without NCCL.
+// pinned memory, and the results are copied back. StagedCommunicator serves ranks that share a GPU, and machines
+// without NCCL.
 //
 // Unlike the calls of other communicators of devices, a call blocks until the host's communicator has handled the
 // call's last piece. So a call waits for the stream's earlier work and for the other ranks. When a call returns, only
-// the copies back to the device are still on the stream.
+// the copies back to the device may still be unfinished on the stream.
 //
-// Results have the same bits as the results of the host's communicator, because no element and no block is cut between
-// chunks.
+// Results have the same bits as those of the host's communicator, because rounds cut no element and no block.
 //
-// Thread-compatible, like the host's communicator. The owner of the host's communicator must use it for one call at a
-// time.
+// Thread-compatible, like the host's communicator. The owner of the host's communicator must not use it during a call.
 class StagedCommunicator : public Communicator {
  public:
   struct Options {

@@ -15,16 +15,16 @@ namespace ronda {
 
 // Carries out a reduction of a device's tensors by a communicator of the host.
 //
-// The device scales the elements before they are copied to the host. If the wire's format has 16 bits, the device also
-// converts them, because then half as many bytes are copied, and the host reduces this format anyway. Blocks of 8 bits
-// are made on the host from the unchanged tensors, so the tensors' residuals are copied to the host too.
+// The device scales the elements before it copies them to the host. If the wire's format has 16 bits, the device also
+// converts the elements: the device then copies half as many bytes, and the host reduces this format anyway. 8-bit
+// blocks are made on the host from the unchanged tensors. So the residuals of the tensors are also copied to the host.
 //
-// The division into rounds depends only on facts about the call that are the same on all ranks. So all ranks have the
-// same rounds.
+// How a call is divided into rounds depends only on facts that are the same on all ranks. So all ranks have the same
+// rounds.
 class StagedReduce : public StagedCall {
  public:
-  // `call` and all objects that it refers to must outlive this object. REQUIRES: the slots have at least kMinSlotBytes
-  // bytes.
+  // `call`, and all objects to which it refers, must outlive this object. REQUIRES: the slots have at least
+  // kMinSlotBytes bytes.
   StagedReduce(const ReduceCall& call, Communicator* host, Staging* staging);
 
   // A slot of this size has room for a block of any type with its residuals and its result.

@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A collective whose data goes through the host's memory in rounds. Each round uses a slot of pinned memory.
+// A collective whose data passes through the host's memory in rounds. Each round uses a slot of pinned memory.
 class StagedCall {
  public:
   virtual ~StagedCall() = default;
@@ -37,8 +37,8 @@ class StagedCall {
 
 // Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
 //
-// There are two slots, so that the device copies the next round's data to the host while the host works on the current
-// round.
+// Staging has two slots: while the host works on one round, the device copies the data of the next round to the other
+// slot.
 //
 // Thread-compatible.
 class Staging {
@@ -65,7 +65,7 @@ class Staging {
   // `info.limits.deadline`.
   absl::Status Run(const CallInfo& info, StagedCall& call);
 
-  // Runs the rounds of a call whose group does not contain this rank.
+  // Runs the rounds of a call on a rank outside the call's group.
   static absl::Status RunOutside(StagedCall& call);
 
   // Calls enqueue(plugin, stream), which puts work on the stream.

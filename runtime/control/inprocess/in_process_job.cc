@@ -134,8 +134,7 @@ absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& po
   if (absl::Status status = WaitForOthersLocked(meeting, post); !status.ok()) {
     own = nullptr;
     ++meeting.missing;
-    // This rank is about to leave the meeting. Members that come or wake later must not report this rank as the late
-    // rank.
+    // The rank is about to leave the meeting. Members that come or wake up later must not report this rank as late.
     if (failure_.ok() && meeting_error_.ok()) meeting_error_ = status;
     meetings_changed_.NotifyAll();
     return status;

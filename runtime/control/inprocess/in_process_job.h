@@ -29,8 +29,8 @@ namespace ronda {
 // The shared state of ranks that are threads of one process: mailboxes, the first failure, and meetings, which are
 // calls that all members of a group make together.
 //
-// Thread-safe. Each control plane and communicator of the job shares the ownership of this object, so this object
-// outlives them.
+// Thread-safe. Each control plane and communicator of the job owns a share of this object. So the object outlives all
+// of them.
 class InProcessJob {
  public:
   struct Options {
@@ -53,7 +53,7 @@ class InProcessJob {
   void Fail(RankId rank, const absl::Status& failure);
   absl::Status failure() const;
   void Depart(RankId rank);
-  // Must be called when the control plane of `rank` is destroyed.
+  // The control plane of `rank` must call Leave when it is destroyed.
   void Leave(RankId rank);
 
   // The contribution of one member to a meeting. A meeting is a call that all members of a group make together.
@@ -64,12 +64,13 @@ class InProcessJob {
     const void* arguments;         // the call's arguments, of a type that the caller knows
   };
 
-  // Waits until every member of the meeting has posted. Then runs `work` with all members' arguments in the order of
-  // the group, and returns when every member's `work` has returned. So no other member uses the arguments of `post`
-  // after this call has returned. Meetings of disjoint groups do not wait for each other.
+  // Waits until every member of the meeting has posted. After this, runs `work` with the arguments of all members, in
+  // the order of the group, and returns when the `work` of every member has returned. So no other member uses the
+  // arguments of `post` after this call has returned. Meetings of disjoint groups do not wait for each other.
   //
   // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED that names the missing
-  // member and the label. After these errors `work` has not run. The errors of `work` are also returned.
+  // member and the label. After an error that does not come from `work`, `work` has not run. Errors of `work` are also
+  // returned.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 
@@ -93,7 +94,7 @@ class InProcessJob {
   void WakeLocked(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Meeting& MeetingOfLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Enters `post` in its meeting, and waits for the other members.
+  // Adds `post` to its meeting, and waits for all other members.
   absl::StatusOr<Meeting*> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until all other members have arrived. Errors: the reason why the wait must end.
   absl::Status WaitForOthersLocked(const Meeting& meeting, const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -26,15 +26,15 @@ struct LinkFrame {
 // must know.
 //
 // A frame begins with a message of a fixed size, the header. The header contains the length, and has room for the
-// content of most frames. A longer content continues in a second message. So the receiver always knows the size of the
-// next message, and never has to ask the library for it. If all tensors of a training step are cached, a rank's report
-// is a single short message.
+// content of most frames. If the content is longer, the rest of it follows in a second message. So the receiver always
+// knows the size of the next message, and need not ask the library for it. If all tensors of a training step are
+// cached, a rank's report is a single short message.
 //
-// Both ends have the same byte order, because ranks compare the byte order when they connect. The pop functions do not
-// move data. The caller must call PointToPoint::Progress before them, so that the library can move data.
+// The two ends of a link use the same byte order: ranks compare it when they connect. The pop functions do not move
+// data. Before these functions, the caller must call PointToPoint::Progress, so that the library can move data.
 //
-// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. During this time the
-// object must not be destroyed, unless no more calls to the library follow.
+// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. While the library uses
+// the buffers, the object must not be destroyed, unless no more calls to the library follow.
 class FrameLink {
  public:
   // `messages` must outlive this object.
@@ -45,25 +45,25 @@ class FrameLink {
 
   RankId peer() const { return peer_; }
 
-  // Begins to receive frames. Must be called once.
+  // Begins to receive frames. The caller must call Listen exactly once.
   absl::Status Listen();
 
   // Queues a frame. Errors: the library's errors.
   absl::Status Send(LinkFrame frame);
 
-  // Returns the kind of the oldest frame that has been sent and that PopSent has not returned yet; nullopt if there is
-  // none. Errors: the library's errors.
+  // Returns the kind of the oldest sent frame that PopSent has not returned yet. Returns nullopt if there is no such
+  // frame. Errors: the library's errors.
   absl::StatusOr<std::optional<LinkFrame::Kind>> PopSent();
 
-  // Returns the next frame, if it has come. A frame of kind kEnd is the last frame.
+  // Returns the next frame if it has arrived. A frame of kind kEnd is the last frame.
   // Errors: INTERNAL if the frame makes no sense; the library's errors.
   absl::StatusOr<std::optional<LinkFrame>> PopReceived();
 
-  // Whether a frame has been queued and PopSent has not returned it.
+  // Returns whether a frame has been queued that PopSent has not returned.
   bool IsSending() const { return !outgoing_.empty(); }
-  // Whether a frame is expected.
+  // Returns whether a frame from the peer is expected.
   bool IsReceiving() const { return receiving_ != Receiving::kNothing; }
-  // Whether the library still uses any of the buffers.
+  // Returns whether the library still uses any of the buffers.
   bool IsUnderWay() const { return IsReceiving() || IsSending(); }
 
  private:

@@ -13,16 +13,17 @@
 namespace ronda {
 namespace {
 
-// How long this rank waits until its neighbours have received its message about a departure, an exit, or a failure.
-// Neighbours that work normally receive the message immediately.
+// This rank waits this long, at most, until its neighbours have received its message about a departure, an exit or a
+// failure. Neighbours that work normally receive the message immediately.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
-// The other ranks wait this much longer than rank 0 for the start, because rank 0 knows best which ranks are missing.
+// When a job starts, the other ranks wait this much longer than rank 0, because rank 0 knows best which ranks are
+// missing.
 constexpr absl::Duration kStartGrace = absl::Seconds(5);
 
 // How long a rank waits at most for rank 0's decision on which failure was first. If rank 0 cannot answer, a connection
-// or a rank is lost, and this rank usually notices this loss earlier.
+// or a rank is lost. This rank usually notices the loss earlier.
 constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 absl::Status CheckLength(absl::string_view payload) {
@@ -60,14 +61,13 @@ absl::Status MessageControlPlane::Connect() {
     MutexLock lock(&mu_);
     links_->Open();
   }
-  // The thread `relay_` must not start before Open(), because it would then poll the descriptors of links that are not
-  // open.
+  // The thread `relay_` must not start before Open(): it would poll the descriptors of links that are not open.
   relay_ = std::thread([this] { Run(); });
   return options_.absence.ok() ? AwaitStart() : FailForAbsence();
 }
 
-// This function is called in two cases. In one case, a frame that this rank needs may be lost. In the other case, this
-// rank leaves the job while the ranks below it still need it.
+// FailAloneLocked is called if a frame that this rank needs may be lost, or if this rank leaves the job while the ranks
+// below it still need it.
 void MessageControlPlane::FailAloneLocked(const absl::Status& failure) {
   const absl::Status attributed = Attributed(failure);
   node().Propose(attributed);
@@ -198,8 +198,8 @@ void MessageControlPlane::AnnounceExit() {
 }
 
 void MessageControlPlane::Close() {
-  // If messages do not wake threads, every call to the library moves data. After a failure such a library must not be
-  // called.
+  // If messages do not wake threads, every call to the library moves data. After a failure, such a library must not be
+  // called again.
   const absl::Duration time = failure().ok() || wakes() ? kDepartureTime : absl::ZeroDuration();
   MutexLock lock(&mu_);
   GuardLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -211,8 +211,8 @@ void MessageControlPlane::Close() {
   MoveUntilLocked(MonotonicTime() + time, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return links_->HaveClosed(); });
 }
 
-// This function is const because failure(), which is const, calls it. Clang's thread-safety analysis is off here,
-// because it cannot know that `self` is this object.
+// FallSilent is const because failure() calls it, which is const. Clang's thread-safety analysis is off here: it cannot
+// know that `self` is this object.
 void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (wakes()) return;
   MutexLock lock(&mu_);
@@ -228,8 +228,8 @@ absl::Status MessageControlPlane::AwaitStart() {
   MutexLock lock(&mu_);
   const auto is_decided = [this]()
                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return node().started() || !node().failure().ok(); };
-  // The neighbours open their links when they have all connections, which may take them the whole timeout. If a
-  // connection is still missing after the timeout, the neighbour fails the job, and its error names the missing rank.
+  // A neighbour opens its link when it has all of its connections, which may take it the whole timeout. If a connection
+  // is still missing after the timeout, the neighbour fails the job, and its error names the missing rank.
   const absl::Duration start_grace = wakes() ? kStartGrace : absl::ZeroDuration();
   const absl::Duration end = MonotonicTime() + options_.start_timeout + start_grace;
   MoveUntilLocked(end, is_decided);
@@ -242,8 +242,8 @@ absl::Status MessageControlPlane::AwaitStart() {
 
 absl::Status MessageControlPlane::FailForAbsence() {
   MutexLock lock(&mu_);
-  // The parent may still be connecting, so this rank waits for it. If the parent is one of the absent neighbours, this
-  // rank does not wait.
+  // The parent may still be connecting to other ranks, so this rank waits for it. If the parent is one of the absent
+  // neighbours, this rank does not wait.
   const bool has_parent =
       options_.rank != kCoordinatorRank &&
       std::find(options_.absent.begin(), options_.absent.end(), tree_.Parent(options_.rank)) == options_.absent.end();

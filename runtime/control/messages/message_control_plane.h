@@ -21,8 +21,8 @@
 namespace ronda {
 
 // Maximum number of children per rank over MPI. With 4 children per rank, a job of 5 ranks has one level below rank 0,
-// and a job of 85 ranks has three levels. Each level adds one message up the tree and one message down the tree. For
-// each child, a parent makes one more library call each time it looks for messages. Over TCP one poll() covers all
+// and a job of 85 ranks has three levels. Each level adds one message up the tree and one message down the tree. Each
+// time a parent looks for messages, it makes one library call more for each child. Over TCP one poll() covers all
 // children, so the maximum over TCP is kControlFanOut.
 inline constexpr int kMpiControlFanOut = 4;
 
@@ -31,65 +31,64 @@ struct MessageControlPlaneOptions {
   std::vector<Peer> peers;                 // by rank
   std::unique_ptr<PointToPoint> messages;  // between neighbours in the tree; only the control plane uses it
   // `absent` are the neighbours to which `messages` have no connection, and `absence` is the reason. If `absence` is an
-  // error, the job fails with it, and the control plane sends this error to the ranks that it can reach.
+  // error, the job fails with this error, and the control plane sends it to the ranks that it can reach.
   std::vector<RankId> absent;
   absl::Status absence;
   std::string job_id;
   absl::Duration start_timeout = absl::Seconds(30);  // longest wait for parent and children
   absl::Duration heartbeat = absl::Seconds(1);       // time between signs of life
-  // If a rank gives no sign of life for this long, it counts as lost, even if it is only stopped. For work with a
-  // debugger this timeout may be infinite.
+  // A rank that gives no sign of life for this long is treated as lost, even if it is only stopped. The timeout may be
+  // infinite, for work with a debugger.
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   std::shared_ptr<FlightBoard> flights;  // heartbeats bring the latest events of ranks on other hosts; may be nullptr
-  // Called once, by a thread of the control plane, with the job's first failure after the start; may be nullptr.
-  // Must not destroy the control plane.
+  // Called with the job's first failure after the start, once, by a thread of the control plane. May be nullptr.
+  // The function must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
   // Depart calls on_depart, and AnnounceExit calls on_exit. These functions notify the other ranks of this host of the
-  // departure or the exit, in addition to the messages. May be nullptr.
+  // departure or the exit, in addition to the messages. on_depart and on_exit may be nullptr.
   std::function<void()> on_depart;
   std::function<void()> on_exit;
   std::shared_ptr<const void> kept;  // kept as long as the control plane lives
-  // Called if the control plane releases `messages` before the library has finished all of its work. The library must
-  // not be called any more after this. May be nullptr.
+  // Called if the control plane releases `messages` while the library still has unfinished work. After this call,
+  // nobody may call the library again. abandon_messages may be nullptr.
   std::function<void()> abandon_messages;
   int fan_out = kControlFanOut;  // most children of a rank, the same on all ranks
-  // Whether each rank of this host has a core, so that a thread may spin for a message.
+  // Whether each rank of this host has its own core. Only then may a thread spin for a message.
   PollLimit::Cores cores = PollLimit::Cores::kAreShared;
 };
 
-// Carries control messages over TCP, MPI, or any other PointToPoint. Each rank exchanges messages with its parent in a
-// tree, and the parent passes on messages for others. On the path to rank 0, a report passes one rank on each level of
-// the tree. If equal reports of several ranks wait at a parent, the parent sends them on as one report. So in a step
-// that all ranks have cached, the reports become fewer on their way to rank 0.
+// Carries control messages over TCP, MPI, or any other PointToPoint. The ranks form a tree. Each rank exchanges
+// messages with its parent, and the parent passes on messages for other ranks. On the path to rank 0, a report passes
+// one rank on each level of the tree. If equal reports of several ranks wait at the same parent, the parent passes on
+// only one report. So if all ranks have cached a step, its reports become fewer on their way to rank 0.
 //
-// Messages move only while a thread of the rank looks for messages. This thread is the thread in Wait, or a thread that
-// calls Receive. While no such thread looks for messages, because the rank is in a collective or computes, the control
-// plane's own thread looks for messages. So a rank can pass on requests to unlock, failures and signs of life at any
-// time.
+// Messages move only while a thread of the rank looks for them. This thread is the thread in Wait, or a thread that
+// calls Receive. While the rank is in a collective or computes, only the control plane's own thread looks for messages.
+// So a rank can pass on requests to unlock, failures and signs of life at any time.
 //
 // If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until a message
-// comes, and no other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond
-// at a time, and the polling thread moves the messages. If no thread in Wait and no polling thread has looked for
-// messages for a few milliseconds, the control plane's thread begins to look for them. An idle rank uses no core.
+// comes. No other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond at a
+// time, and the polling thread moves the messages. If no thread in Wait and no polling thread has looked for messages
+// for a few milliseconds, the control plane's own thread begins to look. An idle rank uses no core.
 //
-// If messages do not wake threads, as over MPI, threads call the library repeatedly to look for messages. After a
-// message has moved, a rank in Wait looks for a tenth of a millisecond without a pause. After this time the rank sleeps
-// between two looks, for an eighth of the time since the last message, up to 1 ms. Wake ends this sleep. If no message
-// has moved for 20 ms, or if no other thread looks, the control plane's thread looks for messages every millisecond. An
-// idle rank uses 1.6 % of a core in this way.
+// If messages do not wake threads, as over MPI, threads look for messages by calling the library repeatedly. After a
+// message has moved, a rank in Wait looks for a tenth of a millisecond without a pause. After a tenth of a millisecond
+// without a message, the rank sleeps between two looks, for an eighth of the time since the last message, up to 1 ms. A
+// call of Wake ends the sleep between two looks. If no message has moved for 20 ms, or if no other thread looks, the
+// control plane's thread looks for messages every millisecond. An idle rank then uses 1.6 % of a core.
 //
 // If a neighbour's connection breaks without a departure, or a rank gives no sign of life for heartbeat_timeout, the
 // job fails. The failure names rank, host and pid. If several ranks report failures, the first failure that reaches
-// rank 0 becomes the job's failure. Fail waits for rank 0's decision, for a few seconds at most. A rank that is cut off
-// from rank 0 has its own failure, which names the lost rank on the path to rank 0.
+// rank 0 becomes the job's failure. Fail waits until rank 0 has decided, but only for a few seconds. A rank that is cut
+// off from rank 0 has a failure of its own. This failure names the lost rank on the path to rank 0.
 //
-// If messages do not wake threads, a rank that knows of the job's failure notifies its neighbours, for a second at
-// most, and then makes no more calls to the library. The rank's failure() and its other calls return the failure only
-// after the rank's last call to the library. So a caller that gets a failure from the control plane may free the
-// buffers of an abandoned collective.
+// If messages do not wake threads, a rank that has heard of the job's failure notifies its neighbours, for a second at
+// most. After that it calls the library no more. Only after its last call to the library do the rank's failure() and
+// its other calls return the failure. So a caller that gets a failure from the control plane may free the buffers of an
+// abandoned collective.
 //
-// The control plane's destructor announces the rank's departure to its parent and its children. The destructor returns
-// when the parent and the children have received the announcement, or after a few seconds.
+// The destructor of the control plane announces the rank's departure to its parent and its children. The destructor
+// returns when the parent and the children have received the announcement, or after a few seconds.
 //
 // ConnectMessageControlPlane blocks until all ranks have connected to their parents.
 // Errors: DEADLINE_EXCEEDED that names the missing ranks; INVALID_ARGUMENT if a neighbour belongs to another job; the

@@ -32,8 +32,8 @@
 namespace ronda {
 
 // The control plane that ConnectMessageControlPlane returns. The comment of ConnectMessageControlPlane describes how
-// the control plane behaves. The file message_control_plane.cc implements most functions of ControlPlane, the start and
-// the end. The file message_watch.cc implements the threads that look for messages.
+// the control plane behaves. message_control_plane.cc contains the start, the end, and most functions of ControlPlane.
+// The file message_watch.cc implements the threads that look for messages.
 //
 // One lock guards the node and its links. One thread at a time, the watcher, polls the descriptors, without holding the
 // lock. Other threads wake the watcher through a pipe.
@@ -62,7 +62,7 @@ class MessageControlPlane final : public ControlPlane {
   void AnnounceExit() override;
 
  private:
-  // The shortest pause between two looks for messages, if messages do not wake threads.
+  // If messages do not wake threads, the pause between two looks for messages is at least this long.
   static constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 
   // Which thread sleeps in poll() at the descriptors.
@@ -106,33 +106,35 @@ class MessageControlPlane final : public ControlPlane {
     return Attribute(failure, options_.peers[options_.rank]);
   }
 
-  // Moves messages, processes their effects, and sends heartbeats that are due. Returns whether a message has moved.
-  // Never throws, because the job fails if memory runs out.
+  // Moves messages, carries out what they say, and sends the heartbeats that are due. Returns whether a message has
+  // moved. MoveLocked never throws: if memory runs out, the job fails.
   bool MoveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sends the frames that are due, and wakes the threads that wait for changes of the node. Must be called after each
-  // change of the node.
+  // Sends the frames that are due, and wakes the threads that wait for changes of the node. The caller must call
+  // PublishLocked after each change of the node.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`. If `call` runs out of memory, this rank fails, because a frame that it needs may be lost.
+  // Runs `call`. If `call` runs out of memory, this rank fails, because a frame that it needs may now be lost.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`, which passes `payload` to the node. If the job has failed, returns the failure instead.
+  // Runs `call`, which passes `payload` to the node. If the job has failed, Send returns the failure instead of running
+  // `call`.
   template <typename Call>
   absl::Status Send(absl::string_view payload, const Call& call);
   // Makes `failure` the job's failure, unless rank 0 decides on another failure.
   void FailLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes `failure` the job's failure as FailLocked does, but does not wait for rank 0's decision. Attributes the
-  // failure to this rank.
+  // Like FailLocked, makes `failure` the job's failure, but does not wait for rank 0 to decide. Attributes the failure
+  // to this rank.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWatcherLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Sleeps at the descriptors until messages can be moved, for `longest` at most, and moves them.
+  // Sleeps at the descriptors until messages can be moved, but not longer than `longest`. After the sleep, moves the
+  // messages.
   // REQUIRES: no other thread sleeps at the descriptors.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sleeps as WatchLocked does, but moves no messages. REQUIRES: !cannot_poll_.
+  // Sleeps like WatchLocked, but moves no messages. REQUIRES: cannot_poll_ is false.
   void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes this rank fail, because it cannot sleep at the descriptors any more.
+  // Makes this rank fail, because its threads can no longer sleep at the descriptors.
   void GiveUpPollingLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves messages until `done` returns true, or until the time `end`.
   template <typename Done>
@@ -147,17 +149,17 @@ class MessageControlPlane final : public ControlPlane {
   // The function that the control plane's thread runs.
   void Run();
   void TellFailureLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Looks for messages if no other thread looks for them. Returns after `longest` at the latest.
+  // Looks for messages if no other thread looks for messages. Returns after `longest` at the latest.
   void RelayLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RelayByLookingLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Status AwaitStart();
   absl::Status FailForAbsence();
-  // Announces this rank's departure. Returns when the neighbours have received the announcement and have announced
-  // their own.
+  // Announces this rank's departure. Returns when all neighbours have received this announcement and have announced
+  // their own departure.
   void Close();
-  // Must be called when the job has failed. If messages do not wake threads, notifies the neighbours of the failure,
-  // and makes no more calls to the library afterwards.
+  // The caller must call FallSilent when the job has failed. If messages do not wake threads, notifies the neighbours
+  // of the failure, and makes no more calls to the library afterwards.
   void FallSilent() const;
   absl::Status FailureAfterSilence() const;
 
@@ -166,7 +168,8 @@ class MessageControlPlane final : public ControlPlane {
   const std::optional<WakePipe> pipe_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
-  // The error if `pipe_` is not intact. In this case the program has probably closed other descriptors of Ronda, too.
+  // The error if `pipe_` is not intact. If `pipe_` is not intact, the program has probably also closed other
+  // descriptors of Ronda.
   const absl::Status lost_pipe_ = absl::FailedPreconditionError(
       "the program has closed descriptors that Ronda has opened: let it close only its own");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock

@@ -13,8 +13,8 @@
 namespace ronda {
 namespace {
 
-// If messages do not wake threads, a rank that has just sent a message looks for messages without a pause for this
-// long. An answer takes about this long.
+// If messages do not wake threads, a rank looks for messages without a pause for this long after it has sent a message.
+// An answer to the message takes about this long.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr int kPauseShare = 8;
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
@@ -58,7 +58,8 @@ void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
     PollLocked(watcher, longest);
   }
   MoveLocked();
-  // Only one thread can poll the descriptors. Threads that had to wait for this thread may poll the descriptors now.
+  // Only one thread at a time can poll the descriptors. Threads that had to wait for this thread may poll the
+  // descriptors now.
   if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
   state_changed_.NotifyAll();
 }
@@ -113,7 +114,7 @@ void MessageControlPlane::WaitAtDescriptorsLocked(absl::Time deadline) {
   const absl::Time start = SteadyNow();
   uint64_t looks_before = looks_ - 1;
   for (absl::Time now = start; !waiting_.is_woken && now < deadline; now = SteadyNow()) {
-    // The polling thread may be in a collective for long, and looks for no messages during this time.
+    // The polling thread may be in a long collective, in which it does not look for messages.
     if (pauses || (polling_.is_on && looks_ != looks_before)) {
       looks_before = looks_;
       waiting_.is_pausing = true;
@@ -179,7 +180,7 @@ bool MessageControlPlane::KeepPolling() {
   polling_.gave_up = !polling_.limit.MayLookAgain();
   if (polling_.gave_up) return false;
   polling_.has_missed_wake = false;
-  // Even if each rank has its own core, the kernel may have put the rank that must answer on this core.
+  // Even if each rank has its own core, the kernel may have put the rank that must answer on this thread's core.
   LetOthersRunLocked();
   return true;
 }

@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// The largest number of times that one call of Move looks for messages.
+// One call of Move looks for messages at most this many times.
 constexpr int kMostLooks = 16;
 
 }  // namespace
@@ -40,8 +40,8 @@ bool NodeLinks::Move() {
   for (int looks = 0; looks_again && looks < kMostLooks; ++looks) {
     messages_->Progress();
     looks_again = false;
-    // Frames are received before sends are completed. So while a message is under way to the parent, equal reports of
-    // children become one report.
+    // The loop receives frames before it completes sends. So equal reports of children become one report while an
+    // earlier message to the parent is still being sent.
     for (Link& link : links_) looks_again |= ReceiveFrom(link);
     has_moved |= looks_again;
   }
@@ -121,8 +121,8 @@ bool NodeLinks::CompleteSends(Link& link) {
 }
 
 void NodeLinks::Flush() {
-  // If a link breaks, the node creates frames for other links. Some of these links have already been flushed, so the
-  // loop runs again.
+  // If a link breaks, the node creates frames for other links. Some of the links with new frames have already been
+  // flushed, so the loop runs again.
   do {
     has_broken_ = false;
     for (Link& link : links_) FlushTo(link);
@@ -130,7 +130,7 @@ void NodeLinks::Flush() {
 }
 
 void NodeLinks::FlushTo(Link& link) {
-  // A neighbour may open its link only after this rank has gone, and must then find the failure in the link.
+  // A neighbour may open its link only after this rank has gone. The neighbour must then find the failure in the link.
   if (is_closing_ && !link.is_broken && !node_.failure().ok()) Attach(link);
   CompleteSends(link);
   while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
@@ -157,7 +157,8 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  // If an end frame were sent before the link is attached, it would come ahead of the frame with this rank's failure.
+  // If the rank sent its end frame before the link is attached, this frame would come ahead of the frame with the
+  // rank's failure.
   return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 
@@ -166,8 +167,8 @@ void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
     messages_->Progress();
   } while (ReceiveFrom(link));
   Break(link, why);
-  // The calls to Progress have also read frames of the other links. Such frames are received now, because poll()
-  // reports no descriptor as ready for frames that have already been read.
+  // The calls of Progress have also read frames from the other links. The loop receives the frames that have already
+  // been read, because poll() reports no descriptor as ready for such frames.
   for (Link& other : links_) ReceiveFrom(other);
 }
 

@@ -21,18 +21,19 @@
 
 namespace ronda {
 
-// A rank's node of the tree, and its links to its neighbours over messages. Move and Flush carry frames between the
-// node and the links.
+// The node of one rank in the tree, and the node's links to its neighbours, which carry messages. Move and Flush carry
+// frames between the node and the links.
 //
 // Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and at last an end frame.
-// The child sends its end frame first, when the child leaves or when its parent has announced its departure. The parent
-// answers with its own end frame. Through these end frames, no connection closes while it holds unread bytes, so no
-// message is lost.
+// The child is the first to send its end frame: when it leaves, or when its parent has announced the parent's own
+// departure. The parent answers with its own end frame. Because of these end frames, no connection is closed while it
+// contains unread bytes. So no message is lost.
 //
-// Only one piece is under way on a link at a time. New reports that come during this time join the reports that wait.
+// On each link, only one piece at a time is being sent. New reports that come while a piece is being sent join the
+// reports that wait.
 //
-// Thread-compatible. Any call may run out of memory. After such an error the rank must not go on, because a frame may
-// be lost.
+// Thread-compatible. Any call may run out of memory. When a call has run out of memory, the rank must not go on,
+// because a frame may have been lost.
 class NodeLinks {
  public:
   struct Options {
@@ -46,30 +47,30 @@ class NodeLinks {
   ControlNode& node() { return node_; }
   const PointToPoint& messages() const { return *messages_; }
 
-  // Begins to receive, and sends the open frames. Must be called once, before all other functions.
+  // Begins to receive, and sends the open frames. The caller must call Open once, before all other functions.
   void Open();
 
   // Receives the frames that have come, completes the sends that have ended, and notices broken links. Returns whether
-  // it has found any of these. One call does a limited amount of work, and leaves the rest of the work to the next
-  // call.
+  // it has done any of this. One call does a limited amount of work, and leaves the rest of the work to the next call.
   bool Move();
 
-  // Sends the node's frames to its neighbours, except where a link is still busy with an earlier frame.
+  // Sends the frames of the node to its neighbours. A link that is still busy with an earlier frame is left out.
   void Flush();
 
-  // Begins to end the links as described above, because this rank leaves.
+  // Begins to end the links as described above, because this rank leaves the job.
   void Close() { is_closing_ = true; }
 
-  // Whether every link has ended at both ends, or has been given up, since Close was called.
+  // Returns whether every link has ended at both ends, or has been given up, since Close was called.
   bool HaveClosed() const;
 
-  // Whether all frames have been sent to the neighbours that can still receive them.
+  // Returns whether all frames have been sent, except to neighbours that can receive no more.
   bool HaveSentAll() const;
 
-  // Whether the library still has unsent bytes for a neighbour that the last ListDescriptors did not list for output.
+  // Returns whether the library has unsent bytes for a neighbour whose descriptor ListDescriptors last listed without
+  // output.
   bool HasUnlistedOutput() const;
 
-  // Whether the library still uses any of this object's buffers.
+  // Returns whether the library still uses any of the buffers of this object.
   bool IsUnderWay() const;
 
   // Adds the descriptors that the caller must poll. When one of the descriptors is ready, the caller must call Move.
@@ -102,11 +103,11 @@ class NodeLinks {
   void Attach(Link& link);
   void ReceivePiece(Link& link, absl::string_view piece);
   void Send(Link& link, LinkFrame frame);
-  // Returns the next frame to send on `link`; nullopt if there is none.
+  // Returns the next frame to send on `link`; nullopt if no frame waits.
   std::optional<LinkFrame> NextFrame(Link& link);
   bool IsToEnd(const Link& link) const;
-  // Give up the link, because of `why`. BreakSending first receives the neighbour's last frames, because they may say
-  // why the neighbour has ended.
+  // These functions give up the link, with the reason `why`. BreakSending first receives the last frames of the
+  // neighbour, because they may say why the neighbour has ended.
   void Break(Link& link, const absl::Status& why);
   void BreakSending(Link& link, const absl::Status& why);
 

@@ -12,7 +12,8 @@
 
 namespace ronda {
 
-// Holds the first failure of a job with one rank. The control plane and the communicator share it. Thread-safe.
+// Holds the first failure of a job with one rank. The control plane and the communicator of the rank share this object.
+// Thread-safe.
 class SelfJob {
  public:
   explicit SelfJob(Peer self) : self_(std::move(self)) {}
@@ -27,8 +28,8 @@ class SelfJob {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
-// The control plane of a job with only one rank. It returns the rank's messages to the rank itself. It is the smallest
-// complete example of the ControlPlane interface.
+// The control plane of a job with only one rank. SelfControlPlane returns each message to the rank that has sent it.
+// SelfControlPlane is the smallest complete implementation of ControlPlane.
 class SelfControlPlane : public ControlPlane {
  public:
   explicit SelfControlPlane(std::shared_ptr<SelfJob> job) : job_(std::move(job)) {}

@@ -29,13 +29,13 @@ absl::Status Damaged(absl::string_view what, uint64_t value) {
 
 constexpr int kSpinsPerLookAtClock = 16;
 
-// A rank polls for kPoll, which is also how long it spins for another rank in a collective. If the ranks outnumber the
-// cores, the rank instead yields its core kYields times, because the rank that must answer may need this core.
+// A rank polls for this time. In a collective, it spins for another rank for the same time. If the ranks outnumber the
+// cores, the rank yields its core kYields times instead, because the rank that must answer may need this core.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 
 // How long a worker gives the coordinator's polling thread to fetch a message, before the worker rings the
-// coordinator's doorbell. Waking a thread takes longer than this time.
+// coordinator's doorbell. Waking a thread takes longer than kPollerComesBack.
 constexpr absl::Duration kPollerComesBack = absl::Microseconds(8);
 
 }  // namespace
@@ -157,7 +157,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 }
 
 absl::Status ShmControlPlane::FlushAllAndWait() {
-  // This thread is going to sleep, so from now on the doorbell must wake it.
+  // This thread will sleep now, so from now on the doorbell must wake it.
   if (polling_ && doorbell_->StopPolling(seen_, Doorbell::Poller::kNone)) doorbell_->Ring();
   const auto resume = absl::MakeCleanup([this] {
     if (polling_) doorbell_->StartPolling();
@@ -179,8 +179,8 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
 
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  // After Receive this rank acts on its broadcasts together with the other ranks. So the other ranks must receive the
-  // broadcasts first, because this rank may not call Receive again before they need the broadcasts.
+  // After Receive, this rank acts on its own broadcasts together with the other ranks. So the other ranks must be able
+  // to receive these broadcasts first, because they may need the broadcasts before this rank calls Receive again.
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
@@ -263,7 +263,7 @@ bool ShmControlPlane::PauseBetweenLooks() {
     if (idle_looks_ == kSpinsPerLookAtClock) poll_until_ = now + kPoll;
     if (now >= poll_until_) return false;
     if (ring_at_ && now >= *ring_at_) RingAfterAll();
-    // Even if each rank has its own core, the kernel may have put the rank that must answer on this core.
+    // Even if each rank has its own core, the kernel may have put the rank that must answer on this thread's core.
     sched_yield();
   } else {
     CpuRelax();
@@ -293,7 +293,7 @@ bool ShmControlPlane::Spin(uint32_t heard) {
       if (doorbell_->Rings() != heard) return true;
       CpuRelax();
     }
-    // Even if each rank has its own core, the rank's trainer thread may just have been woken and need this core.
+    // Even if each rank has its own core, this rank's trainer thread may just have been woken, and may need this core.
     sched_yield();
   } while (MonotonicTime() < end);
   return false;

@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// The longest frame. If a ring contains a greater length, the ring is treated as damaged.
+// The longest frame. A ring that contains a greater length is treated as damaged.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 // Carries messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
@@ -27,14 +27,15 @@ inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 // A frame is the payload's length in four bytes, followed by the payload. A frame that is longer than the ring passes
 // through the ring in pieces.
 //
-// Memory ordering: the writer stores bytes, then `written` (release, and sequentially consistent as
-// Doorbell::RingUnlessPolled requires). The reader loads `written` (acquire), then the bytes. In the same way the
-// reader stores `read` (release), and the writer loads `read` (acquire) before it reuses the room. A writer that finds
-// too little room stores `writer_is_blocked`, then loads `read` again. The reader stores `read`, then loads
-// `writer_is_blocked`. These four accesses are sequentially consistent. So either the writer sees the new room, or the
-// reader sees that it must ring the writer's doorbell.
+// Memory ordering: the writer stores the bytes, and then `written`. This store is a release, and sequentially
+// consistent as Doorbell::RingUnlessPolled requires. The reader loads `written` (acquire), then the bytes. In the same
+// way, the reader stores `read` (release). The writer loads `read` (acquire) before it uses the freed room again. A
+// writer that finds too little room stores `writer_is_blocked`, then loads `read` again. The reader stores `read`, then
+// loads `writer_is_blocked`. The two stores and the two loads of `read` and `writer_is_blocked` are sequentially
+// consistent. So either the writer sees the new room, or the reader sees that it must ring the doorbell of the writer.
 //
-// FrameWriter is the writing end of the ring. It keeps the bytes that do not fit into the ring yet. Thread-compatible.
+// FrameWriter is the writing end of the ring. FrameWriter keeps the bytes for which the ring has no room yet.
+// Thread-compatible.
 class FrameWriter {
  public:
   explicit FrameWriter(ShmRingHeader* ring) : ring_(ring) {}
@@ -42,15 +43,15 @@ class FrameWriter {
   // Errors: INVALID_ARGUMENT if `payload` is longer than kMaxFrameBytes.
   absl::Status Queue(absl::string_view payload);
 
-  // Moves as many bytes into the ring as fit, and returns the number of moved bytes. If some bytes are left, the
-  // reader's next Read reports that the writer waits. Errors: INTERNAL if the counters in the ring's header are
-  // damaged.
+  // Moves as many bytes into the ring as the ring has room for. Returns the number of moved bytes. If some bytes are
+  // left, the reader's next Read reports that the writer waits. Errors: INTERNAL if the counters in the ring's header
+  // are damaged.
   absl::StatusOr<size_t> Flush();
 
-  // Whether all queued bytes have been moved into the ring.
+  // Returns whether all queued bytes have been moved into the ring.
   bool IsFlushed() const { return sent_ == pending_.size(); }
 
-  // Whether the reader has read all bytes that were moved into the ring.
+  // Returns whether the reader has read all bytes that have been moved into the ring.
   bool IsRead() const { return ring_->read.load(std::memory_order_seq_cst) == written_; }
 
  private:
@@ -62,7 +63,7 @@ class FrameWriter {
   size_t sent_ = 0;
 };
 
-// The reading end of the ring. Thread-compatible.
+// FrameReader is the end of the ring that reads. Thread-compatible.
 class FrameReader {
  public:
   explicit FrameReader(ShmRingHeader* ring) : ring_(ring) {}
@@ -76,7 +77,7 @@ class FrameReader {
   // of written bytes, or the length of a message, is impossible.
   absl::StatusOr<Result> Read();
 
-  // Whether bytes have come since the last Read.
+  // Returns whether bytes have come since the last Read.
   bool HasNews() const { return ring_->written.load(std::memory_order_seq_cst) != read_; }
 
  private:
@@ -88,15 +89,16 @@ class FrameReader {
 };
 
 // Carries control messages through rings in shared memory. Each rank except the coordinator has one ring to the
-// coordinator and one ring back. Wait sleeps on the rank's doorbell. A message, a call to Wake, and a failure ring this
-// doorbell.
+// coordinator and one ring back. Wait sleeps on the rank's doorbell. The doorbell is rung for a message, for a call of
+// Wake, and for a failure.
 //
-// A writer that finds a ring full keeps the rest of its bytes. The reader rings the writer's doorbell when there is
-// room, and the writer's Receive then sends the rest. The coordinator's Receive does not return the coordinator's own
-// broadcasts before all bytes are in the rings.
+// If a writer finds a ring full, it keeps the rest of its bytes. When the ring has room again, the reader rings the
+// writer's doorbell. The next Receive on the writer's rank then sends the rest. The coordinator's Receive does not
+// return the coordinator's own broadcasts before all bytes are in the rings.
 //
 // A worker that polls for the answer to its message first waits a moment for the coordinator's polling thread to fetch
-// the message. The worker wakes the coordinator's background thread only after this moment.
+// the message. If the message has not been fetched after this moment, the worker wakes the coordinator's background
+// thread.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -128,18 +130,18 @@ class ShmControlPlane : public ControlPlane {
   // Moves queued bytes into the ring. Returns whether it has moved any bytes.
   absl::StatusOr<bool> Move(Link& link);
   absl::Status Flush(Link& link);
-  // Rings the coordinator's doorbell, because its polling thread has not fetched the message in time.
+  // Rings the doorbell of the coordinator, because its polling thread has not fetched the message in time.
   void RingAfterAll();
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
-  // Returns a link whose writer still has bytes that did not fit, or nullptr.
+  // Moves queued bytes on all links. Returns a link that still has bytes for which its ring has no room, or nullptr.
   absl::StatusOr<Link*> FlushAll();
-  // Waits until no link's writer has bytes that did not fit.
+  // Moves queued bytes on all links, until no link has any left.
   // Errors: the job's failure; DEADLINE_EXCEEDED that names a rank that does not read its messages.
   absl::Status FlushAllAndWait();
 
-  // Waits a moment before the next look for messages. Returns false after too many looks in vain.
+  // Waits a moment before the next look for messages. Returns false if the thread has looked in vain too often.
   bool PauseBetweenLooks();
-  // Whether Receive has something to return.
+  // Returns whether Receive has something to return.
   bool HasNews() const;
 
   // Spins until the doorbell rings, if spinning has avoided sleeps lately. `heard` is the last known number of rings.

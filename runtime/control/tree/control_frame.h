@@ -28,12 +28,12 @@ struct SharedReport {
   friend bool operator==(const SharedReport&, const SharedReport&) = default;
 };
 
-// Reports that a rank has not yet sent on to rank 0. Equal reports are merged into one report, which lists the ranks
-// that sent them. So if all ranks send equal reports in a step, a rank passes on only one report, no matter how many
-// ranks are below it in the tree.
+// Reports that a rank has not yet sent on to rank 0. Equal reports become one report, with a list of the ranks that
+// have sent it. So if all ranks send equal reports in a step, this rank passes on only one report, however many ranks
+// are below it in the tree.
 //
-// The reports of one rank keep their order. So a rank's later report is never merged into the report that contains its
-// earlier report, or into a report before that.
+// The reports of one rank keep their order. So a later report of a rank is never merged into the report that contains
+// an earlier report of this rank, or into an older one.
 //
 // Thread-compatible.
 class ReportBatch {
@@ -55,8 +55,8 @@ class ReportBatch {
 
   std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
   uint64_t first_number_ = 0;         // of reports_.front()
-  // The next two members are standard tables, because an Abseil table cannot be destroyed after it has found no memory
-  // to grow. This code also runs on a rank that fails because it has no memory left.
+  // The next two data members are standard tables. An Abseil table cannot be destroyed after it has found no memory to
+  // grow. This code must also work on a rank that fails because it has no memory left.
   std::unordered_map<RankId, uint64_t> last_of_rank_;
   std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // the keys are in reports_
 };
@@ -94,7 +94,7 @@ struct DepartureFrame {};
 
 struct ExitFrame {};
 
-// The latest event of a rank, and its age.
+// The latest event of a rank, and the age of the event.
 struct RankEvent {
   RankId rank = 0;
   FlightKind kind = FlightKind::kSubmitted;

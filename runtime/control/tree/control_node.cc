@@ -15,10 +15,10 @@
 namespace ronda {
 namespace {
 
-// The largest number of payload bytes in one frame of reports, unless a single report is longer.
+// One frame of reports has at most this many bytes of payload, unless a single report is longer.
 constexpr size_t kReportFrameBytes = size_t{1} << 20;
 
-// The largest number of ranks that an error names.
+// An error names at most this many ranks.
 constexpr size_t kNamedRanks = 8;
 
 absl::Status Misplaced(absl::string_view frame) {
@@ -91,7 +91,7 @@ void ControlNode::Attach(RankId neighbour, absl::Duration now) {
   links_[neighbour].last_heard = now;
   if (!failure_.ok()) return SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
   if (!IsParent(neighbour)) return RecordArrival({neighbour});
-  // This rank itself is not in the frame, because the parent already knows that this rank has arrived.
+  // The frame leaves out this rank itself, because its parent already knows that this rank has arrived.
   ArrivalFrame arrival;
   for (RankId rank = options_.rank + 1; rank < options_.tree.size; ++rank) {
     if (arrived_[rank]) arrival.ranks.push_back(rank);
@@ -276,7 +276,7 @@ void ControlNode::RequestUnlock(uint64_t schedule) {
   if (schedule <= unlock_requested_) return;
   unlock_requested_ = schedule;
   news_ = true;
-  // The request also goes back to the rank that it came from. A rank that already knows of the request does nothing.
+  // The request also goes back to the rank from which it came. A rank that already knows of the request does nothing.
   SendToAll(UnlockRequestFrame{.schedule = schedule});
 }
 
@@ -284,8 +284,8 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (has_proposed_) return;
-  // The job has failed, no matter which failure was first. So unsent frames are dropped, because they would only delay
-  // the frame with the failure.
+  // The job has failed, whichever failure was first. So frames that have not been sent are dropped: they would only
+  // delay the frame with the failure.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
@@ -296,7 +296,7 @@ void ControlNode::Decide(const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = failure;
   news_ = true;
-  // Unsent frames are dropped, because they would only delay the frame with the failure.
+  // Frames that have not been sent are dropped, because they would only delay the frame with the failure.
   for (auto& [neighbour, link] : links_) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
@@ -353,8 +353,8 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // This rank itself may have been stopped, perhaps by a debugger. In this case it has not yet read the frames that
-  // have come during the stop.
+  // Perhaps this rank itself was stopped, for example by a debugger. A rank that was stopped has not yet read the
+  // frames that have come while it was stopped.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;

@@ -28,7 +28,7 @@ namespace ronda {
 inline constexpr int kControlFanOut = 64;
 
 // The ranks form a tree in which the parent of rank r is (r - 1) / fan_out. So parents have lower numbers than their
-// children, and the children of a rank are consecutive.
+// children, and the children of a rank have consecutive numbers.
 struct ControlTree {
   int size = 1;  // of the job
   int fan_out = kControlFanOut;
@@ -43,14 +43,14 @@ struct ControlTree {
     return children;
   }
 
-  // Returns the rank's parent, if it has one, and the rank's children.
+  // Returns the parent of the rank, if any, and the children of the rank.
   std::vector<RankId> Neighbours(RankId rank) const {
     std::vector<RankId> neighbours = Children(rank);
     if (rank != kCoordinatorRank) neighbours.insert(neighbours.begin(), Parent(rank));
     return neighbours;
   }
 
-  // Whether `rank` is `top` or below `top` in the tree.
+  // Returns whether `rank` is `top`, or is below `top` in the tree.
   bool IsWithin(RankId rank, RankId top) const {
     while (rank > top) rank = Parent(rank);
     return rank == top;
@@ -59,11 +59,11 @@ struct ControlTree {
 
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
-// Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So any host can report what a
-// late rank did last. A rank sends an event only if it is the rank's latest event for `standstill`, and sends each
-// event only once. So neither ranks that work nor ranks that stay idle cause traffic.
+// Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So every host can report the
+// last event of a rank that is late. A rank sends its latest event only once, and only if no other event has followed
+// for `standstill`. So neither ranks that work nor ranks that stay idle cause traffic.
 //
-// An event is sent with its age instead of its time, because the hosts' clocks differ. Thread-compatible.
+// The rank sends the age of the event and not its time, because the clocks of the hosts differ. Thread-compatible.
 class EventRelay {
  public:
   struct Options {
@@ -102,15 +102,17 @@ class EventRelay {
   std::vector<Timed> down_;
 };
 
-// One rank in the tree of the control plane. It processes the frames of its neighbours, notices when a neighbour is
-// silent or has ended, and produces frames for its neighbours. A neighbour is a rank's parent or one of its children.
+// One rank in the tree of the control plane. The ControlNode of a rank processes the frames of its neighbours, notices
+// neighbours that are silent or have ended, and produces frames for its neighbours. The neighbours of a rank are its
+// parent and its children.
 //
-// ControlNode is a pure state machine, which uses no network, no thread and no clock. Its caller passes in frames and
-// times. The caller also takes pieces of bytes (PopPiece), and must deliver them to the neighbour in order.
+// ControlNode is a pure state machine, which uses no network, no thread and no clock. The caller of ControlNode passes
+// in frames and times. The caller also gets pieces of bytes from it (PopPiece), and must deliver the pieces to the
+// neighbour in order.
 //
-// The job's first failure is the first failure that reaches rank 0. The other ranks pass their failures on to rank 0,
-// and adopt the failure that rank 0 announces. If a rank is cut off from rank 0, the rank and the ranks below it fail
-// because of this loss.
+// The job's first failure is the first failure that reaches rank 0. All other ranks pass their failures on to rank 0,
+// and accept the failure that rank 0 announces. If a rank is cut off from rank 0, this loss is the failure of the rank
+// and of the ranks below it.
 //
 // Thread-compatible. All times are on one clock that does not jump.
 class ControlNode {
@@ -128,30 +130,30 @@ class ControlNode {
 
   // Through the next functions the caller reports what has happened to a neighbour. Attach must be called when the
   // neighbour has opened its link.
-  // REQUIRES: Attach has been called once for `neighbour`, before all other calls.
+  // REQUIRES: Attach has been called once for `neighbour`, before all other calls for this neighbour.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   bool IsAttachedToParent() const { return !is_root() && IsAttached(options_.tree.Parent(options_.rank)); }
   void Receive(RankId neighbour, std::string frame, absl::Duration now);
-  // Must be called when a part of a frame has come from the neighbour.
+  // The caller must call RecordSignOfLife when a part of a frame has come from the neighbour.
   void RecordSignOfLife(RankId neighbour, absl::Duration now) { links_.at(neighbour).last_heard = now; }
-  // Must be called when the neighbour's frames can no longer be decoded, because of `damage`.
+  // The caller must call Distrust when the frames of the neighbour can no longer be decoded. `damage` is the reason.
   void Distrust(RankId neighbour, const absl::Status& damage);
-  // Must be called when the neighbour's link has ended.
+  // The caller must call Lose when the link of the neighbour has ended.
   void Lose(RankId neighbour);
-  // Whether the neighbour has announced its departure.
+  // Returns whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether frames of this rank may still reach the neighbour, because its link has not ended and this rank has not
-  // given it up.
+  // Returns whether frames of this rank may still reach the neighbour: the neighbour's link has not ended, and this
+  // rank has not given up the neighbour.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
-  // Returns the next bytes to send to a neighbour; empty if there is nothing to send.
+  // Returns the next bytes to send to the neighbour. Returns an empty text if nothing waits to be sent.
   std::string PopPiece(RankId neighbour);
-  // Whether the frames for the neighbour have bytes that PopPiece has not returned yet.
+  // Returns whether the frames for the neighbour have bytes that PopPiece has not returned yet.
   bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
-  // Sends heartbeats to all neighbours, and checks that every neighbour has lately given a sign of life. Must be called
-  // every `heartbeat`.
+  // Sends heartbeats to all neighbours, and checks that every neighbour has lately given a sign of life. The caller
+  // must call Tick every `heartbeat`.
   void Tick(absl::Duration now);
 
   // These functions implement the operations of ControlPlane. Propose implements ControlPlane::Fail, and sends the
@@ -169,13 +171,13 @@ class ControlNode {
   bool HasMessages() const { return !inbox_.to_coordinator.empty() || !inbox_.broadcasts.empty(); }
   const absl::Status& failure() const { return failure_; }
 
-  // Whether all ranks of the job have connected, according to rank 0.
+  // Returns whether rank 0 has announced that all ranks of the job have connected.
   bool started() const { return started_; }
   // Returns the error of a job that has not started within `time`. On rank 0 the error names the ranks that have not
   // connected.
   absl::Status LateError(absl::Duration time) const;
 
-  // Whether an event for which this rank may wait has happened since the last call of TakeNews.
+  // Returns whether an event for which this rank may be waiting has happened since the last call of TakeNews.
   bool TakeNews() { return std::exchange(news_, false); }
 
  private:
@@ -196,8 +198,7 @@ class ControlNode {
   void SendDown(const ControlFrame& frame) { PassDown(std::make_shared<const std::string>(Encode(frame))); }
   void PassDown(const FrameBytes& frame);
 
-  // Handle calls the function On for the frame's kind. Errors: the reason why the frame makes no sense from
-  // `neighbour`.
+  // Handle calls the function On for the frame's kind. Errors: the reason why `neighbour` cannot have sent this frame.
   absl::Status Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);

@@ -46,7 +46,7 @@ bool EventQueue::IsWorthWaking() const {
 }
 
 void EventQueue::Wake() {
-  // If several threads find the reader asleep, only one of them wakes the reader.
+  // If several threads find the reader asleep, only one of them wakes it.
   if (reader_.exchange(Reader::kAwake) == Reader::kAwake) return;
   { const MutexLock lock(&mu_); }
   changed_.NotifyAll();
@@ -77,7 +77,7 @@ void EventQueue::AwaitMore(absl::Duration linger) {
 
 void EventQueue::Drain(absl::FunctionRef<void(const TimelineEvent&)> take) {
   uint64_t ticket = head_.load(std::memory_order_relaxed);
-  // Reads only the events that are in the ring now, so that the loop ends.
+  // Reads only the events that are in the ring at this moment, so that the loop ends.
   const uint64_t end = tail_.load();
   for (; ticket < end; ++ticket) {
     Slot& slot = slots_[ticket & (capacity_ - 1)];

@@ -41,8 +41,8 @@ enum class BucketOutcome : int32_t {
   kFailed,
 };
 
-// An event of a tensor or a collective on a rank, for the writer of a timeline. It has a fixed size and contains no
-// pointers.
+// An event of a tensor or a collective on a rank, for the writer of a timeline. A TimelineEvent has a fixed size and
+// contains no pointers.
 struct TimelineEvent {
   static constexpr size_t kNameBytes = 80;
 
@@ -67,22 +67,23 @@ struct TimelineEvent {
   void set_time(FlightTime at) { time = absl::ToInt64Nanoseconds(at); }
 };
 
-// Passes events through a ring of fixed size to the thread that writes them to a file. A thread that has an event
-// copies it to the ring. It allocates nothing and waits for no other thread. If the ring is full, the event is dropped
-// and counted. The reader sleeps until an event comes, and then waits a short time for more events. So it is woken once
-// per batch of events, and once more if the ring is half full before the end of this time.
+// Passes events to the thread that writes them to a file, through a ring of fixed size. A thread that has an event
+// copies the event to the ring. The thread allocates no memory, and waits for no other thread. If the ring is full, the
+// event is dropped and counted. The reader sleeps until an event comes, and then waits a short time for more events. So
+// the reader is woken once per batch of events, and once more if the ring is half full before this time is over.
 //
 // Thread-safe. Any number of threads may push events, and one thread may read them.
 //
-// Memory ordering. Each slot has a sequence. The sequence is `ticket` while the slot is free for the push with this
-// ticket, and ticket + 1 when the event is in the slot. A pushing thread first checks that its slot is free, with an
-// acquire load, so the reader is done with the earlier event. Then it draws the ticket by compare-and-swap, copies the
-// event, and stores ticket + 1 with release. The reader loads the sequence with acquire.
+// Memory ordering. Each slot has a sequence. The sequence of a slot is `ticket` while the slot is free for the push
+// with this ticket, and ticket + 1 when the event is in the slot. A pushing thread first checks that its slot is free,
+// with an acquire load. So it knows that the reader no longer reads the earlier event. The thread then draws the ticket
+// by compare-and-swap, copies the event, and stores ticket + 1 with release. The reader loads the sequence with
+// acquire.
 //
-// No wake-up is lost. The reader announces that it sleeps, and then looks whether a ticket has been drawn. A pushing
-// thread draws a ticket, and then looks whether the reader sleeps. All four operations are sequentially consistent, so
-// one of the two threads sees the other. Before it wakes the reader, a pushing thread takes the lock. The reader holds
-// this lock from its look until it sleeps.
+// Why no wake-up is lost: The reader announces that it sleeps, and then checks whether a ticket has been drawn. A
+// pushing thread draws a ticket, and then looks whether the reader sleeps. The two writes and the two checks are
+// sequentially consistent, so at least one of the two threads sees the other. A pushing thread takes the lock before it
+// wakes the reader. The reader holds this lock from its check until it sleeps.
 class EventQueue {
  public:
   // REQUIRES: `capacity` is a power of two.

@@ -19,7 +19,8 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Milliseconds(50);
 constexpr int kMissingRow = 1;
-// The text between the elements of a batch. Names cannot contain this text, because their line ends are escaped.
+// The text between the elements of a batch. No name contains the text between elements, because line ends in names are
+// escaped.
 constexpr absl::string_view kSeparator = ",\n{";
 
 }  // namespace
@@ -51,7 +52,8 @@ TimelineWriter::~TimelineWriter() {
   thread_.join();
 }
 
-// If the standard library throws an exception, mostly because memory runs out, the timeline ends but the job goes on.
+// If the standard library throws an exception, mostly because memory has run out, the timeline ends but the job goes
+// on.
 void TimelineWriter::Run() {
   try {
     while (!stopping_.load()) {

@@ -21,11 +21,11 @@
 
 namespace ronda {
 
-// The thread that writes a timeline. The thread takes events from a queue, and adds them to the file in batches, at
-// most 20 times per second. It sleeps while no event comes. If the file has reached its largest size, or cannot be
-// written, the thread only counts events. The file's last event contains the number of missing events.
+// The thread that writes a timeline. The thread gets events from a queue, and adds the events to the file in batches,
+// at most 20 times per second. While no event comes, the thread sleeps. If the file has reached its largest size or
+// cannot be written, the thread only counts the events. The file's last event contains the number of missing events.
 //
-// Any thread may call the constructor and the destructor. TimelineWriter does not own the queue, and is the queue's
+// Any thread may call the constructor and the destructor. TimelineWriter does not own the queue, but is the queue's
 // only reader.
 class TimelineWriter {
  public:
@@ -50,7 +50,7 @@ class TimelineWriter {
 
   void Run();
   void WriteBatch();
-  // Returns the current end of the file, which contains the unfinished spans and the count of missing events.
+  // Returns the present end of the file: the unfinished spans, and the number of missing events.
   std::string End() const;
   std::string Missing() const;
   void WriteWhatFits(absl::string_view elements);
@@ -60,7 +60,7 @@ class TimelineWriter {
   const std::unique_ptr<TraceFile> file_;
   EventQueue* const queue_;
   std::atomic<bool> stopping_{false};
-  // Only the writing thread uses the following members.
+  // Only the thread that writes uses the following members.
   TraceBuilder builder_;
   enum class State { kWriting, kFull, kBroken } state_ = State::kWriting;
   uint64_t missing_ = 0;   // events that came too fast, or did not fit into the file
@@ -68,8 +68,9 @@ class TimelineWriter {
   std::thread thread_;
 };
 
-// A rank's timeline. It is either off, or a thread writes it to a file. Any thread may record events. A call to record
-// an event costs one load while the timeline is off, and otherwise one copy (event_queue.h).
+// The timeline of a rank. A timeline is off, or a thread writes the timeline to a file. Any thread may record events.
+// While the timeline is off, recording an event costs one load. While it is on, recording costs one copy
+// (event_queue.h).
 //
 //   if (timeline.on()) timeline.Record(event);
 //
@@ -100,7 +101,7 @@ class Timeline {
  private:
   enum class State { kOff, kChanging, kOn };
 
-  // Only the thread that changes the state may call StartWriter.
+  // Only the thread that is changing the state may call StartWriter.
   absl::StatusOr<std::unique_ptr<TimelineWriter>> StartWriter(const TimelineWriter::Options& options);
 
   std::atomic<EventQueue*> queue_{nullptr};  // while it is on
@@ -109,7 +110,7 @@ class Timeline {
   State state_ ABSL_GUARDED_BY(mu_) = State::kOff;
   std::unique_ptr<EventQueue> memory_;      // of the thread that changes the state; kept, as another may still record
   std::unique_ptr<TimelineWriter> writer_;  // of the thread that changes the state
-  // This error is created in advance, because no memory is left when it is needed.
+  // The constructor creates this error, because no memory is left when the error is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory for a timeline");
 };
 

@@ -62,7 +62,7 @@ void TraceText::End(const TraceArgs& args) {
 }
 
 // Appends a time in microseconds with three digits after the point. Viewers read the number as a double, which can
-// still distinguish nanoseconds after 100 days.
+// distinguish nanoseconds even after 100 days.
 void TraceText::AppendMicroseconds(absl::string_view field, int64_t nanoseconds) {
   const int64_t positive = nanoseconds < 0 ? 0 : nanoseconds;
   const int64_t fraction = positive % 1000;
@@ -260,7 +260,7 @@ void TraceBuilder::EndBucket(const TimelineEvent& event) {
   DrawBucket(*bucket_, event.time, outcome, &finished_);
   const bool is_vetoed = event.number == static_cast<int32_t>(BucketOutcome::kVetoed);
   for (Tensor* const tensor : bucket_->members) {
-    // The tensors of a vetoed bucket are in flight again, so their spans do not end here.
+    // The tensors of a vetoed bucket are still in flight, so their spans do not end here.
     if (!is_vetoed) Draw(*tensor, event.time, TraceArgs().Add("outcome", outcome), &finished_);
     tensor->phase = is_vetoed ? Phase::kSubmitted : Phase::kIdle;
   }

@@ -21,7 +21,7 @@
 
 namespace ronda {
 
-// The arguments of a trace's event, as members of a JSON object.
+// The arguments of one event in a trace, as members of a JSON object.
 class TraceArgs {
  public:
   TraceArgs& Add(absl::string_view name, uint64_t value);
@@ -34,8 +34,8 @@ class TraceArgs {
 };
 
 // Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object. A
-// comma comes before each event except the first one. A rank is a "process" of the format, and its rows are "threads"
-// of the format.
+// comma comes before each event except the first one. A rank is a "process" of this format, and each of its rows is a
+// "thread".
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // Times are nanoseconds. Names are UTF-8.
@@ -78,17 +78,17 @@ class TraceText {
 
 // Converts the events of a rank to the text of a trace.
 //
-// Each tensor has a row, with a span from each submission to its completion. This span contains three other spans.
-// NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are known to have the tensor. QUEUE lasts
-// until the tensor's bucket is carried out, and ALLREDUCE lasts until the end. In the locked schedule, the span LOCKED
-// replaces NEGOTIATE_ALLREDUCE and QUEUE. It lasts until the bucket has all of its tensors. Collectives have a row of
-// their own. The device's work for collectives also has a row of its own.
+// Each tensor has a row. In this row, a span goes from each submission of the tensor to its completion. The span of a
+// submission contains three other spans. NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are
+// known to have the tensor. QUEUE lasts until the tensor's bucket is carried out, and ALLREDUCE lasts until the end. In
+// the locked schedule, the span LOCKED replaces NEGOTIATE_ALLREDUCE and QUEUE. LOCKED lasts until all tensors of the
+// bucket are ready. Collectives have a separate row. The work of the device for collectives has another separate row.
 //
-// A span is written only after it has ended. Spans that have not ended are part of Unfinished, which is written anew
-// with each batch.
+// A span is written only after it has ended. Spans that have not ended are in the text of Unfinished, which is written
+// again with each batch.
 //
-// TraceBuilder uses no I/O, no clock and no thread. If the timeline was started in the middle of a span, only the known
-// part of the span is drawn. Thread-compatible.
+// TraceBuilder uses no I/O, no clock and no thread. If the timeline was started in the middle of a span, the trace
+// shows only the known part of the span. Thread-compatible.
 class TraceBuilder {
  public:
   // The largest number of tensors that get a row. Events of other tensors are not drawn, but counted.
@@ -106,7 +106,7 @@ class TraceBuilder {
   // caller must write each result after the previous result.
   std::string TakeFinished() { return finished_.Take(); }
 
-  // Returns the unfinished spans. The caller must write them after the finished spans.
+  // Returns the spans that have not ended. The caller must write the unfinished spans after the finished spans.
   std::string Unfinished() const;
 
   // The number of added events that are not drawn.
@@ -140,13 +140,13 @@ class TraceBuilder {
   void AddOfBucket(const TimelineEvent& event);
   void AddOfDevice(const TimelineEvent& event);
 
-  // Returns the event's tensor, which gets a row if it has none; nullptr if there are too many tensors.
+  // Returns the tensor of the event. A tensor without a row gets one. Returns nullptr if there are too many tensors.
   Tensor* Find(const TimelineEvent& event);
   static void Submit(const TimelineEvent& event, Tensor* tensor);
   void StartBucket(const TimelineEvent& event);
   void EndBucket(const TimelineEvent& event);
 
-  // Draws the span of a tensor, with all spans in it. If `end` is nullopt, the span is drawn as unfinished.
+  // Draws the span of a tensor, and all spans inside it. If `end` is nullopt, draws the span as unfinished.
   static void Draw(const Tensor& tensor, std::optional<int64_t> end, const TraceArgs& args, TraceText* text);
   static void DrawBucket(const Bucket& bucket, std::optional<int64_t> end, absl::string_view outcome, TraceText* text);
 
@@ -159,12 +159,12 @@ class TraceBuilder {
 };
 
 // A file that contains a complete JSON array at any time, and to which elements are added. Each call makes a single
-// write, which replaces the temporary elements and the closing bracket of the last call. It writes the new elements,
-// new temporary elements, and the closing bracket. If the earlier text was longer, spaces cover the rest of it. If the
-// process is killed, the array is complete, unless the kernel is in the middle of copying this write. In this case the
-// closing bracket is missing, but viewers do not need it.
+// write, which replaces the temporary elements and the closing bracket of the last call. The write contains the new
+// elements, the new temporary elements, and the closing bracket. If the replaced text was longer, spaces overwrite the
+// rest of it. If the process is killed, the array is complete, unless the kernel was copying the write at that moment.
+// If the process is killed during this copy, the closing bracket is missing, but viewers do not need the bracket.
 //
-// Thread-compatible. Owns the open file.
+// Thread-compatible. TraceFile owns the open file.
 class TraceFile {
  public:
   // Creates a file at `path`, and replaces an existing file. The file does not grow beyond `most_bytes`.
@@ -178,8 +178,8 @@ class TraceFile {
   static constexpr size_t kReserve = 1024;
   size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 
-  // Adds `elements` permanently, and `end` until the next call replaces it. Both are texts of JSON values with commas
-  // between them. `end` must begin with a comma, because a comma is also needed between the two texts.
+  // Adds `elements` for good, and `end` until the next call replaces it. `elements` and `end` are JSON values with
+  // commas between them. `end` must begin with a comma, which separates it from `elements`.
   // Errors: the operating system's error, with the path.
   absl::Status Write(absl::string_view elements, absl::string_view end);
 
