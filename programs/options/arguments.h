@@ -14,8 +14,7 @@
 
 namespace ronda {
 
-// A command line means different things depending on these sources: files that it names, this machine, and the
-// environment.
+// The meaning of a command line also depends on these sources: files that it names, this machine, and the environment.
 struct ArgumentSources {
   // Returns the content of a file. Errors: NOT_FOUND or similar, with the reason but without the file's name.
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
@@ -30,10 +29,10 @@ struct ArgumentSources {
 };
 
 // Reads the words after the program's name. The options end before the first word that is no option, or at "--". The
-// remaining words are the command. If an option is repeated, the last use replaces the earlier uses. The uses of -x add
-// up instead. Reading stops at --help, --version or --check-build. The options are those of horovodrun, torchrun and
-// Paddle, and Ronda's own (docs/rondarun.md). If an option is neither in `words` nor in the files that they name,
-// Horovod's environment variable for this option is used.
+// remaining words are the command. If an option is repeated, the last use replaces the earlier uses, except that the
+// uses of some options (such as -x) add up. Reading stops at --help, --version or --check-build. The options are those
+// of horovodrun, torchrun and Paddle, and Ronda's own (docs/rondarun.md). If an option is neither in `words` nor in the
+// files that they name, Horovod's environment variable for this option is used.
 //
 // Errors: INVALID_ARGUMENT that quotes the wrong word and shows the right form.
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources);

@@ -65,9 +65,8 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// The variable `number` has the number of this node in its job. A launcher that sets the variable may have started one
-// rondarun per node. If a launcher has started one rondarun per node, the variable `count`, if it exists, has the
-// number of nodes.
+// A launcher that sets the variable `number` may have started one rondarun per node. If so, `number` has the number of
+// this node, and the variable `count`, if there is one, has the number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -152,8 +151,7 @@ absl::Status PlaceComingNode(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Completes the options of a node in a job with a fixed number of nodes. A single node is an ordinary job on this host,
-// so its ranks need no address.
+// Completes the options of a node. A single node is an ordinary job on this host, so its ranks need no address.
 absl::Status PlaceNode(CommandLineDraft* draft) {
   if (draft->node.max_nodes) return PlaceComingNode(draft);
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));

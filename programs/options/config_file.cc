@@ -27,8 +27,8 @@ constexpr int kMaxDepth = 4;
 class EventStream {
  public:
   EventStream(absl::string_view name, absl::string_view content) : name_(name) {
-    // The initialisation of the parser fails only if there is no memory. If the parser has no memory for its
-    // initialisation, the first call of Next() returns this error.
+    // The initialisation of the parser fails only if there is no memory. The first call of Next() then returns this
+    // error.
     ready_ = yaml_parser_initialize(&parser_) != 0;
     if (!ready_) return;
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);

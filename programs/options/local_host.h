@@ -23,8 +23,7 @@ int CountGpus();
 // One core, as a list of the operating system's numbers of its hardware threads.
 using Core = std::vector<int>;
 
-// The cores of a host that ranks may use, in a list for each memory node. NUMA nodes without cores that ranks may use
-// are left out.
+// The cores of a host that ranks may use, in a list for each memory node. Memory nodes without such cores are left out.
 struct HostCores {
   std::vector<std::vector<Core>> nodes;
 };

@@ -25,8 +25,8 @@ bool IsWholeIfNeeded(double number, NumberForm::Digits digits) {
   return digits == NumberForm::Digits::kAny || number == std::floor(number);
 }
 
-// Returns whether `text` is a plain number. Abseil's functions also accept words such as 1e3 and 0x10, but on a command
-// line such words are typing errors.
+// Returns whether `text` is a plain number. SimpleAtod() also accepts words such as 1e3 and nan, but on a command line
+// such words are typing errors.
 bool HasOnlyDigits(absl::string_view text, NumberForm::Digits digits) {
   const absl::string_view allowed = digits == NumberForm::Digits::kWhole ? "0123456789" : "0123456789.";
   return !text.empty() && text.find_first_not_of(allowed) == absl::string_view::npos;

@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// Splits `text` into words as a shell does: at blanks, unless they are quoted or follow a backslash. The function
-// expands no variables or patterns. Errors: INVALID_ARGUMENT if a quote is not closed, or nothing follows a backslash.
+// Splits `text` into words as a shell does: at blanks, unless they are quoted or follow a backslash. Expands nothing.
+// Errors: INVALID_ARGUMENT if a quote is not closed, or nothing follows a backslash.
 absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
 
 // Returns `word` in a form that a shell reads back, which is unchanged or between single quotes.

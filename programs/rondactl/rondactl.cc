@@ -119,7 +119,7 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-// Sends a request for timelines to the ranks. A rank sees the request when it next handles a tensor.
+// Sends a request for timelines to the ranks. A rank sees the request when it next has something to do.
 absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kTimeout));
   const bool is_start = request.kind == TimelineRequest::Kind::kStart;

@@ -51,8 +51,8 @@ class Screen {
  public:
   Screen() {
     if (tcgetattr(STDIN_FILENO, &before_) == 0) {
-      // The terminal passes each key on at once, and does not show it. Ctrl-Z is switched off, because the shell would
-      // then run on the terminal's second screen.
+      // The terminal passes each key on at once, and does not show it. Ctrl-Z is switched off, so that the shell never
+      // runs on the terminal's second screen.
       termios keys = before_;
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
       keys.c_cc[VSUSP] = _POSIX_VDISABLE;

@@ -36,8 +36,7 @@ int Print(const std::string& text) {
   return fflush(stdout) == 0 ? 0 : kLauncherError;
 }
 
-// Users do not give this option: a rondarun on another host starts `rondarun --agent [--name NAME] [INTERFACE,...]` on
-// this host.
+// Users do not give this option: another rondarun starts `rondarun --agent [--name NAME] [INTERFACE,...]` on its hosts.
 int RunAgentWith(const std::vector<std::string>& words) {
   const size_t read = words.size() > 2 && words[1] == "--name" ? 3 : 1;
   std::vector<std::string> interfaces;

@@ -35,9 +35,9 @@ std::string ShortId(const std::string& job);
 // Returns the job's name and short id, such as "resnet50 (3fa9c1d2)", or the short id alone if the job has no name.
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
-// `word` may be the job's name. If no job has this name, `word` is the process number of the job's rondarun or of one
-// of its ranks. If no job has such a process, `word` is the beginning of the job's id. An empty `word` means the only
-// job.
+// Returns the job that `word` names. `word` may be the job's name. If no job has this name, `word` is the process
+// number of the job's rondarun or of one of its ranks. If no job has such a process, `word` is the beginning of the
+// job's id. An empty `word` means the only job.
 // Errors: NOT_FOUND if there is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
@@ -48,8 +48,9 @@ RankFilter OfJobsNamed(std::string word);
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 // Sends SIGTERM to the rondarun that has started the ranks, so that this rondarun ends the job. Returns the pid of this
-// rondarun. Errors: FAILED_PRECONDITION if the rondarun is not the ranks' launcher, or if the launcher runs on another
-// host; the errors of the operating system.
+// rondarun.
+// Errors: FAILED_PRECONDITION if the rondarun is not the ranks' launcher, or if the launcher runs on another host; the
+// errors of the operating system.
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 }  // namespace ronda

@@ -56,8 +56,8 @@ class JobSampler {
   void Sample(FlightTime now, const OtherHosts& others = {});
 
   // Returns the longest time that may pass until the next call of Sample. A caller that wants to call Sample seldom
-  // uses this time. If the ranks keep their speed, they overwrite none of their records before that call. The returned
-  // time is from kPeriod to kLongestPeriod.
+  // uses this time. If the ranks keep their speed, they overwrite no unread record before that call. The returned time
+  // is from kPeriod to kLongestPeriod.
   absl::Duration NextPeriod() const;
 
   // Returns the state of the job at the last call of Sample.

@@ -38,7 +38,7 @@ struct LatenessHistogram {
   void Add(absl::Duration lateness);
 };
 
-// How late one rank enters buckets, and how long other ranks have waited for it, since the monitor began to watch.
+// How late one rank enters buckets, and how long other ranks have waited for it, since the observation began.
 struct RankLateness {
   LatenessHistogram histogram;
   uint64_t last = 0;           // buckets that it entered last of all ranks
@@ -169,7 +169,7 @@ struct JobSnapshot {
 };
 
 // What the monitor of another host reports about a job's ranks on that host. The times in the report are converted to
-// this host's clock. The converted times are only as accurate as a message is fast.
+// this host's clock. A converted time may be wrong by up to the time that a message takes.
 struct OtherHost {
   static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 

@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// Measures how late a job's ranks enter the buckets in which all of them take part. Consecutive samples may contain the
-// same buckets. The meter measures each bucket only once, as soon as no rank can still enter it.
+// Measures how late a job's ranks enter the buckets in which at least two of them take part. Consecutive samples may
+// contain the same buckets. The meter measures each bucket only once, as soon as no rank can still enter it.
 //
 // On one host, a rank's lateness is the time from the first rank's entry into the bucket to this rank's entry. The
 // clocks of several hosts differ, but ranks leave a bucket at about the same time. In a job on several hosts, a rank's

@@ -18,8 +18,8 @@
 namespace ronda {
 namespace {
 
-// One number of a metric, for one rank or job. `suffix` follows the metric's name: it is "_sum", for example, or empty.
-// `labels` come after the labels for the job and the rank.
+// One number of a metric, for one rank, or for the ranks that are combined as "others". `suffix` follows the metric's
+// name: it is "_sum", for example, or empty. `labels` come after the labels for the job and the rank.
 struct Value {
   std::string suffix;
   std::string labels;  // "", or such as ",le=\"1\""

@@ -38,7 +38,7 @@ class ProvedCalls {
 
   // Answers a call like MonitorService::Answer. Also answers calls of Challenge, which return a nonce.
   // Errors: UNAUTHENTICATED if the call has no proof, or the proof's nonce is unknown or used. PERMISSION_DENIED if the
-  // proof is wrong, or the call changes anything. All errors except PERMISSION_DENIED are those of the service.
+  // proof is wrong, or the call changes anything. Also the service's errors.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:

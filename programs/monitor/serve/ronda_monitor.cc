@@ -342,8 +342,8 @@ absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   return absl::OkStatus();
 }
 
-// Returns the id of the job that the user's word names, without an epoch. Returns the user's word itself if no such job
-// runs, because the job may begin later.
+// Returns the id of the job that the user's word names, without an epoch. If no such job runs yet, returns the user's
+// word itself, provided that the job may begin later (--wait).
 absl::StatusOr<std::string> IdOfJob(const Settings& settings) {
   if (settings.job.empty()) return settings.job;
   const absl::StatusOr<std::string> job = ChooseJob(settings.job, KnownJobs(FindRanks().ranks));

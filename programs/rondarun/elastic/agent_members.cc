@@ -81,7 +81,7 @@ void AgentMembers::Start(const JobMembership::StartMember& start) {
 }
 
 void AgentMembers::OnTime() {
-  // The agent goes on to send heartbeats while members that were asked to end still run.
+  // The agent also sends heartbeats while members that were asked to end still run.
   if (is_forsaken_ || now() < next_sign_) return;
   next_sign_ = now() + options_.signs.period;
   options_.send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});

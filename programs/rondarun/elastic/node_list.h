@@ -26,8 +26,8 @@ namespace ronda {
 
 // The list of the hosts of an elastic job whose nodes connect by themselves. Each node is a rondarun that connects to
 // the leader's rondarun, and proves that it knows the job's secret. After its proof, the node supervises the members on
-// its host, as an agent does. The host of the leader is also in the list. A lost node is removed from the list. If the
-// same node connects again, it is a new node.
+// its host, as an agent does. The host of the leader is also in the list. A lost node is removed from the list. If it
+// connects again, it counts as a new node.
 //
 // A caller that sends nothing, or invalid bytes, delays no other caller. A caller has 10 s to send its hello, and the
 // list waits for the hellos of at most 64 callers at a time. The list reads no more bytes than a hello may have.
@@ -47,7 +47,7 @@ class NodeList {
   struct Listener {
     // Called with all hosts of the job after the hosts have changed.
     std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
-    // Called when the job has had fewer slots than it needs for the whole `timeout`.
+    // Called when, for the whole `timeout`, the job has had fewer slots than it needs.
     std::function<void(const std::string& what)> on_shortage;
     std::function<void(absl::string_view text)> say;  // to the user
     const Clock* clock = Clock::Real();
@@ -75,7 +75,7 @@ class NodeList {
   void OnLost(const std::string& host);
 
   // The job has ended. Sends the nodes a message about how the job has ended, and waits a moment until they have
-  // received it. After this call, only the list may use the nodes' sockets.
+  // received it. From this call on, only the list may use the nodes' sockets.
   void Conclude(int exit_code, absl::string_view why);
 
   // Sends each node its number, and then closes the connection as Conclude does. The node that came first gets number

@@ -3,10 +3,10 @@
 // Decides which processes are the members of an elastic job. The launcher owns JobMembership, which is a state machine.
 //
 // A member is a process, with a number that never changes. Members are numbered from 0 in the order of their starts.
-// Each member of the running epoch has a rank in this epoch. All members outside the running epoch are starting, or
-// have joined and wait for the next epoch. An epoch ends for a member when this member joins again. The next epoch
-// begins with all waiting members, as soon as no member is left in the previous epoch. Once the first member has joined
-// after an epoch, each other member is killed if it has not joined within 5 s.
+// Each member of the running epoch has a rank in this epoch. Other members are starting, or have joined and wait for
+// the next epoch. An epoch ends for a member when this member joins again. The next epoch begins with all waiting
+// members, as soon as no member is left in the previous epoch. Once the first member of an epoch has joined again, each
+// other member of that epoch is killed if it has not joined within 5 s.
 //
 // A member has a slot, which is a place on a host for one process. If a member dies, the job starts another member, in
 // a slot whose cooldown is over. A member that has asked to leave is replaced only if the job would be too small
@@ -129,7 +129,7 @@ class JobMembership {
   // hosts, the owner calls SetMeetingPoint before a member on this host joins.
   void SetMeetingPoint(absl::string_view host, MeetingPoint point);
 
-  // Returns the time at which the owner must call OnTime. Returns the infinite future if no event is due by time.
+  // Returns the time at which the owner must call OnTime. Returns the infinite future if time changes nothing.
   absl::Time deadline() const;
 
   // Returns the number of the newest epoch; -1 before the first epoch.

@@ -29,8 +29,8 @@ std::string JobMembership::Describe(absl::Time now) const {
   return text + slots_.Describe(now);
 }
 
-// In the fingerprint, each epoch and step appears only as its distance from the newest epoch or step. Of exit codes and
-// texts, the fingerprint contains only whether they exist.
+// In the fingerprint, each epoch and step appears only as its distance from the newest epoch. Of exit codes and texts,
+// the fingerprint contains only whether they exist.
 uint64_t JobMembership::Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int)> of_process) const {
   const auto behind = [this](int64_t epoch) { return epoch < 0 ? -1 : epoch_ - epoch; };
   std::vector<std::vector<uint64_t>> slots(slots_.host_count());

@@ -297,8 +297,8 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
 }
 
 // If the user leaves the choice of the launcher open, returns the reason why mpirun cannot start ranks on other hosts.
-// An empty text means that mpirun can. If mpirun fails, the result is empty too, because PlanMpirunJob returns that
-// error.
+// An empty text means that there is no such reason. If mpirun fails, the result is empty too, because PlanMpirunJob
+// returns that error.
 std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&

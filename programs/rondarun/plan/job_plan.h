@@ -79,8 +79,8 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 // the device whose number equals the rank's local rank.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
-// Returns the line with which a shell would start the process. The command contains those variables that differ from
-// the inherited variables. The command line that DescribeProcess returns does not contain the secret.
+// Returns the line with which a shell would start the process. The line contains the variables that differ from the
+// inherited variables, but not the secret.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 
@@ -88,9 +88,8 @@ std::string DescribeProcess(const std::vector<std::string>& variables, const std
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
 // Decides which program starts the ranks, and how. The program is this launcher (on its own host), mpirun, or an agent
-// over ssh. If mpirun starts the ranks, the function runs mpirun once to get its version. If the user leaves the choice
-// open and mpirun or its plugin is missing, agents over ssh start the ranks. If mpirun or its plugin is missing and
-// agents start the ranks, the plan has a note with the reason.
+// over ssh. To plan a start by mpirun, the function asks mpirun for its version. If the user leaves the choice open and
+// mpirun or its plugin is missing, agents over ssh start the ranks. The plan then has a note with the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can correct.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

@@ -109,7 +109,7 @@ absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding
 //
 // kCore: one core per rank, in the order of the memory nodes. If an elastic job has more members than cores, the next
 // members begin again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node.
-// Some NUMA nodes may get one rank more than others.
+// Some memory nodes may get one rank more than others.
 //
 // REQUIRES: 0 <= local_rank < local_size.
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size);

@@ -80,11 +80,11 @@ MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
   if (request.user == MpirunRequest::User::kRoot) argv.emplace_back("--allow-run-as-root");
   Append({"--tag-output", "-np", absl::StrCat(request.rank_count)}, &argv);
   if (request.hosts.empty()) {
-    // mpirun then starts as many ranks as the user asks for, even if the hosts have fewer cores.
+    // mpirun then starts as many ranks as the user asks for, even if this host has fewer cores.
     argv.emplace_back("--oversubscribe");
   } else {
     Append({"-H", FormatHosts(request.hosts)}, &argv);
-    // Without this parameter, mpirun cuts off hosts' names at the first dot, and then looks for the wrong hosts.
+    // Without this parameter, mpirun cuts the names of hosts at the first dot, and then looks for the wrong hosts.
     AppendParameter("orte_keep_fqdn_hostnames", "1", request.remote, &argv);
   }
   Append(BindingWords(request), &argv);

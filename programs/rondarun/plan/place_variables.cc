@@ -51,8 +51,8 @@ std::vector<std::string> RondasVariables(const Topology& topology) {
   return variables;
 }
 
-// Returns a shell command that sets all variables of `number`. The shell first expands `value`. If the expanded text is
-// empty, the command sets no variable.
+// Returns a shell command that sets all variables of `number` to `value`, after the shell has expanded it. If the
+// expanded text is empty, the command sets no variable.
 std::string SetAll(const PlaceNumber& number, absl::string_view value) {
   std::string names;
   for (const VariableName name : {number.rondas, number.torchruns, number.horovodruns}) {

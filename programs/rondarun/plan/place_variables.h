@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The variables by which a rank knows its place in the job before it starts: its rank, its local rank, and the sizes.
-// These variables are RONDA_RANK and its companions, and the variables of torchrun and horovodrun (RANK, HOROVOD_RANK),
-// which other libraries and programs read. MASTER_ADDR and MASTER_PORT are not part of the place (AddStoreAddress in
+// The variables that tell a rank its place in the job before it begins: its rank, its local rank, and the sizes. These
+// variables are RONDA_RANK and its companions, and the variables of torchrun and horovodrun (RANK, HOROVOD_RANK), which
+// other libraries and programs read. MASTER_ADDR and MASTER_PORT are not part of the place (AddStoreAddress in
 // launch_plan.h).
 //
 // All functions in this file are pure.

@@ -157,8 +157,8 @@ std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& ho
   return problems;
 }
 
-// If the user allows a start without MPI, returns the reason why the ranks will be started without MPI. Returns nothing
-// if they will be started with MPI.
+// Returns the reason why the ranks will be started without MPI, or nothing if they will be started with MPI.
+// REQUIRES: the user allows both.
 std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
   constexpr absl::string_view kWithout = "ranks are started over ssh, and hosts exchange data over TCP";
   if (Usual(hosts, fact::kMpi).empty()) return {absl::StrCat("there is no MPI: ", kWithout)};

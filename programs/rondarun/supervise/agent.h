@@ -24,7 +24,7 @@ namespace ronda {
 // A message to or from an agent.
 struct AgentMessage {
   enum class Kind : uint8_t {
-    // Messages to the agent, with their numbers and texts:
+    // Messages to the agent (their numbers; their texts):
     //   kJob           the LaunchOptions::Binding; the working directory, the host's name
     //   kVariables     "NAME=value" for all ranks
     //   kCommand       the command

@@ -75,7 +75,7 @@ class JobPart {
   JobPart(const JobPart&) = delete;
   JobPart& operator=(const JobPart&) = delete;
 
-  // Starts the process. After a successful start, `listener` receives all events. `listener` must outlive this object.
+  // Starts the process. From now on, `listener` receives all events. `listener` must outlive this object.
   // Errors: those of ProcessStarter::Start.
   absl::Status Start(const ProcessStarter& starter, JobListener* listener);
 

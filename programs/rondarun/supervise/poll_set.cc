@@ -42,7 +42,7 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   inbox.signals_ = awaited;
   sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);
 
-  // SIGPIPE is ignored. So write() only returns an error if the reader of this process' output has ended.
+  // SIGPIPE is ignored. So if the reader of this process' output ends, write() only returns an error.
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);

@@ -40,7 +40,7 @@ class PollSet {
   std::vector<std::function<void()>> actions_;
 };
 
-// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). The received signals do not
+// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). These signals then do not
 // kill this process.
 //
 // If the parent process has told the kernel to ignore a signal, the signal stays ignored. Examples are SIGHUP under
@@ -56,7 +56,7 @@ class SignalInbox {
   // Returns whether this inbox receives the signal.
   bool Includes(int signo) const { return sigismember(&signals_, signo) == 1; }
 
-  // Never waits for a signal. Never blocks.
+  // Returns the next signal that has arrived, if any. Never blocks.
   std::optional<int> Next();
 
   // Restores in a child the signal handling with which this process was started. The child calls RestoreInChild between

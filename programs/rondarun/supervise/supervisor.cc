@@ -365,7 +365,7 @@ void Supervisor::SignalParts(int signo) {
 void Supervisor::WriteQueues() {
   for (const Stream stream : kStreams) WriteQueue(stream);
   for (const auto& part : parts_) {
-    // If a part no longer reads its input, it will end soon, and its exit code shows the reason.
+    // If a part no longer reads its input, it will end soon, and its exit shows the reason.
     if (part->running() && part->input() != nullptr) (void)part->input()->Write();
   }
 }

@@ -85,7 +85,7 @@ class Supervisor final : private JobListener {
   // Starts `parts`, and runs until all parts with carries_job() have ended. Reports important events to the user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
-  // Sends `signo`, which asks the ranks to end, to all parts.
+  // Sends `signo` to all parts, to end them.
   void SignalParts(int signo);
 
   // Carries out a signal that the launcher sent to an agent. SIGTSTP stops the parts, SIGCONT lets them continue, and
