@@ -85,8 +85,8 @@ class StepsOfMember {
     std::vector<double> mark_ns;
     for (int round = 0; round < options_.rounds; ++round) {
       output_->Progress(static_cast<double>(round) / options_.rounds, absl::FormatDuration(compute));
-      // Each round begins with another ending. Otherwise a change of the machine over time could look like a difference
-      // between the endings.
+      // Each round begins with another ending. If all rounds began with one ending, a change of the machine over time
+      // could look like a difference between the endings.
       for (size_t i = 0; i < std::size(endings); ++i) {
         RunBlock(compute, &endings[(i + static_cast<size_t>(round)) % std::size(endings)]);
       }
@@ -115,7 +115,7 @@ class StepsOfMember {
     run(options_.steps);
     ending->step_ns.push_back(NanosecondsSince(begin) / options_.steps);
     ending->switches.push_back((ContextSwitches() - switches) / options_.steps);
-    // These steps are outside of the block, because each of them reads the clock twice.
+    // The steps with timed calls are outside of the block, because each of them reads the clock twice.
     for (int step = 0; step < options_.steps / 10 + 1; ++step) {
       RunStep(compute);
       const auto call = Clock::now();

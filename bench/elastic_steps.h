@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures what step_done() costs in a training step. This is the second measurement of `ronda-bench elastic`.
+// Measures what step_done() costs in a training step: the second measurement of `ronda-bench elastic`.
 #ifndef RONDA_BENCH_ELASTIC_STEPS_H_
 #define RONDA_BENCH_ELASTIC_STEPS_H_
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. It
-# needs root, iproute2 and Open MPI. bench/results/ has results of such runs.
+# Runs ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. The
+# script needs root, iproute2 and Open MPI. bench/results/ has results of such runs.
 #
 #   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats,
 #                                             beside the prediction for the link, measured in the same run
@@ -43,7 +43,7 @@ set_up() {
     ip -n "$host" link set eth0 up
     ip -n "$host" link set lo up
   done
-  # Called like ssh: AGENT HOST COMMAND...; each host has its own name and its own /dev/shm.
+  # mpirun calls this agent like ssh: AGENT HOST COMMAND... Each host has its own name and its own /dev/shm.
   cat >"$agent" <<'AGENT'
 #!/bin/sh
 host=$1
@@ -54,7 +54,7 @@ AGENT
   chmod +x "$agent"
 }
 
-# limit MBIT: the rate at which each host sends; bursts of 2 ms, and room for 50 ms.
+# limit MBIT: limits the rate at which each host sends, with bursts of 2 ms and a queue of 50 ms.
 limit() {
   for host in "${hosts[@]}"; do
     ip netns exec "$host" tc qdisc del dev eth0 root 2>/dev/null || true
@@ -63,7 +63,7 @@ limit() {
   done
 }
 
-# bench RANKS ARGUMENT...: ronda-bench with RANKS ranks on each host.
+# bench RANKS ARGUMENT...: runs ronda-bench with RANKS ranks on each host.
 bench() {
   local ranks=$1
   shift
@@ -75,8 +75,9 @@ bench() {
     -x RONDA_MPI_PLUGIN -x RONDA_HOSTS_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
 }
 
-# link RATE: the rate of reducing one tensor of 16 MiB over the link, and the latency of a small one, in Gbit/s and us.
-# (Not the rate of bare MPI or of two messages that cross: neither keeps the limit's token bucket as evenly busy.)
+# link RATE: prints the latency of reducing a small tensor over the link, in us, and the rate of reducing one tensor of
+# 16 MiB, in Gbit/s. (The rate of bare MPI, or of two messages that cross, would mislead, because these keep the limit's
+# token bucket less evenly busy.)
 link() {
   bench 1 collectives --op allreduce --layer communicator -b 64 -e 16M -f 262144 --rounds 5 \
     --csv "$report/link-$1.csv" >/dev/null
@@ -88,19 +89,19 @@ link() {
   ' "$report/link-$1.csv"
 }
 
-# Reads several measurements of a link from standard input, and prints one for the model: their mean latency, and mean
-# time per bit.
+# Reads several measurements of a link from standard input, and prints options for the model with the mean latency, and
+# with the rate for the mean time per bit.
 mean_link() {
   awk '{ latency += $1; time += 1 / $2 } END { printf "--link-latency %.1fus --link-gbit %.3f", latency / NR, NR / time }'
 }
 
-# model LINK: the step of ResNet-50 without compute on two hosts of one rank each, by wire format.
+# model LINK: prints the model's step times of ResNet-50 without compute on two hosts of one rank each, by wire format.
 model() {
   local file="$report/model.csv"
   # shellcheck disable=SC2086  # several words
   "$bin/bench/ronda-bench" model --models resnet50 --ranks 2 --local-size 1 --compute 1us $1 --csv "$file" >/dev/null
   awk -F, '
-    # Counted from the end, because some names at the beginning contain commas.
+    # Columns are counted from the end, because some names at the beginning contain commas.
     NR == 1 { for (i = 1; i <= NF; ++i) after[$i] = NF - i; next }
     $(NF - after["coordination"]) == "locked" && $(NF - after["algorithm"]) == "hierarchical" {
       printf "%s %.0f ms  ", $(NF - after["wire"]), 1e3 * $(NF - after["step_s"])

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # The runs of `make bench`: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores.
-# Results go to bench-report/ as JSON. One page with plots shows them, bench-report/index.html. The page is there after
-# the first run, and grows with each run.
+# Results go to bench-report/ as JSON. The page bench-report/index.html shows the results with plots. The page exists
+# after the first run, and grows with each run.
 #
 #   BENCH_SCALE=0.1    fewer rounds of every part, for a look (1)
 #   BENCH_ONLY=step    only the runs whose name begins so (all)
 #   BENCH_REPORT=DIR   another folder (bench-report)
 #
-# A failed run is named at the end, and the other runs continue.
+# If a run fails, the other runs continue, and the script names the failed run at its end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
@@ -24,13 +24,13 @@ export RONDA_HOSTS_PLUGIN=$PWD/.bazel/bin/runtime/net/libronda_hosts.so
 mkdir -p "$report"
 failed=()
 
-# The number of rounds that remain of $1: at least one.
+# Prints $1 rounds times BENCH_SCALE, but at least one.
 rounds() { awk -v all="$1" -v scale="$scale" 'BEGIN { n = int(all * scale + 0.5); print (n < 1) ? 1 : n }'; }
 
-# How many seconds are left of $1.
+# Prints $1 seconds times BENCH_SCALE.
 seconds() { awk -v all="$1" -v scale="$scale" 'BEGIN { printf "%.4f", all * scale }'; }
 
-# run NAME COMMAND [OPTION]...: one run of ronda-bench, whose results go to NAME.json, and to the page.
+# run NAME COMMAND [OPTION]...: runs ronda-bench once. The results go to NAME.json, and to the page.
 run() {
   local name=$1
   shift
@@ -50,7 +50,7 @@ few=$(rounds 3)
 some=$(rounds 5)
 many=$(rounds 9)
 
-# Two ranks: all sizes, beside each peer with its default settings and with its best.
+# Two ranks: all sizes, beside each peer with its default settings and with its best settings.
 run collectives-2-openmpi-best collectives -np 2 --peer mpi,gloo --peer-setting best --rounds "$many"
 run collectives-2-openmpi collectives -np 2 --peer mpi --layer communicator --rounds "$some"
 run collectives-2-mpich collectives -np 2 --peer mpich --peer-setting best --layer communicator --rounds "$some"
@@ -73,7 +73,7 @@ run step-2-wires step -np 2 --preset resnet50 --wire all --rounds "$some"
 run step-2-sweep step -np 2 --preset resnet50 --fusion 0,256KiB,1MiB,16MiB,64MiB --wire none,fp16,fp8_e4m3 --rounds "$few"
 run step-2-settings step -np 2 --preset many-small --cycle-time 0,1ms --backend all --lock all --rounds "$few"
 
-# One small tensor; starting; agreeing.
+# The latency of one small tensor, the start of a job, kills in an elastic job, and the cost of negotiation.
 run latency-2-openmpi-best latency -np 2 --peer mpi,gloo --peer-setting best --rounds "$some" --idle "$(seconds 3)s"
 run latency-2 latency -np 2 --rounds "$some" --idle "$(seconds 3)s"
 run startup-2 startup -np 2 --peer mpi,mpich --rounds "$(rounds 10)"

@@ -15,7 +15,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -71,7 +70,7 @@ constexpr char kDescription[] =
 constexpr char kAsRank[] = "--as-rank";
 constexpr char kAsThreads[] = "--as-threads";
 
-// A rank's measurements. Times are on the machine's clock. A time is zero if the rank has ended before it.
+// A rank's measurements. Times are on the machine's clock. A time is zero if the rank has ended before that time.
 struct Record {
   double joined_s = 0;
   double negotiated_s = 0;  // duration

@@ -23,7 +23,7 @@
 namespace ronda {
 namespace {
 
-// The UTF-8 bytes that may follow a lead byte. The character has `length` bytes, including the lead byte. Its second
+// The UTF-8 bytes that may follow a lead byte. The character has `length` bytes, including the lead byte. The second
 // byte is within [low, high].
 struct Sequence {
   size_t length;
@@ -46,7 +46,7 @@ Sequence SequenceOf(uint8_t lead) {
 }
 
 // Counts printable ASCII at the beginning of `text`, in multiples of eight bytes. Most names consist of printable
-// ASCII. More of it may follow after the counted bytes.
+// ASCII. Printable ASCII may also follow the counted bytes.
 size_t AsciiPrefix(absl::string_view text) {
   constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight positions
   constexpr uint64_t kHigh = 0x80 * kEach;
@@ -54,8 +54,9 @@ size_t AsciiPrefix(absl::string_view text) {
   for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
     uint64_t bytes;
     std::memcpy(&bytes, text.data() + i, sizeof(bytes));
-    // If no byte has its high bit set, no sum carries into the next byte. A byte of `too_high` has its high bit set if
-    // the character is 0x7f or more; a byte of `high_enough` has it clear if the character is below 0x20.
+    // If no byte has its high bit set, no sum carries into the next byte. The high bit of a byte in `too_high` is set
+    // if the character is 0x7f or more. The high bit of a byte in `high_enough` is clear if the character is below
+    // 0x20.
     const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
     const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
     if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
@@ -68,7 +69,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most of the remaining bytes are also printable ASCII.
+    // Most of the bytes after AsciiPrefix() are also printable ASCII.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;
@@ -114,7 +115,7 @@ void Reset(Submission* submission) {
   *submission = *defaults;
 }
 
-// Sets *limit to `seconds`, with the C ABI's meaning: 0 keeps *limit, and a negative number sets no limit.
+// Sets *limit to `seconds`. As in the C ABI, 0 keeps *limit, and a negative number means that there is no limit.
 absl::Status SetLimit(const Submission& submission, absl::string_view argument, double seconds, absl::Duration* limit) {
   if (std::isnan(seconds)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": call.", argument, " is not a number"));
@@ -211,7 +212,7 @@ absl::Status SetReductionOp(int op, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Returns `scale`, or 1 if the caller has set no scale, which is 0.
+// Returns `scale`, or 1 if `scale` is 0, which means that the caller has set no scale.
 double ScaleOr1(double scale) { return scale == 0 ? 1.0 : scale; }
 
 absl::Status SetWire(int compression, Submission* submission) {
@@ -231,11 +232,9 @@ absl::Status FromArgs(OpType op, const Args& args, const Caller& caller, Submiss
   return SetCall(args.call, caller, submission);
 }
 
-// Sets the fields that all reductions have.
+// Sets the fields that only reductions have.
 template <typename Args>
-absl::Status FromReduction(OpType op, const Args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(op, args, caller, submission));
-  submission->input = args.input;
+absl::Status SetReduction(const Args& args, Submission* submission) {
   RONDA_RETURN_IF_ERROR(SetReductionOp(RawValue(args.op), submission));
   RONDA_RETURN_IF_ERROR(SetWire(RawValue(args.compression), submission));
   submission->request.prescale = ScaleOr1(args.prescale);
@@ -255,13 +254,6 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Sets the memory for the result, on a rank that gets a result.
-template <typename Args>
-void SetOutput(const Args& args, Submission* submission) {
-  submission->output = args.output;
-  submission->output_bytes = args.output_bytes;
-}
-
 absl::Status SetChannel(const Channel& channel, Submission* submission) {
   if (channel.tag < 0) {
     return absl::InvalidArgumentError(
@@ -275,8 +267,8 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments. Without this check, the
-// error would name the inputs of the allgathers.
+// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments, and not the inputs of the
+// allgathers that Ronda makes of them.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
   // A scalar has no rows, and the runtime refuses scalars later.
@@ -289,76 +281,54 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-// Fill() sets the submission's fields from the arguments of one operation. Each operation of the C ABI has a Fill().
-
-absl::Status Fill(const ronda_allreduce_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, args, caller, submission));
-  submission->output = args.output;
-  return absl::OkStatus();
+// Returns the operation whose arguments are ronda_NAME_args. A NAME without an operation does not compile.
+constexpr OpType OpNamed(absl::string_view name) {
+  if (name == "send" || name == "recv") return OpType::kSendRecv;
+  const auto* traits = std::find_if(std::begin(kOperations), std::end(kOperations),
+                                    [&](const OperationTraits& each) { return each.name == name; });
+  return traits->op;
 }
 
-absl::Status Fill(const ronda_reduce_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduce, args, caller, submission));
-  submission->request.root = args.root;
-  if (args.root == caller.rank) submission->output = args.output;
-  return absl::OkStatus();
+#define RONDA_OP_OF(operation, OPERATION) \
+  constexpr OpType OpOf(const ronda_##operation##_args*) { return OpNamed(#operation); }
+RONDA_TENSOR_OPERATIONS(RONDA_OP_OF)
+#undef RONDA_OP_OF
+
+// Returns the ranks that may pass memory for the result. For an operation by rows, these are the ranks that get rows.
+constexpr Side OutputSide(const OperationTraits& traits) {
+  if (!traits.by_rows) return traits.output;
+  const bool gathers = traits.first_dimension == FirstDimension::kGathered;
+  return gathers && traits.has_root() ? Side::kRoot : Side::kMembers;
 }
 
-absl::Status Fill(const ronda_reducescatter_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduceScatter, args, caller, submission));
-  SetOutput(args, submission);
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kBroadcast, args, caller, submission));
-  submission->output = args.data;
-  submission->request.root = args.root;
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_allgather_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, args, caller, submission));
-  submission->input = args.input;
-  SetOutput(args, submission);
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_gather_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, args, caller, submission));
-  submission->input = args.input;
-  submission->request.root = args.root;
-  if (args.root == caller.rank) SetOutput(args, submission);
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, args, caller, submission));
-  submission->request.root = args.root;
-  SetOutput(args, submission);
-  if (args.root != caller.rank) return absl::OkStatus();
-  submission->input = args.input;
-  return SetSplits(args, submission);
-}
-
-absl::Status Fill(const ronda_alltoall_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, args, caller, submission));
-  submission->input = args.input;
-  SetOutput(args, submission);
-  return SetSplits(args, submission);
-}
-
-absl::Status Fill(const ronda_send_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, args, caller, submission));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = args.to, .tag = args.tag}, submission));
-  submission->input = args.input;
-  return absl::OkStatus();
-}
-
-absl::Status Fill(const ronda_recv_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, args, caller, submission));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = args.from, .to = caller.rank, .tag = args.tag}, submission));
-  submission->output = args.output;
+// Sets the submission's fields from the arguments of an operation on one tensor. The structs of all operations have the
+// same names for the same fields. If the operation does not use a buffer on this rank, the caller's pointer is ignored.
+template <typename Args>
+absl::Status Fill(const Args& args, const Caller& caller, Submission* submission) {
+  constexpr OperationTraits kTraits = TraitsOf(OpOf(static_cast<const Args*>(nullptr)));
+  RONDA_RETURN_IF_ERROR(FromArgs(kTraits.op, args, caller, submission));
+  if constexpr (requires { args.root; }) submission->request.root = args.root;
+  if constexpr (requires { args.to; }) {
+    RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = args.to, .tag = args.tag}, submission));
+  }
+  if constexpr (requires { args.from; }) {
+    RONDA_RETURN_IF_ERROR(SetChannel({.from = args.from, .to = caller.rank, .tag = args.tag}, submission));
+  }
+  const auto is_on = [&](Side side) { return side != Side::kRoot || submission->request.root == caller.rank; };
+  if constexpr (requires { args.data; }) submission->output = args.data;
+  if constexpr (requires { args.input; }) {
+    if (is_on(kTraits.input)) submission->input = args.input;
+  }
+  if constexpr (requires { args.output; }) {
+    if (is_on(OutputSide(kTraits))) submission->output = args.output;
+  }
+  if constexpr (requires { args.output_bytes; }) {
+    if (is_on(OutputSide(kTraits))) submission->output_bytes = args.output_bytes;
+  }
+  if constexpr (requires { args.splits; }) {
+    if (is_on(kTraits.splits)) RONDA_RETURN_IF_ERROR(SetSplits(args, submission));
+  }
+  if constexpr (kTraits.reduces) RONDA_RETURN_IF_ERROR(SetReduction(args, submission));
   return absl::OkStatus();
 }
 
@@ -474,7 +444,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
 
 namespace {
 
-// Converts `count` structs. The first struct gives the size of all structs.
+// Converts `count` structs, which must all have the struct_size of the first struct.
 template <typename Args>
 absl::Status ToArray(const Args* args, size_t count, const char* group, const Caller& caller,
                      std::vector<Submission>* submissions) {

@@ -13,7 +13,6 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -30,7 +29,7 @@
 
 namespace ronda {
 
-// This limit is far above the size of any struct of this API. A larger struct_size means that the caller has not
+// kMaxStructSize is far above the size of any struct of this API. A larger struct_size means that the caller has not
 // initialised the field.
 inline constexpr size_t kMaxStructSize = 4096;
 
@@ -50,8 +49,8 @@ concept HasCallOptions = requires(T args) {
 };
 
 // The sizes of T in all versions of ronda.h, in ascending order. The struct ronda_options has grown twice. The struct
-// ronda_call_options has grown too, when it was the last field of the operations' arguments. Newer fields of these
-// arguments come after it.
+// ronda_call_options grew when it was still the last field of the operations' arguments. Fields that the arguments have
+// gained since then come after ronda_call_options.
 template <typename T>
 constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {
@@ -59,8 +58,8 @@ constexpr auto KnownSizes() {
     return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
                       sizeof(T)};
   } else if constexpr (std::same_as<T, ronda_options>) {
-    // The two earlier versions ended with padding. A new field in the padding would read memory that an old program
-    // never wrote.
+    // The two earlier versions of ronda_options ended with padding. If a new field lay in this padding, Ronda would
+    // read memory that an old program never wrote.
     static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
     static_assert(offsetof(T, epoch) >= offsetof(T, local_size) + 2 * sizeof(int));
     return std::array{offsetof(T, master_address), offsetof(T, epoch), sizeof(T)};
@@ -70,8 +69,8 @@ constexpr auto KnownSizes() {
 }
 
 // Copies the caller's struct, which may come from another version of ronda.h. Fields that an older version lacks become
-// zero. In a struct of a newer, longer version the unknown fields must be zero, which means that the caller does not
-// use them. `type` is the struct's name.
+// zero. If the caller's version is newer and its struct longer, the fields that this library does not know must be
+// zero. Zero means that the caller does not use a field. `type` is the struct's name.
 template <typename T>
 absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
   if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
@@ -113,8 +112,8 @@ absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submi
 // Sets the process set, the kind of memory, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
 
-// Returns whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters. Such text is
-// valid in a string field of protobuf, and fits on one line of a log.
+// Returns whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters. Text for which
+// the function returns true is valid in a string field of protobuf, and fits on one line of a log.
 bool IsPrintableUtf8(absl::string_view text);
 
 // The values that are equal in a send and in its receive.
@@ -126,13 +125,13 @@ struct Channel {
 
 // Returns the submission of a rank that cannot take part in an operation. If `channel` is given, the operation is the
 // next message of that channel. If only `name` is given, the operation has this name. If neither is given, the
-// operation is this rank's next operation without a name in the process set. The other ranks get the first
-// RONDA_MAX_NAME_LENGTH bytes of `message`, which may be null, on one line.
+// operation is this rank's next operation without a name in the process set. The other ranks get `message`, which may
+// be null, on one line and cut to RONDA_MAX_NAME_LENGTH bytes.
 absl::StatusOr<Submission> RefusalSubmission(ronda_process_set set, const char* name, const Channel* channel,
                                              const char* message);
 
 // Converts the arguments of one operation. Args is the type of the arguments: ronda_allreduce_args, ronda_send_args and
-// so on. A null `args` is an error. The function overwrites the content of `*submission`, and reuses its memory.
+// so on. A null `args` is an error. Overwrites the content of `*submission`, and reuses the memory of `*submission`.
 //
 // A send or a receive gets the name of the channel between the two ranks. The session adds the number of the message in
 // this channel. The type ronda_object_args becomes an allgather of bytes with the caller's root.
@@ -140,23 +139,23 @@ template <typename Args>
 absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission);
 
 // The two allgathers of a sparse allreduce, which form one group. The request of the values contains the caller's
-// reduction, so that the runtime checks that it is equal on all ranks.
+// reduction, so that the runtime checks that all ranks use the same reduction.
 struct SparseSubmissions {
   Submission indices;
   Submission values;
 };
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
-// Makes a group of `count` structs. The first struct gives the size of all structs. The result is the first `count`
-// entries of `*submissions`, which grows if necessary, and whose memory is reused. Args is the type of an operation's
-// arguments that has a function ronda_grouped_NAME_async().
+// Makes a group of `count` structs, which must all have the struct_size of the first struct. The result is the first
+// `count` entries of `*submissions`, which grows if necessary, and whose memory is reused. Args is the type of an
+// operation's arguments that has a function ronda_grouped_NAME_async().
 // REQUIRES: count > 0.
 template <typename Args>
 absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions);
 
 // Converts `count` structs like ToGroup(), but makes no group. The result is the first `count` entries of
-// `*submissions`. `group` is the group's name for error messages.
+// `*submissions`. `group` is the name that error messages use for the whole list.
 absl::Status ToMembers(const ronda_allreduce_args* args, size_t count, const char* group, const Caller& caller,
                        std::vector<Submission>* submissions);
 

@@ -2,7 +2,7 @@
 
 // The C ABI on top of the runtime: the job and its process sets.
 
-// The code is compiled with hidden visibility, so the library exports only these declarations.
+// The code is compiled with hidden visibility, so the library exports only the functions that ronda.h declares.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -59,8 +59,9 @@ struct JobOptions {
   }
 };
 
-// Warns of environment variables that are misspelt or have an old value, because they have no effect. The ranks of a
-// job usually have the same environment, so only rank 0 warns. Later jobs of this process do not repeat the warning.
+// Warns of environment variables that have no effect because their names are misspelt or their values are obsolete. The
+// ranks of a job usually have the same environment, so only rank 0 warns. Later jobs of this process do not repeat the
+// warning.
 void WarnOfVariables(const JobEnvironment& job, const EnvironmentReader& environment) {
   if (job.rank != 0) return;
   std::call_once(globals().unknown_variables_told, [&] {
@@ -107,7 +108,7 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
-// Ends the process after `grace`. Before that, the program gets the job's failure from its calls, and may end by
+// Ends the process after `grace`. During `grace`, the program gets the job's failure from its calls, and may end by
 // itself. The process ends without handlers of exit(), because a handler might wait for the GPU.
 void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) {
   if (grace == absl::InfiniteDuration()) return;
@@ -125,17 +126,17 @@ void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) 
   }
 }
 
-// Returns the callback for Runtime::Options. In an elastic job it is null, because the process must live, and no stream
-// waits for an operation that may fail (WaitsForDevice).
+// Returns the callback for Runtime::Options. In an elastic job the callback is null, because a member must survive a
+// failure, and because no stream waits for an operation that may fail (see WaitsForDevice()).
 std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& config) {
   const std::optional<absl::Duration> grace = config.devices.failure_grace;
   if (!grace.has_value() || globals().member.is_known_member()) return nullptr;
   return [grace = *grace, rank = config.job.rank](const std::string& why) { EndProcessAfter(grace, rank, why); };
 }
 
-// A process that abandons its GPU cannot use it any more, and loses the state on it. So a member of an elastic job
-// waits this long for the GPU's work of a step to end. If a member takes longer than the other members, the launcher
-// kills it.
+// How long a member of an elastic job waits for its GPU to finish the work of a step. A member that abandons its GPU
+// loses the state on the GPU, and cannot use the GPU any more. If a member takes longer than the other members, the
+// launcher kills the slow member.
 constexpr absl::Duration kMemberDeviceTimeout = absl::Seconds(20);
 
 // Returns this process' number on its host, which the launcher gave it at the start. A member of an elastic job keeps
@@ -186,8 +187,8 @@ absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
   return session;
 }
 
-// Joins the job of the environment. A member of an elastic job gets its rank from its launcher, unless its program has
-// set the rank.
+// Joins the job that the environment describes. A member of an elastic job gets its rank from its launcher, unless its
+// program has set the rank.
 absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
   if (is_member) {
@@ -227,8 +228,8 @@ Outcome ReformJob(const ronda_elastic_reform_options* options) {
   if (!reform.ok()) return Failure(reform.status(), Answer::kStartup);
   DefaultRuntime& runtime = globals().runtime;
   if (const auto session = runtime.Get(); session != nullptr && !reform->reason.empty()) {
-    // Tells the other ranks not to wait for this rank, because it takes part in no further operation. A job that has
-    // failed keeps its failure.
+    // Tells the other ranks not to wait for this rank, because this rank takes part in no further operation. A job that
+    // has failed keeps its failure.
     session->runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank leaves the epoch: ", reform->reason)));
   }
   Outcome left = runtime.Stop();
@@ -262,15 +263,15 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
   return Failure(outcome.status, Answer::kStartup);
 }
 
-// Returns the error for a call of `function` on a rank that is a thread, where this call is not allowed.
+// Returns the error for a call of `function` by a rank that is a thread. Such a rank must not call `function`.
 Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
                              "ends with the body: leave the call out")};
 }
 
-// The child has its parent's environment variables, which name the parent's rank. Also, the libraries gRPC, MPI and
-// CUDA do not work in a child if its parent has used them.
+// A forked child has the environment variables of its parent, which name the parent's rank. Also, the libraries gRPC,
+// MPI and CUDA do not work in a child if its parent has used them.
 Outcome InitInForkOfRank() {
   return {RONDA_ERROR_INVALID_ARGUMENT,
           "ronda_init() in a child that a rank has made with fork(): the rank is its parent, and libraries that the "
@@ -296,7 +297,7 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_proce
   return session.SubmitJoin(submission);
 }
 
-// The tensor gets no number in its name, because the caller distinguishes creations by their tags.
+// The tensor gets no number in its name, because the caller distinguishes two creations of a set by their tags.
 absl::StatusOr<std::shared_ptr<Handle>> CreateProcessSet(Session& session, const int* ranks, int count,
                                                          const char* tag) {
   session.ForgetRemovedSets();
@@ -332,8 +333,7 @@ std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   return members.ok() ? *std::move(members) : nullptr;
 }
 
-// The C ABI's struct has the field of its size first, and then one field for each row of the table, in the table's
-// order.
+// The first field of the C ABI's struct is its size. One field for each row of the table follows, in the table's order.
 constexpr size_t kStatisticsFields[] = {
 #define RONDA_STATISTICS_OFFSET(name) offsetof(ronda_statistics, name),
     RONDA_STATISTICS_TABLE(RONDA_STATISTICS_OFFSET)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the C ABI in which ranks agree between steps to stop, or to change the members of their elastic job, and
-// choose the state with which they continue.
+// The part of the C ABI for decisions between two steps. The ranks agree whether to stop, and whether to change the
+// members of their elastic job. After a change they choose the state with which they continue.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -24,20 +24,20 @@ namespace {
 
 using Request = StopAgreement::Request;
 
-// Submits the operation for a call that has released its session, if a job is still running.
+// If a job is still running, submits an operation for a caller that has released its session.
 absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return absl::CancelledError(NotInitialized().text);
   return session->runtime().Submit(submission);
 }
 
-// Returns the common answer of all ranks to the question that they ask in every step. `request` is what this rank
-// knows.
+// Returns the common answer of all ranks to the question that they ask in every step. `request` is this rank's own
+// answer.
 absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // The call below waits, and must not hold the session meanwhile, so that the session can end.
+  // Without this reset(), Ask() would hold the session while Call() waits, and the session could not end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }
@@ -71,8 +71,8 @@ Outcome Poll(ronda_elastic_change* change) {
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
   using LauncherRequest = MemberChannel::Request;
-  // The signal is read before Look(), because a launcher that ends the job first tells the member about it, and then
-  // sends the signal.
+  // The signal is read before Look(), because a launcher that ends the job first notifies the member over the channel,
+  // and then sends the signal.
   const bool has_signal = StopSignal::received();
   const absl::StatusOr<LauncherRequest> launcher_request = *is_member ? member.Look() : LauncherRequest::kNone;
   if (!launcher_request.ok()) return Failure(launcher_request.status(), Answer::kStartup);
@@ -94,7 +94,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return NotInitialized();
   if (source == nullptr) return NullArgument("ronda_elastic_sync", "source");
-  StopSignal::Arm();  // a rank that synchronizes will look for changes
+  StopSignal::Arm();  // a rank that synchronizes will call ronda_elastic_poll()
   StepMarks& marks = globals().marks;
   const RankId rank = session->topology().rank;
   const int size = session->topology().size;

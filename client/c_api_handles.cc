@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -22,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// Runs `read` on an operation that has succeeded and has the requested kind of result. With kOnceOrdered the operation
-// may still be in flight, if a stream waits for it.
+// Runs `read` on an operation that has succeeded and has the requested kind of result. With kOnceOrdered, an operation
+// for which a stream waits may still be in flight.
 enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
 template <typename ReadFn>
 ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
@@ -50,7 +49,7 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
 struct NumberOf {
   OpType op;
   Applicable applicable;
-  const char* argument;  // the argument that receives it, for messages
+  const char* argument;  // the argument that receives the number, for messages
 };
 
 ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberOf& of, int* number) {
@@ -61,7 +60,7 @@ ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberO
       [&](const Operation& operation) { *number = static_cast<int>(operation.handle().result().number); });
 }
 
-// Makes a function that calls `callback`, and passes it to `post`, which runs it later on any thread. The callback gets
+// Passes to `post` a function that calls `callback`. `post` runs this function later, on any thread. The callback gets
 // the status that `outcome` returns, and acts for the same rank as the calling thread.
 template <typename PostFn, typename OutcomeFn>
 Outcome PostCallback(const char* function, ronda_callback callback, void* context, const PostFn& post,
@@ -79,7 +78,7 @@ Outcome PostCallback(const char* function, ronda_callback callback, void* contex
 Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
   const absl::Status status = operation.OrderBefore(stream);
   if (status.ok()) globals().handles.MarkOrdered(handle);
-  // An error of the stream is not an error of the operation.
+  // INVALID_ARGUMENT is an error of the stream, and not of the operation.
   const bool is_about_stream = absl::IsInvalidArgument(status);
   return Failure(status, is_about_stream ? Answer::kSubmission : Answer::kCompletion);
 }
@@ -88,7 +87,7 @@ Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* strea
 Outcome Release(const char* function, ronda_handle handle) {
   const Operation operation = globals().handles.Remove(handle);
   if (!operation.exists()) return UnknownHandle(function, handle);
-  // ronda_synchronize() reports the operation's error.
+  // The operation's error is ignored here, because ronda_synchronize() reports it.
   if (!operation.is_ordered()) static_cast<void>(operation.Wait());
   return {};
 }

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,8 +30,8 @@ namespace {
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
 // Operations that have been submitted, but whose handles the caller does not have yet. The constructor reserves room
-// for `count` operations. If memory is exhausted after the submission, the caller gets the error that nothing was
-// submitted, and may free the buffers. So the destructor waits for the operations.
+// for `count` operations. The destructor waits for the operations, because memory may be exhausted after their
+// submission. The caller then gets the error that nothing was submitted, and may free the buffers.
 class Submitted {
  public:
   // `handles` must be empty, and is empty again after the destructor.
@@ -49,7 +48,8 @@ class Submitted {
   }
 
   Handles& handles() { return handles_; }
-  // Keeps the bytes that the operation sends until it has ended. Not needed if the caller owns the bytes.
+  // Keeps the bytes that the operation sends, until the operation has ended. If the caller owns the bytes, no call of
+  // Keep() is needed.
   void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
   // Adds an operation to the handle table, in the reserved room, and returns its number.
   ronda_handle Number(Operation operation) {
@@ -125,7 +125,7 @@ ronda_status SubmitOne(const char* function, const Args* args, ronda_handle* han
 template <typename Args>
 ronda_status SubmitGroup(const char* function, const Args* args, size_t count, const char* group,
                          ronda_handle* handles) {
-  // Without operations there are no handles to write.
+  // A group without operations has no handles, so `handles` may be null.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
   OpType op = OpType::kAllreduce;
   return SubmitAsItIs(function, op, handles, count, [&](Session& session, Submitted* submitted) -> absl::Status {
@@ -220,18 +220,18 @@ ronda_status Refuse(ronda_process_set set, const char* name, const Channel* chan
   });
 }
 
-// The session of a blocking call. The call releases the session before it waits outside the runtime, because the end of
-// a rank waits until no call holds its session. If a rank is a thread, and its body has thrown, a call that held the
-// session would keep the rank from ending.
+// The session of a blocking call. A BlockingCall releases the session before it waits outside the runtime, because the
+// end of a rank waits until no call holds the rank's session. If a rank is a thread, and its body has thrown, a call
+// that held the session would keep the rank from ending.
 class BlockingCall {
  public:
   explicit BlockingCall(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
   const Session& session() const { return *session_; }
 
-  // Submits the operation, waits for its end, at most until MonotonicTime() reaches `deadline`, and returns its handle.
-  // The call changes `*submission`, so its content is lost.
-  // Errors: the submission's.
+  // Submits the operation and waits for its end, but at most until MonotonicTime() reaches `deadline`. Returns the
+  // operation's handle. The content of `*submission` is lost.
+  // Errors: the errors of the submission.
   absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission, absl::Duration deadline) {
     if (session_->owns_runtime() && !Session::Names(*submission)) {
       return session_->runtime().Run(*submission, deadline);
@@ -335,7 +335,7 @@ RONDA_TENSOR_OPERATIONS(RONDA_SUBMIT)
 RONDA_GROUPED_OPERATIONS(RONDA_SUBMIT_GROUP)
 #undef RONDA_SUBMIT_GROUP
 
-// These functions wait until the operation has ended, and leave no handle.
+// The blocking functions of the C ABI: each of them waits until its operation has ended, and leaves no handle.
 #define RONDA_RUN(operation, OPERATION) \
   ronda_status ronda_##operation(const ronda_##operation##_args* args) { return ronda::RunOne(args); }
 RONDA_BLOCKING_OPERATIONS(RONDA_RUN)

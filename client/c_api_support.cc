@@ -18,7 +18,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/per_thread.h"
@@ -50,8 +49,8 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
-// Converts the codes of starting a job. If the ranks cannot connect to each other although none has failed, the job was
-// set up wrongly.
+// Converts the codes of errors at the start of a job. If no rank has failed, and the ranks still cannot connect to each
+// other, the setup of the job is wrong.
 ronda_status StartupStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -174,8 +173,8 @@ Outcome DefaultRuntime::Stop() {
   }
   const absl::Status status = session->runtime().Shutdown();
   const std::shared_ptr<const Device> device = session->runtime().device();
-  // Releases this reference now. If it is the last one, the transport ends before the next Start(), which may connect
-  // to the same ranks again.
+  // Releases this reference to the session now. If it is the last reference, the transport ends before the next
+  // Start(), which may connect to the same ranks again.
   session.reset();
   MutexLock lock(&mu_);
   if (device != nullptr && usable_.ok()) usable_ = device->CheckUsable();
@@ -269,7 +268,7 @@ const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
 }
 
 HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
-  // The cast is not std::as_const(), because clang then does not see that both objects have the same mutex.
+  // This code uses static_cast, because with std::as_const() clang does not see that both objects have the same mutex.
   return const_cast<Slot*>(static_cast<const HandleTable*>(this)->SlotLocked(id));
 }
 
@@ -349,8 +348,8 @@ Output SparseAverage::Read(const OperationResult& result, Output plain) const {
 
 namespace {
 
-// The text of this thread's last error. It points to the thread's LastErrorStorage, or to a literal if memory was
-// exhausted.
+// The text of this thread's last error. The pointer is into the thread's LastErrorStorage, or to a literal if memory
+// was exhausted.
 constinit thread_local const char* last_error = "";
 
 struct LastErrorStorage {
@@ -360,8 +359,8 @@ struct LastErrorStorage {
   std::string text;
 };
 
-// The globals of this process. In a child of fork(), the parent's globals stay reachable, so that leak checkers do not
-// report them.
+// The globals of this process. In a child of fork(), the child's globals point to the parent's globals, so that leak
+// checkers do not report the parent's globals.
 std::atomic<Globals*> current_globals{nullptr};
 
 // Runs in a child of fork(), before fork() returns there. Takes no lock, because another thread of the parent may have
@@ -376,14 +375,15 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// How long the exit of the process waits until the other ranks know of it. If they do not know by then, they report
-// that this rank has died.
+// How long the exiting process waits until the other ranks know of its exit. A rank that does not know of the exit
+// after this time reports that the exiting rank has died.
 constexpr std::chrono::seconds kExitTimeout(1);
 
-// Runs after the program's functions of atexit() and its destructors of static objects, because they may still call
-// Ronda, and may shut it down. Other threads may still be in calls, and hold locks. So AnnounceExit() changes nothing
-// in this process. A separate thread does the work that may wait, and the exiting thread waits only a short time for
-// it. So if all programs of a job end without ronda_shutdown(), the last ranks do not report the first ranks as failed.
+// Runs after the program's atexit() functions and its destructors of static objects, because these may still call
+// Ronda, and may shut Ronda down. AnnounceExit() changes nothing in this process, because other threads may still be in
+// calls, and hold locks. A separate thread does the work that may wait, and the exiting thread waits only a short time
+// for the separate thread. If all programs of a job end without ronda_shutdown(), the announcement keeps the last ranks
+// from reporting the first ranks as failed.
 [[gnu::destructor]] void AnnounceExit() {
   const Globals* const globals = current_globals.load(std::memory_order_acquire);
   if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;

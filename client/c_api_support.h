@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The base of the C ABI's functions: outcomes with error texts, the session of the process, and the table that maps
-// handle numbers to operations. Exceptions are caught only here.
+// handle numbers to operations. Call() turns exceptions into error codes.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -42,7 +42,8 @@
 
 namespace ronda {
 
-// The part of the runtime that returned a status. An absl code means something different to the caller in each part.
+// The part of the runtime that returned a status. An absl code means something different to the caller in each part of
+// the runtime.
 enum class Answer {
   kStartup,     // reading the configuration, finding the other ranks
   kSubmission,  // Runtime::Submit
@@ -60,10 +61,11 @@ struct Outcome {
   bool ok() const { return code == RONDA_OK; }
 };
 
-// The Runtime behind the C ABI. Its state goes from none to starting, running, stopping, and back to none.
+// The Runtime behind the C ABI. The states of a DefaultRuntime follow each other: none, starting, running, stopping,
+// and none again.
 //
-// Thread-safe. Start() and Stop() block without holding the lock, so other threads can call Get() meanwhile, which then
-// returns null.
+// Thread-safe. Start() and Stop() block without holding the lock, so other threads can call Get(), which returns null
+// during that time.
 class DefaultRuntime {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
@@ -88,7 +90,8 @@ class DefaultRuntime {
   // Returns whether a runtime has been shut down. Takes no lock, for the same reason as Exists().
   bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
 
-  // The claim that the factory of Start() uses. It is released when the runtime ends, or when the factory has failed.
+  // This process's claim to its rank, which the factory of Start() acquires. The claim is released when the runtime
+  // ends, or when the factory has failed.
   RankClaim& claim() { return claim_; }
   const RankClaim& claim() const { return claim_; }
 
@@ -104,17 +107,16 @@ class DefaultRuntime {
   std::atomic<bool> exists_{false};                        // follows state_
   std::atomic<bool> has_ended_{false};                     // once kStopping
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
-  absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again; OK: it can
+  absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again, or OK
 };
 
-// Returns whether the parent process had a job when it forked this process, or an earlier ancestor had one when it
-// forked.
+// Returns whether a process with a job has made this process, or one of its ancestors, by fork().
 bool IsForkOfRank();
 
 // Returns the error of calls before ronda_init(), after ronda_shutdown(), and in the forked child of a rank.
 Outcome NotInitialized();
 
-// The result of ronda_output(). It is valid as long as its operation exists.
+// The result of ronda_output(). An Output is valid as long as its operation exists.
 struct Output {
   const void* data = nullptr;
   int64_t rows = 0;
@@ -137,18 +139,18 @@ class Interpretation {
 };
 
 // Returns whether a call that makes a stream wait for an operation also waits itself, until the device has done the
-// operation. The call does so in an elastic job. A stream that waits for an operation of a failed job goes on with
-// undefined data, and its next work may change the state that outlives the epoch.
+// operation. The function returns true only in an elastic job. A stream that waits for an operation of a failed job
+// goes on with undefined data, and its next work may change the state that outlives the epoch.
 bool WaitsForDevice();
 
-// These functions call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, they
-// also wait for the device.
+// Call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, MayOrderBy(),
+// OrderStream() and OnceOrderable() also wait for the device.
 bool MayOrderBy(const Handle& handle, absl::Duration deadline);
 absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
 absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
 
-// An operation of a C caller. It has the handle of a submission, and the conversion of the submission's result. Copies
-// refer to the same operation. Creating an Operation allocates nothing.
+// An operation of a C caller: the handle of a submission, and the conversion of the submission's result. Copies of an
+// Operation refer to the same operation. Creating an Operation allocates nothing.
 //
 // Thread-safe, except for assignment.
 class Operation {
@@ -158,7 +160,7 @@ class Operation {
                      std::shared_ptr<const Interpretation> interpretation = nullptr)
       : handle_(std::move(handle)), interpretation_(std::move(interpretation)), op_(op) {}
 
-  // If false, no other function may be called.
+  // Whether this object refers to an operation. If it refers to none, the caller must not call any other function.
   bool exists() const { return handle_ != nullptr; }
 
   OpType op() const { return op_; }
@@ -179,7 +181,7 @@ class Operation {
   // OrderBefore() would not block.
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
-  // Records in this copy that a stream waits for the operation, so that no thread has to wait for it.
+  // Records in this copy that a stream waits for the operation, so that no thread has to wait for the operation.
   void MarkOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
@@ -201,7 +203,7 @@ class Operation {
   bool is_ordered_ = false;
 };
 
-// The operations that C callers hold, by number. No number is used twice. So a released number, or a number of an
+// The operations that C callers hold, by number. No number is used twice, so a released number, or a number of an
 // earlier job, cannot refer to another operation's handle.
 //
 // A number consists of the index of the operation's slot and a count of the slot's uses, so finding an operation is an
@@ -248,11 +250,12 @@ class HandleTable {
   mutable Mutex mu_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
   std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // indices of slots; its capacity is enough for all slots
-  size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // of the free slots
+  size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // how many free slots are reserved
 };
 
-// A broadcast of bytes whose number only the root knows. It is implemented as an allgather to which only the root
-// contributes bytes. The root adds one byte, so that all ranks see which ranks act as root even if the object is empty.
+// A broadcast of bytes whose number only the root knows. Ronda implements this broadcast as an allgather to which only
+// the root contributes bytes. The root adds one byte, so that all ranks see which ranks act as root even if the object
+// is empty.
 //
 // Thread-safe.
 class ObjectBroadcast : public Interpretation {
@@ -292,7 +295,7 @@ class ObjectBroadcast : public Interpretation {
   const std::shared_ptr<const Plan> plan_;
 };
 
-// The values of a sparse average. They are the result of an allgather, divided by the number of ranks that the average
+// The values of a sparse average, which are the result of an allgather, divided by the number of ranks that the average
 // counts.
 //
 // Thread-safe.
@@ -315,10 +318,10 @@ class SparseAverage : public Interpretation {
   mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are requested
 };
 
-// The state of the C ABI, except that of single threads and of the handler of SIGTERM (stop.h).
+// The state of the C ABI, except the state of single threads and of the handler of SIGTERM (stop.h).
 struct Globals {
-  // The globals of the parent process, or null if the parent had not called Ronda before it forked this process. They
-  // are never changed here, because their locks may be held by threads that do not exist in this process.
+  // The globals of the parent process, or null if the parent had not called Ronda before it forked this process. This
+  // process never changes the parent's globals, because threads that do not exist in this process may hold their locks.
   const Globals* parents = nullptr;
   const pid_t process = getpid();  // a copy made by clone(), without fork(), has its parent's number
   DefaultRuntime runtime;
@@ -329,17 +332,17 @@ struct Globals {
   std::once_flag unknown_variables_told;
 };
 
-// Returns the globals. They are never destroyed, because threads of the trainer may still use them when the process
-// exits. A child of fork() gets new globals, in which no job is initialised, because the job's threads do not exist in
-// the child. So the end of the child does not end the rank.
+// Returns the globals. The globals are never destroyed, because threads of the trainer may still use them when the
+// process exits. A child of fork() gets new globals, in which no job is initialised, because the job's threads do not
+// exist in the child. Therefore the end of a child does not end its parent's rank.
 Globals& globals();
 
 // Returns the session of the rank for which the calling thread acts, or null if the rank has no session or its session
 // has ended.
 std::shared_ptr<Session> CurrentSession();
 
-// The memory of this thread's submissions, kept between calls. A call uses it until it returns, and leaves no handles
-// in it.
+// The memory for this thread's submissions, which is kept between calls. Each call uses the memory until the call
+// returns, and leaves no handles in it.
 struct Scratch {
   Submission submission;
   std::vector<Submission> group;
@@ -347,7 +350,7 @@ struct Scratch {
 };
 Scratch& scratch();
 
-// LastErrorText() returns the result of ronda_last_error() in this thread. The other functions set this result.
+// LastErrorText() returns the result of ronda_last_error() in this thread. The FailWith functions set this result.
 const char* LastErrorText();
 ronda_status FailWith(Outcome outcome);
 ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
@@ -378,8 +381,8 @@ Outcome WriteSized(const T& known, T* to, absl::string_view type) {
 absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 
-// Runs the body of a C function, which returns an Outcome. Only this function catches exceptions, and no exception
-// leaves it.
+// Runs the body of a C function, which returns an Outcome. An exception that leaves the body becomes an error code, so
+// no exception leaves Call().
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
   // The first access of a thread to its last error allocates memory. A thread that must report that memory is exhausted

@@ -11,8 +11,8 @@
 namespace ronda {
 namespace {
 
-// A step and a rank are packed into one number. The largest of these numbers is the number of the rank with the most
-// steps, or of the lowest rank if several have the most.
+// A step and a rank are packed into one number. The largest of these numbers comes from the rank with the most steps,
+// or from the lowest of several such ranks.
 constexpr int64_t kRanks = int64_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 40;
 
@@ -24,7 +24,7 @@ RankId RankOf(int64_t key) { return static_cast<RankId>(kRanks - 1 - key % kRank
 constexpr size_t kClean = 0;     // the key of this rank's complete state; -1: it has none
 constexpr size_t kSnapshot = 1;  // the key of its snapshot; -1: it has none
 constexpr size_t kHasState = 2;  // 0 or 1
-constexpr size_t kBehind = 3;    // minus the steps of its complete state: the maximum is that of the oldest state
+constexpr size_t kBehind = 3;    // minus the steps of its complete state; the maximum belongs to the oldest state
 
 }  // namespace
 

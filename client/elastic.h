@@ -26,7 +26,7 @@ namespace ronda {
 // The progress of this process's training state: the number of steps that the state has seen, and whether an update is
 // changing the state, so that it is incomplete. A process that has just started has no state.
 //
-// One thread changes the marks; any thread may read them. Changing a mark costs a load and a store.
+// One thread changes the marks of progress; any thread may read the marks. Changing a mark costs a load and a store.
 class StepMarks {
  public:
   void BeginUpdate() { word_.store(word_.load(std::memory_order_relaxed) | kInconsistent, std::memory_order_release); }
@@ -34,8 +34,8 @@ class StepMarks {
   // Ends an update. The state has seen one more step, or, after BringTo(), the number of steps that BringTo() has set.
   void EndUpdate();
 
-  // Called before this rank receives the state of `step` from another rank. The next EndUpdate() then sets the number
-  // of steps to `step`. If `step` is nullopt, the rank receives no state.
+  // Call this function before this rank receives the state of `step` from another rank. After BringTo(), the next
+  // EndUpdate() sets the number of steps to `step`. If `step` is nullopt, the rank receives no state.
   void BringTo(std::optional<int64_t> step) { target_.store(step.value_or(-1), std::memory_order_relaxed); }
 
   // Records that the process has a state, which has seen 0 steps.
@@ -61,7 +61,7 @@ class StepMarks {
 using StateFacts = std::array<int64_t, 4>;
 
 // Returns this rank's StateFacts. `snapshot_step` is the step of the newest snapshot, a complete copy of the state that
-// the rank keeps. It is negative if the rank keeps no snapshot.
+// the rank keeps. `snapshot_step` is negative if the rank keeps no snapshot.
 // Errors: INVALID_ARGUMENT for a step beyond 2^40.
 absl::StatusOr<StateFacts> FactsOf(const StepMarks& marks, int64_t snapshot_step, RankId rank);
 
@@ -96,13 +96,13 @@ class ElasticMember {
   // REQUIRES: IsMember() has returned true.
   absl::StatusOr<EpochPlace> Join(int64_t step, const std::string& reason, absl::Duration timeout);
   absl::Status TellMet(int64_t epoch);
-  // Returns the launcher's request to this member. Returns kNone too if another thread is waiting in Join().
+  // Returns the launcher's request to this member. Also returns kNone if another thread is waiting in Join().
   absl::StatusOr<MemberChannel::Request> Look();
   absl::Status Leave();
 
  private:
-  // The right to use the channel. Only one thread at a time has it. This thread uses the channel without holding the
-  // lock.
+  // The right to use the channel. Only one thread at a time has this right. The thread that has it uses the channel
+  // without holding the lock.
   class Use;
 
   std::atomic<bool> is_known_member_{false};

@@ -142,7 +142,8 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
   if (known.secret != nullptr) variables.Set("RONDA_JOB_SECRET", known.secret);
   if (known.epoch != 0) variables.Set("RONDA_EPOCH", known.epoch);
   return JobVariables{.reader = variables.Over(std::move(environment)), .origin = variables.Origin()};
-  // The analyzer does not see that the reader, a std::function, keeps its memory when it moves into the StatusOr.
+  // The static analyzer does not see that the reader, a std::function, keeps its memory when it moves into the
+  // StatusOr.
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment) {

@@ -34,11 +34,11 @@ struct JobVariables {
   std::string origin;  // for errors about those variables: " (ronda_options gives RONDA_RANK, RONDA_SIZE)"; or empty
 };
 
-// If the options give a size, they replace RONDA_RANK, RONDA_SIZE, and the local rank and size. They then hide the
-// cross rank and size, which options cannot give. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and
-// RONDA_EPOCH if the corresponding option is given. A size with a port describes the job completely, so it also hides
-// RONDA_JOB_ID, which may come from an outer job. A null `options` replaces nothing. Pure. This function does not check
-// the values; the code that reads the variables does.
+// If the options give a size, they replace RONDA_RANK, RONDA_SIZE, and the local rank and size. Options that give a
+// size also hide the cross rank and the cross size, which options cannot give. Replaces RONDA_MASTER_ADDR,
+// RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH if the corresponding option is given. A size with a port
+// describes the job completely, so it also hides RONDA_JOB_ID, which may come from an outer job. A null `options`
+// replaces nothing. Pure. Does not check the values, because the code that reads the variables checks them.
 //
 // Errors: INVALID_ARGUMENT if an option needs another option that is missing, or if struct_size is wrong.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);

@@ -10,19 +10,20 @@
 
 namespace ronda {
 
-// Gives each thread its own T, which is created when the thread first asks for it.
+// Gives each thread its own T, which PerThread creates when the thread first asks for its T.
 //
-// A thread_local object with a destructor is destroyed while its thread may still run the program's code. This code may
-// be in destructors of other thread_local objects and of POSIX's thread keys. In the main thread it may also be in
-// functions of atexit() and destructors of static objects. PerThread works in all of these functions. The main thread's
-// T is never destroyed. PerThread's own thread key destroys the T of another thread when the thread ends. If the thread
-// asks for its T after that, PerThread creates a new one.
+// A thread_local object with a destructor is destroyed while its thread may still run the program's code. The program's
+// code may run in destructors of other thread_local objects and of POSIX's thread keys. In the main thread the
+// program's code may also run in functions of atexit() and in destructors of static objects. PerThread works in all of
+// these destructors and functions. The main thread's T is never destroyed. PerThread's own thread key destroys the T of
+// another thread when the thread ends. If a thread asks for its T after the T has been destroyed, PerThread creates a
+// new T.
 template <typename T>
 class PerThread {
  public:
   PerThread() = delete;
 
-  // Throws std::bad_alloc.
+  // Throws std::bad_alloc if memory is exhausted.
   static T& Get() {
     T* const made = current_;
     return made != nullptr ? *made : Make();

@@ -39,13 +39,13 @@ struct BatchLimits {
   size_t bytes;
 };
 
-// Host memory: the ranks reduce such a batch in a fraction of a millisecond, so waiting for the batch's last member
-// costs little. The cost of the batch's lock and wake-up is small for each member.
+// In host memory, the ranks reduce a batch of this size in a fraction of a millisecond, so waiting for the batch's last
+// member costs little. Per member, the batch's lock and wake-up also cost little.
 constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 20, .bytes = size_t{1} << 20};
 
-// GPU: a batch costs launches and events, and a program announces gradients long before the device has computed them.
-// So batches are as large as the buckets of DistributedDataParallel. The first batch is small, so that communication
-// begins early.
+// On a GPU, each batch costs launches and events, and a program announces gradients long before the device has computed
+// them. Batches in GPU memory are therefore as large as the buckets of DistributedDataParallel. The first batch is
+// small, so that communication begins early.
 constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
 
 // Returns the positions where the batches of these members begin. A batch is a tensor group, or has members in one kind
@@ -351,7 +351,7 @@ Outcome PreparedGroup::EndStep(WaitFn wait) {
     note(batch.status, Answer::kSubmission);
     if (batch.handles.empty()) continue;  // the submission failed
     const absl::Status status = wait(member, batch.handles[places_[member].position - batch.begin]);
-    // An error of the waiting stream is not an error of the operation.
+    // INVALID_ARGUMENT is an error of the waiting stream, and not of the operation.
     note(status, absl::IsInvalidArgument(status) ? Answer::kSubmission : Answer::kCompletion);
   }
   for (Batch& batch : batches_) batch.status = absl::OkStatus();
@@ -410,7 +410,7 @@ Outcome PreparedGroup::OrderBeforeOwnStreams() {
   on_device_.clear();
   on_device_.reserve(size());
   overflowed_.reset();
-  std::optional<WaitingStream> waiting;  // that of the last member; neighbours often have the same
+  std::optional<WaitingStream> waiting;  // the stream of the last member; neighbours often have the same stream
   Outcome outcome = EndStep([&](size_t member, const std::shared_ptr<Handle>& handle) {
     const Submission& submission = At(member);
     if (!waiting || waiting->handle() != submission.stream) waiting.emplace(submission.stream);

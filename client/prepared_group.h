@@ -26,30 +26,30 @@ namespace ronda {
 // Submissions that are checked once, announced separately in each step, and waited for together. A batch of
 // neighbouring members is submitted at once, by the thread that announces the batch's last member.
 //
-// Members are numbered in the order of the caller's list. Members are submitted in the group's own order. It is at
-// first the order of the list, and LearnOrder() and Combine() change it. A member's position is its index in the
-// group's own order.
+// Members are numbered in the order of the caller's list. Members are submitted in the group's own order. The group's
+// own order is at first the order of the list; LearnOrder() and Combine() change it. A member's position is its index
+// in the group's own order.
 //
 // Announce() is thread-safe. REQUIRES for all other functions: no other function is running. Memory ordering: the
-// counter of a batch is decremented with acquire and release. So the thread that brings the counter to zero sees
-// everything that other threads had written to the inputs of their members. The submission makes these writes visible
-// to the runtime.
+// counter of a batch is decremented with acquire and release, so the thread that brings the counter to zero sees
+// everything that other threads have written to the inputs of their members. The submission of the batch makes the
+// writes visible to the runtime.
 class PreparedGroup {
  public:
   // `members` belong to `session`, which the group does not keep alive. `name` is the group's name in error messages. A
-  // member without buffers gets them from AnnounceAt().
+  // member without buffers gets its buffers from AnnounceAt().
   // Errors: the errors of Runtime::Check, except that a member may have no buffers; INVALID_ARGUMENT if two members
   // have the same name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 
-  // Waits for the members that have been submitted, until the device has done them too.
+  // Waits until all submitted members have ended, also on the device.
   ~PreparedGroup();
   PreparedGroup(const PreparedGroup&) = delete;
   PreparedGroup& operator=(const PreparedGroup&) = delete;
 
-  // The next step submits each member by itself. Later steps submit the members in the order in which that step
-  // announced them.
+  // In the next step, the group submits each member by itself. In later steps, it submits the members in the order in
+  // which they were announced in that step.
   // Errors: INVALID_ARGUMENT if a step is under way.
   Outcome LearnOrder();
   // Makes these members the tensor group `name`, which is one batch. Either all members of a tensor group run together,
@@ -68,8 +68,8 @@ class PreparedGroup {
   // errors of a submission.
   Outcome Announce(size_t index);
   // Like Announce(), and sets the member's buffer to `data`, where the member is reduced in place from now on. `stream`
-  // is the stream that fills the input; nullopt keeps the member's previous stream. Also returns INVALID_ARGUMENT if
-  // `data` is null and the member has elements, or if a member in host memory gets a stream.
+  // is the stream that fills the input; nullopt keeps the member's previous stream. AnnounceAt() also returns
+  // INVALID_ARGUMENT if `data` is null and the member has elements, or if a member in host memory gets a stream.
   Outcome AnnounceAt(size_t index, void* data, std::optional<void*> stream);
 
   // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT, without any change, if a member was not
@@ -83,15 +83,14 @@ class PreparedGroup {
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
   // Like OrderBefore(), but the stream that waits for a member is the member's own stream. Keeps the handles of members
-  // whose buffers are in GPU memory. So the next call returns the device errors that are known by then, before the
-  // errors of its own step. Finish() waits for the device.
+  // whose buffers are in GPU memory. The next call of OrderBeforeOwnStreams() returns the device errors that are known
+  // by then, before the errors of its own step. Finish() waits for the device.
   Outcome OrderBeforeOwnStreams();
   Outcome Finish() const;
 
-  // Ends the step. The step consists of the members that have been announced so far. Submits those members of them that
-  // are in incomplete batches, and begins the next step. `*handles` gets one entry per member, which is null if the
-  // member was not announced. Errors: the first error of a submission. After an error nothing is in flight, and
-  // `*handles` is empty.
+  // Ends the step with the members that have been announced so far. Submits the announced members of incomplete
+  // batches, and begins the next step. `*handles` gets one entry per member, which is null if the member was not
+  // announced. Errors: the first error of a submission. After an error nothing is in flight, and `*handles` is empty.
   Outcome Detach(std::vector<std::shared_ptr<Handle>>* handles);
 
   // Returns the first member in which the last Wait() has found an overflow.
@@ -99,12 +98,12 @@ class PreparedGroup {
   size_t size() const { return places_.size(); }
 
  private:
-  // Aligned, so that threads that announce members of different batches do not write to the same cache line.
+  // A Batch is aligned, so that threads that announce members of different batches do not write to the same cache line.
   struct alignas(64) Batch {
     size_t begin = 0;  // the positions of the batch's members
     size_t end = 0;
     std::atomic<size_t> missing{0};  // members that have not been announced in this step
-    // Written by the thread that submits the batch:
+    // The thread that submits the batch writes the following fields:
     absl::Status status;
     std::vector<std::shared_ptr<Handle>> handles;
   };
@@ -130,10 +129,10 @@ class PreparedGroup {
   const Submission& At(size_t index) const { return members_[places_[index].position]; }
   std::vector<size_t> Positions() const;  // by member
   // Sorts the members by `keys`, which has one key for each member, and cuts them into batches. The members of a tensor
-  // group follow each other, at the largest of their keys. REQUIRES: no member is announced.
+  // group follow each other, at the place of their largest key. REQUIRES: no member is announced.
   void Arrange(const std::vector<size_t>& keys);
-  // Announces a member. Calls `prepare` on it first, before another thread that submits the batch, or the runtime, can
-  // read it.
+  // Calls `prepare` on a member, and then announces the member. The runtime, and other threads that submit the batch,
+  // read the member only after `prepare`.
   Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);
   Outcome Submit(Batch& batch) {
     return SubmitAll(batch, absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin));
@@ -156,10 +155,10 @@ class PreparedGroup {
   // The submissions of the members, by position. The thread that announces a member writes the member's buffers.
   std::vector<Submission> members_;
   std::vector<size_t> order_;  // the members' numbers
-  // By member:
+  // The indices of the next three arrays are the members' numbers:
   std::vector<Place> places_;
   std::vector<std::atomic<bool>> announced_;  // in this step
-  std::vector<size_t> turns_;                 // while the order is learned: in which turn it was announced in this step
+  std::vector<size_t> turns_;                 // while the order is learned: when each member was announced in this step
   std::vector<Batch> batches_;
   bool learns_ = false;
   std::atomic<size_t> next_turn_{0};

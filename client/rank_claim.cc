@@ -27,8 +27,8 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// Returns the job's name, or else the address where the job's ranks meet. Returns "" if the job has no name and no
-// address.
+// Returns the job's name, or else the address where the job's ranks meet. Returns "" if the job has neither a name nor
+// an address.
 std::string NameOf(const JobEnvironment& job) {
   if (!job.job_id.empty()) return job.job_id;
   if (job.master_address.empty()) return "";

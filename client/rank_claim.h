@@ -13,8 +13,8 @@ namespace ronda {
 // The claim of this process to its rank of a job. No other process on this host can have the same claim at the same
 // time.
 //
-// Every program that a rank starts inherits the rank's environment variables. So without claims, a program that starts
-// a copy of itself would be the same rank twice, and ranks and copies would form separate jobs.
+// Every program that a rank starts inherits the rank's environment variables. Without claims, a program that starts a
+// copy of itself would therefore be the same rank twice, and the ranks and their copies would form separate jobs.
 //
 // A claim is a name in Linux's abstract socket namespace. The claim ends with the process, even if the process crashes,
 // and leaves no file. Processes that run one after the other may have the same claim. For example, a script may run two
@@ -35,7 +35,7 @@ class RankClaim {
 
   void Release();
 
-  // For a child of fork(), which calls this function to leave the claim to its parent. Async-signal-safe.
+  // A child of fork() calls this function to leave the claim to its parent. Async-signal-safe.
   void LeaveToParent() const;
 
  private:

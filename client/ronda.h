@@ -2,13 +2,13 @@
 
 /* Ronda's C ABI, version 1: everything that libronda.so exports.
  *
- * A process is one rank of a job. After ronda_init() it submits named tensors with the *_async functions, in any order.
- * An operation runs once every rank has submitted the tensor with that name. A submission returns a handle.
+ * A process is one rank of a job. After ronda_init() a process submits named tensors with the *_async functions, in any
+ * order. An operation runs once every rank has submitted the tensor with that name. Each submission returns a handle:
  * ronda_synchronize() waits for the handle, ronda_poll() returns whether the handle is complete, and ronda_release()
- * releases it.
+ * releases the handle.
  *
- * Functions return RONDA_OK or one of the codes below. After an error ronda_last_error() returns a text that says what
- * happened, which tensors and ranks are concerned, and what to do. Argument structs begin with their size, so that
+ * Functions return RONDA_OK or another code of ronda_status. After an error ronda_last_error() returns a text that says
+ * what happened, which tensors and ranks are concerned, and what to do. Argument structs begin with their size, so that
  * later versions can add fields: set struct_size to sizeof(the struct) and zero the rest, or use the RONDA_*_INIT
  * macros. Zero always means the default.
  *
@@ -18,13 +18,13 @@
  * Thread-safety: any thread may call any function. Buffers belong to the caller, who must keep them valid and unchanged
  * until the handle is complete.
  *
- * A child that a rank makes with fork() is not a rank: Ronda is uninitialised there, and the child cannot call
+ * A child that a rank makes with fork() is not a rank: Ronda is uninitialised in the child, and the child cannot call
  * ronda_init(). The end of the child, even a crash, has no effect on the job.
  *
  * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream. Submit a tensor as soon as the stream
- * has been given the work that fills it: only the device waits for that work. ronda_synchronize_on_stream() makes a
- * stream wait for the result without blocking the host. Outputs that Ronda allocates for such tensors are in the GPU's
- * memory. Argument structs, shapes and splits are always in host memory. */
+ * has been given the work that fills the tensor: only the device waits for that work. ronda_synchronize_on_stream()
+ * makes a stream wait for the result without blocking the host. Outputs that Ronda allocates for tensors in a GPU's
+ * memory are also in the GPU's memory. Argument structs, shapes and splits are always in host memory. */
 #ifndef RONDA_H_
 #define RONDA_H_
 
@@ -115,9 +115,9 @@ typedef struct ronda_rank_list {
 
 /* Settings that override the environment (RONDA_*). Zero keeps the environment's value, or the default.
  *
- * A program that knows its rank and the job's size sets the last fields. These fields replace the variables RONDA_RANK,
- * RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and
- * RONDA_EPOCH, and override the variables of any launcher. A rank that sets size and master_port here needs no
+ * A program that knows its rank and the job's size sets the last fields. These last fields replace the variables
+ * RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET
+ * and RONDA_EPOCH, and override the variables of any launcher. A rank that sets size and master_port here needs no
  * environment variable.
  */
 typedef struct ronda_options {
@@ -126,15 +126,16 @@ typedef struct ronda_options {
   int64_t fusion_threshold; /* bytes of a bucket; negative: no fusion */
   int64_t cache_capacity;   /* entries of the response cache; negative: no cache */
   double stall_warning_s; /* a tensor is reported after it has been missing on some rank for so long; negative: never */
-  double stall_deadline_s; /* such a tensor fails after so long; negative: never */
+  double stall_deadline_s; /* a missing tensor fails after so long; negative: never */
   double start_timeout_s;  /* the longest time to wait for the other ranks in ronda_init(); not negative */
-  /* Process sets that exist from the start, the same on every rank. Their ids are 1, 2, ... in this order. */
+  /* Process sets that exist from the start, the same on every rank. The ids of these sets are 1, 2, ... in the order of
+   * the array. */
   const ronda_rank_list* process_sets;
   int process_set_count;
   /* The struct ended here in its first version. */
   const char* master_address; /* where rank 0 listens; needs master_port */
   const char* secret;         /* the same on every rank; needed if master_address is not a loopback address */
-  int master_port;            /* 1 to 65535; without master_address: at the environment's address, or else 127.0.0.1 */
+  int master_port;            /* 1 to 65535; default of master_address: the environment's address, or else 127.0.0.1 */
   int rank;                   /* 0 <= rank < size; needs size */
   int size;                   /* ranks of the job; 0: rank and size come from the environment */
   int local_rank;             /* number among the ranks on this host; needs local_size */
@@ -169,21 +170,22 @@ int ronda_status_is_recoverable(ronda_status status);
 ronda_status ronda_init(const ronda_options* options);
 
 /* Completes the operations in flight, waits until every rank has called ronda_shutdown(), and ends the job for this
- * process. An error means that the job had failed: the call has still ended the job for this process, and the
- * operations in flight have that error. Handles become complete, and stay valid until they are released. ronda_init()
- * may be called again afterwards. A process that ends without ronda_shutdown() fails the job, even if its main() has
- * returned 0. */
+ * process. An error means that the job had failed. ronda_shutdown() has nevertheless ended the job for this process,
+ * and the operations in flight have the job's error. Handles become complete, and stay valid until they are released.
+ * After ronda_shutdown(), ronda_init() may be called again. A process that ends without ronda_shutdown() fails the job,
+ * even if its main() has returned 0. */
 ronda_status ronda_shutdown(void);
 
 /* Fails the job at once, for all of its ranks: operations in flight, and later ones, end with RONDA_ERROR_PEER_FAILED
- * and `reason`, a sentence for the other ranks. The call does not wait for other ranks. Any thread may call the
- * function while other threads wait. Afterwards ronda_shutdown() ends the job for this process without the other ranks,
- * and ronda_init() may join another job. If the job has already failed, the call does not replace its first failure.
+ * and `reason`, a sentence for the other ranks. ronda_abort() does not wait for other ranks. Any thread may call
+ * ronda_abort() while other threads wait. After ronda_abort(), ronda_shutdown() ends the job for this process without
+ * the other ranks, and ronda_init() may join another job. If the job has already failed, ronda_abort() does not replace
+ * the job's first failure.
  * Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_abort(const char* reason);
 
-/* Returns RONDA_OK while the job runs, and after a failure the error of the job's operations. The call does not
- * communicate. Errors: RONDA_ERROR_NOT_INITIALIZED. */
+/* Returns RONDA_OK while the job runs, and after a failure the error of the job's operations. ronda_job_status() does
+ * not communicate. Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_job_status(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
@@ -191,8 +193,8 @@ int ronda_is_initialized(void); /* 1 or 0 */
 /* The launcher whose environment variables give a process its rank in the job. */
 typedef enum ronda_launcher {
   RONDA_LAUNCHER_NONE = 0,
-  RONDA_LAUNCHER_RONDARUN = 1, /* RONDA_RANK and RONDA_SIZE, whatever program sets them */
-  RONDA_LAUNCHER_TORCHRUN = 2, /* RANK and WORLD_SIZE, whatever program sets them */
+  RONDA_LAUNCHER_RONDARUN = 1, /* RONDA_RANK and RONDA_SIZE are set, by any program */
+  RONDA_LAUNCHER_TORCHRUN = 2, /* RANK and WORLD_SIZE are set, by any program */
   RONDA_LAUNCHER_PADDLE = 3,
   RONDA_LAUNCHER_OPEN_MPI = 4,
   RONDA_LAUNCHER_MPICH = 5,
@@ -202,7 +204,8 @@ typedef enum ronda_launcher {
 
 #define RONDA_MAX_ADDRESS_LENGTH 255
 
-/* The ranks and sizes that the launcher gives a process. A number is -1 if the launcher does not give it. */
+/* The ranks and sizes that the launcher gives a process. If the launcher does not give one of these numbers, the field
+ * is -1. */
 typedef struct ronda_place {
   size_t struct_size;
   ronda_launcher launcher;
@@ -213,21 +216,21 @@ typedef struct ronda_place {
   int cross_rank;
   int cross_size;
   /* The address and port at which rank 0 may listen for another library, for instance for a store of torch.distributed.
-   * If the launcher sets MASTER_ADDR and MASTER_PORT, the fields have these values. If it does not, Ronda derives the
-   * fields from the launcher's name of the job, so that they are equal on all ranks. Without such a name they are ""
-   * and 0. */
+   * If the launcher sets MASTER_ADDR and MASTER_PORT, the address and the port have these values. If the launcher does
+   * not set them, Ronda derives the address and the port from the launcher's name of the job, so that they are equal on
+   * all ranks. If the job has no name, the address is "" and the port is 0. */
   int store_port;
   char store_address[RONDA_MAX_ADDRESS_LENGTH + 1];
 } ronda_place;
 #define RONDA_PLACE_INIT \
   { sizeof(ronda_place), RONDA_LAUNCHER_NONE, -1, -1, -1, -1, -1, -1, 0, "" }
 
-/* Reads this process's launcher, rank and size from the environment, as ronda_init() without options does. The call
- * does not join the job; it may come before or after ronda_init(), and in child processes. If no launcher has set its
- * variables, `launcher` becomes RONDA_LAUNCHER_NONE and all numbers become -1, and ronda_init() would make a job of one
- * rank. The call writes the first struct_size bytes, and zeros beyond the fields that this library knows. Errors:
- * RONDA_ERROR_INVALID_ARGUMENT (some of the launcher's variables are missing, or contradict each other; the text names
- * the variable). */
+/* Reads this process's launcher, rank and size from the environment, as ronda_init() without options does. The function
+ * does not join the job, and may be called before or after ronda_init(), and in child processes. If no launcher has set
+ * its variables, `launcher` becomes RONDA_LAUNCHER_NONE and all numbers become -1, and ronda_init() would make a job of
+ * one rank. The function writes the first struct_size bytes of `place`, and writes zeros to the bytes after the fields
+ * that this library knows. Errors: RONDA_ERROR_INVALID_ARGUMENT (some of the launcher's variables are missing, or
+ * contradict each other; the text names the variable). */
 ronda_status ronda_get_place(ronda_place* place);
 
 /* Before ronda_init() the following six functions return -1. */
@@ -238,16 +241,16 @@ int ronda_local_size(void);
 int ronda_cross_rank(void);
 int ronda_cross_size(void);
 
-/* *stop becomes 1 if some rank has received SIGTERM, else 0. Schedulers send this signal to a job before they stop it.
+/* *stop becomes 1 if some rank has received SIGTERM, else 0. Schedulers send SIGTERM to a job before they stop the job.
  * Every rank calls the function once per step. *stop becomes 1 on all ranks in the same call, so that the ranks can
  * save their state and end.
  *
- * Each call starts an exchange between the ranks and returns the result of the previous exchange. It waits only if that
- * exchange is not complete. So ranks see a signal up to two calls after its arrival. The first call installs a handler
- * for SIGTERM, which also calls the handler that the program had installed before. Until the first call the signal ends
- * the process as usual. Ranks that have joined (ronda_join()) do not call the function until all ranks have joined; the
- * first call after that sets *stop to 0. Only one thread of a rank calls the function. Errors: the errors of an
- * operation. */
+ * Each call starts an exchange between the ranks and returns the result of the previous exchange. A call waits only if
+ * the previous exchange is not complete. Ranks see a signal up to two calls after the signal has arrived. The first
+ * call installs a handler for SIGTERM, which also calls the handler that the program had installed before. Until the
+ * first call SIGTERM ends the process as usual. Ranks that have joined (ronda_join()) do not call the function until
+ * all ranks have joined; the first call after that sets *stop to 0. Only one thread of a rank calls the function.
+ * Errors: the errors of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
 /* -- Elastic jobs: members die, join and leave, and the others go on (docs/elastic.md); not in ronda_run_threads()
@@ -263,18 +266,20 @@ typedef struct ronda_elastic_reform_options {
   { sizeof(ronda_elastic_reform_options), NULL, 0, NULL }
 
 /* Leaves the present epoch of an elastic job, if the process is in one, asks the launcher for a rank in the next epoch,
- * and joins the next epoch. Ranks and sizes are then new. Process sets, and what Ronda has learned about the old epoch,
- * are gone. With a reason the present epoch fails at once, for all of its ranks. If `reason` is NULL or "", the call
- * waits until all ranks leave the epoch, as ronda_shutdown() does. `options` may be NULL. After an error the process is
- * in no job; after a recoverable error it may call the function again.
+ * and joins the next epoch. In the next epoch, ranks and sizes are new. Ronda forgets the process sets of the old
+ * epoch, and everything that it has learned about the old epoch. With a reason the present epoch fails at once, for all
+ * of its ranks. If `reason` is NULL or "", the call waits until all ranks leave the epoch, as ronda_shutdown() does.
+ * `options` may be NULL. After an error the process is in no job; after a recoverable error it may call the function
+ * again.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has removed this process from the job, has ended, or gives no rank in
  * time); RONDA_ERROR_INVALID_ARGUMENT (this process is not in an elastic job); RONDA_ERROR_INTERNAL (this process's GPU
  * is stuck, or has failed: end the process, and the launcher replaces it); the errors of ronda_init(). */
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
 
-/* A rank changes its copy of the job's state (parameters, the optimizer's buffers) only between these two calls. The
- * state is incomplete after the first call. After the second call the state is complete again, and has seen one more
- * step. The first call may be repeated. Each of the two calls costs a load and a store. */
+/* A rank changes its copy of the job's state (parameters, the optimizer's buffers) only between
+ * ronda_elastic_begin_update() and ronda_elastic_end_update(). The state is incomplete after
+ * ronda_elastic_begin_update(), which may be called several times. After ronda_elastic_end_update() the state is
+ * complete again, and has seen one more step. Each of the two functions costs a load and a store. */
 void ronda_elastic_begin_update(void);
 void ronda_elastic_end_update(void);
 
@@ -293,8 +298,8 @@ typedef struct ronda_elastic_source {
 /* All ranks call this function after they have joined an epoch. Each rank reports the step of its state, and all ranks
  * get the same source. The source is the lowest of the ranks whose complete state has seen the most steps, or rank 0 if
  * no process has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest rank
- * with the newest snapshot. In this case the source's own state is also behind. `snapshot_step` is the step of the
- * snapshot that this rank keeps, or -1 if it keeps none.
+ * with the newest snapshot. A source that is chosen for its snapshot must also replace its own state. `snapshot_step`
+ * is the step of the snapshot that this rank keeps, or -1 if it keeps none.
  *
  * If any rank is behind, the ranks broadcast the state from the source. A rank that is behind calls
  * ronda_elastic_begin_update() before it changes its own state, and ronda_elastic_end_update() afterwards.
@@ -312,7 +317,7 @@ typedef enum ronda_elastic_change {
 /* All ranks call this function at the end of each step. If the launcher has members to add or remove, or if some rank
  * has received SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call. Only
  * ranks that must leave the job get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two
- * calls later. A call does not wait if the ranks compute between their calls. Only one thread of a rank calls the
+ * calls later, and a call does not wait if the ranks compute between their calls. Only one thread of a rank calls the
  * function. The first call of this function, or of ronda_elastic_sync(), installs the handler for SIGTERM. In a job
  * that is not elastic, SIGTERM gives all ranks RONDA_ELASTIC_LEAVE.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has ended); the errors of an operation. */
@@ -324,51 +329,54 @@ ronda_status ronda_elastic_poll(ronda_elastic_change* change);
  * `body` does not call ronda_init(). `options`, which may be NULL, override the environment's settings. */
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context);
 
-/* The rank for which a thread acts: 0 means the rank that ronda_init() made, any other value a rank of
+/* The rank for which a thread acts: 0 means the rank that ronda_init() made; any other value means a rank of
  * ronda_run_threads(). If `body` starts a thread that also acts for the rank, `body` calls ronda_current(), and the new
  * thread passes the result to ronda_make_current(). */
 typedef int64_t ronda_context;
 ronda_context ronda_current(void);
 ronda_status ronda_make_current(ronda_context context);
 
-/* Counters of this rank's work since ronda_init(). All counters only grow, except tensors_in_flight. For example, they
- * show whether the job's steps repeat, because then buckets_scheduled and schedule_rounds grow, but not buckets_agreed.
+/* Counters of this rank's work since ronda_init(). All counters only grow, except tensors_in_flight. For example, the
+ * counters show whether the job's steps repeat: if they do, buckets_scheduled and schedule_rounds grow, but
+ * buckets_agreed does not.
  */
 typedef struct ronda_statistics {
   size_t struct_size;
   uint64_t reports_sent;      /* control messages to rank 0 */
-  uint64_t reports_received;  /* by rank 0, including its own */
+  uint64_t reports_received;  /* control messages that rank 0 has received, including its own */
   uint64_t lists_sent;        /* control messages of rank 0; each goes to all ranks */
-  uint64_t lists_received;    /* of these, by this rank */
+  uint64_t lists_received;    /* control messages of rank 0 that this rank has received */
   uint64_t buckets_agreed;    /* groups of tensors that ran together because rank 0 decided so */
   uint64_t buckets_scheduled; /* groups that ran, without a control message, because the locked schedule has them */
-  uint64_t schedules_begun;   /* how often the job's steps had repeated, so that a schedule was locked */
-  uint64_t schedules_left;    /* how often a rank did something else, so that the schedule ended */
-  uint64_t own_vetoes;        /* how often this rank was the one that did something else */
+  uint64_t schedules_begun;   /* how often a schedule was locked because the job's steps repeated */
+  uint64_t schedules_left;    /* how often a locked schedule ended because a rank did something else */
+  uint64_t own_vetoes;        /* how often a locked schedule ended because this rank did something else */
   uint64_t schedule_rounds;   /* how often a locked schedule was carried out as a whole */
-  uint64_t steps;             /* a step ends when a tensor that it has is submitted again */
-  uint64_t tensors;           /* completed, with this rank's part in them */
-  uint64_t payload_bytes;     /* of these tensors, in their own dtype */
-  uint64_t wire_bytes;        /* of these tensors, in the format in which they travelled */
-  /* Sum of the times of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for it and has
-   * finished the previous bucket. The time includes waits for other ranks, and transfers. */
+  uint64_t steps;             /* completed steps; a step ends when one of its tensors is submitted again */
+  uint64_t tensors;           /* completed tensors in which this rank took part */
+  uint64_t payload_bytes;     /* bytes of the completed tensors, in the tensors' own dtype */
+  uint64_t wire_bytes;        /* bytes of the completed tensors, in the format in which they were sent */
+  /* Sum of the times of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for the bucket and
+   * has finished the previous bucket. The time includes waits for other ranks, and transfers. */
   uint64_t bucket_nanoseconds;
   uint64_t tensors_in_flight; /* submitted and not complete, at this moment */
-  /* Nanoseconds in which at least one thread of the program waited for a tensor. In this time communication did not
-   * overlap with the program's own work. Waits of a device's streams are not included. */
+  /* Nanoseconds in which at least one thread of the program waited for a tensor. While a thread waits, communication
+   * does not overlap with the work of that thread. Waits of a device's streams are not included. */
   uint64_t exposed_nanoseconds;
 } ronda_statistics;
 #define RONDA_STATISTICS_INIT \
   { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Writes the first struct_size bytes of the statistics, and zeros beyond the fields that this library knows. */
+/* Writes the first struct_size bytes of the statistics, and writes zeros to the bytes after the fields that this
+ * library knows. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);
 
 /* Makes this rank write a timeline from now on: a trace file with the events of its tensors, which Perfetto can show.
  * The file is `path` with the rank before the extension: "trace.json" becomes "trace.rank3.json". An existing file is
  * replaced. Each rank that calls the function writes its own file; the ranks need not call it at the same time.
- * RONDA_TIMELINE writes such a file for the whole job; the function does so for a part of the job. Errors:
- * RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written). */
+ * RONDA_TIMELINE makes Ronda write a timeline of the whole job; this function makes Ronda write a timeline of a part of
+ * the job.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written). */
 ronda_status ronda_start_timeline(const char* path);
 
 /* Ends the timeline's file, as ronda_shutdown() does. Does nothing if no timeline is being written. */
@@ -380,17 +388,17 @@ ronda_status ronda_stop_timeline(void);
  * that is not in the set, has called the function with the same ranks. */
 ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id);
 
-/* As ronda_add_process_set(), but only the ranks of the set call it. The call blocks until each of these ranks has
- * called the function with the same ranks and tag. The other ranks of the job do nothing, and the set exists on them,
- * too. `tag` distinguishes sets of the same ranks that are made at the same time; NULL is the same as "".
+/* As ronda_add_process_set(), but only the ranks of the set call the function. The function blocks until each rank of
+ * the set has called it with the same ranks and tag. The other ranks of the job do nothing, but the set also exists on
+ * these ranks. `tag` distinguishes sets of the same ranks that are made at the same time; NULL is the same as "".
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (the caller is not among the ranks, or they are not ascending ranks of the job);
  * RONDA_ERROR_DUPLICATE_NAME (another thread of this rank makes a set of the same ranks and tag);
  * RONDA_ERROR_PEER_FAILED (a rank of the set has shut down); RONDA_ERROR_DEADLINE (a rank of the set has not called it
  * in time); RONDA_ERROR_MISMATCH (a rank of the set has joined). */
 ronda_status ronda_create_process_set(const int* ranks, int count, const char* tag, ronda_process_set* id);
 
-/* Removes a process set. Blocks until every rank of the job has called the function. For a set of
- * ronda_create_process_set(), only the ranks of the set call it. Operations in flight in the set fail. */
+/* Removes a process set. Blocks until every rank of the job has called the function. If ronda_create_process_set() has
+ * made the set, only the ranks of the set call the function. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
 /* The number of ranks in the set, and this rank's position among them; -1 if the set does not exist, or if this rank is
@@ -398,17 +406,17 @@ ronda_status ronda_remove_process_set(ronda_process_set id);
 int ronda_process_set_size(ronda_process_set id);
 int ronda_process_set_rank(ronda_process_set id);
 
-/* Writes the ranks of the set to `ranks`, which has room for ronda_process_set_size() of them. */
+/* Writes the ranks of the set to `ranks`, which must have room for ronda_process_set_size() ranks. */
 ronda_status ronda_process_set_ranks(ronda_process_set id, int* ranks);
 
-/* Writes the number of sets to `count`, and the ids of the first `capacity` of them, in ascending order, to `ids`. */
+/* Writes the number of sets to `count`, and the ids of the first `capacity` sets, in ascending order, to `ids`. */
 ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* count);
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 
-/* These headers come at the end because they need the types above. */
+/* The following headers come at the end of ronda.h because they need its types. */
 #include "ronda/groups.h"
 #include "ronda/lanes.h"
 #include "ronda/operations.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ronda's C++ API: data-parallel training over the processes of a job. It needs C++17, and consists of headers that use
-// only the C ABI (ronda.h) and the standard library. Names follow Horovod's.
+// Ronda's C++ API: data-parallel training over the processes of a job. The API needs C++17, and consists of headers
+// that use only the C ABI (ronda.h) and the standard library. Names follow Horovod's.
 //
 //   #include <ronda.hpp>
 //

@@ -33,8 +33,8 @@ void NumberSequence::Record(std::shared_ptr<const Handle> operation) {
 
 void NumberSequence::Settle() {
   const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
-  // Checks each operation only once. With two checks, an operation that ends between them would be erased without
-  // Settle().
+  // Checks each operation only once. If the code checked an operation twice, an operation that ended between the two
+  // checks would be erased without Settle().
   const auto settle_if_ended = [this](const InFlight& one) {
     if (!one.operation->done()) return false;
     Settle(one);
@@ -99,7 +99,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(*submission));
   if (!again) calls.order.Add(SignatureOf(request));
   // A refusal means that the ranks differ in this call. The other ranks notice the difference when the operation has
-  // failed, but this rank knows of it already.
+  // failed, but this rank already knows of the difference.
   if (!request.refusal.empty()) calls.order.RestartAfter(number);
   calls.numbers.Record(handle);
   return handle;
@@ -198,7 +198,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the join's arguments. Other errors come
+  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the join's arguments. Other errors occur
   // before all ranks have joined, and not on all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;

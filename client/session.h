@@ -29,8 +29,8 @@ namespace ronda {
 // Numbers the operations that callers do not name, for instance barriers, so that a rank's n-th operation matches the
 // n-th operation of every other rank.
 //
-// If an operation failed because some rank was late, its number is used again. So the late rank's operation matches the
-// next operation of the ranks that have waited, not the one that has failed on them.
+// If an operation failed because some rank was late, its number is used again. The late rank's operation then matches
+// the next operation of the ranks that have waited, and not the operation that has failed on these ranks.
 //
 // Thread-compatible.
 class NumberSequence {
@@ -39,10 +39,10 @@ class NumberSequence {
   uint64_t Next();
 
   // Returns the greatest number of an operation on which ranks have disagreed since the function's previous call.
-  // Returns nothing if there is no such operation.
+  // If ranks have disagreed on no operation, returns nothing.
   std::optional<uint64_t> TakeDisagreement() { return std::exchange(disagreement_, std::nullopt); }
 
-  // Returns the smallest number of an operation in flight. If none is in flight, returns the next number.
+  // Returns the smallest number of an operation in flight. If no operation is in flight, returns the next number.
   uint64_t oldest() const { return in_flight_.empty() ? next_ : in_flight_.front().number; }
 
   // Stores `operation`, which is in flight under the number that Next() has returned. Until Record() is called, Next()
@@ -66,7 +66,7 @@ class NumberSequence {
   void Settle(const InFlight& ended);
 
   uint64_t next_ = 0;                // never used so far
-  std::set<uint64_t> again_;         // to be used again, before next_
+  std::set<uint64_t> again_;         // numbers to be used again, before next_
   std::vector<InFlight> in_flight_;  // in ascending order
   std::optional<uint64_t> disagreement_;
 };
@@ -118,20 +118,20 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
   // Refuses the operation that `refusal` (RefusalSubmission) describes, so that it fails on the other ranks. The
-  // operation is the rank's next one without a name in the process set, or its next message of a kind. The call does
-  // not wait for other ranks. Errors: as Submit.
+  // operation is the rank's next operation without a name in the process set, or its next message of a kind. Refuse()
+  // does not wait for other ranks. Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
 
   // Forgets the numbers of process sets that have been removed.
   void ForgetRemovedSets();
 
-  // Submits a join. A rank that has joined does not count the later operations of the other ranks. So once all ranks
-  // have joined, the numbers of the process set start again on every rank.
-  // Errors: Runtime::Submit's.
+  // Submits a join. A rank that has joined does not count the later operations of the other ranks. For this reason the
+  // numbers of the process set start again on every rank once all ranks have joined.
+  // Errors: the errors of Runtime::Submit.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
-  // Returns how many times all ranks have joined. After each of these times, the ranks restart their counts of
-  // operations without names. Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
+  // Returns how many times all ranks have joined. Each time all ranks have joined, the ranks restart their counts of
+  // operations without names. Errors: INVALID_ARGUMENT if this rank has joined and other ranks have not joined yet.
   absl::StatusOr<uint64_t> CountJoins();
 
   // The agreement lives as long as a caller keeps the pointer, even after the session has ended.
@@ -146,8 +146,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether this receive takes messages in the order of their arrival. This is so for a receive from any rank,
-  // and while another receive with its tag is in flight that takes messages in this order. `name` is ReceiveName().
+  // Returns whether this receive takes messages in the order of their arrival. A receive from any rank does so. While a
+  // receive that does so is in flight, all later receives with its tag also do so. `name` is ReceiveName().
   bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Restarts the numbers of a process set if its join has ended meanwhile.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -164,8 +164,8 @@ class Session {
   // sender.
   std::map<Kind, std::vector<std::shared_ptr<const Handle>>> receives_ ABSL_GUARDED_BY(mu_);
   std::map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
-  // This rank's last join of each process set, until SettleJoinLocked() has handled its end. Null means that no join
-  // was submitted.
+  // This rank's last join of each process set, until SettleJoinLocked() has handled the end of the join. Null means
+  // that no join was submitted.
   std::map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
   uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // ended joins of the set of all ranks
 };
@@ -181,8 +181,8 @@ class RankContexts {
     std::weak_ptr<Session> session;
   };
 
-  // While a Scope lives, the thread that made it acts for a new session, and other threads may also act for it. The
-  // destructor waits until no other thread holds the session. A thread has at most one Scope.
+  // While a Scope lives, the thread that made it acts for a new session, and other threads may also act for this
+  // session. The destructor waits until no other thread holds the session. A thread has at most one Scope.
   class Scope {
    public:
     Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
@@ -234,13 +234,13 @@ class RankContexts {
 };
 
 // Make the submission of a barrier or of a join. Session numbers these operations by their names, like sends and
-// receives. `timeout_s` as ronda_monitored_barrier().
+// receives. `timeout_s` has the same meaning as in ronda_monitored_barrier().
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
 // `absent` may hold a value without an enumerator, and is not read as an enum.
 absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
-// Make the submission that creates a process set. Either all ranks of the job submit it, or only the members of the
-// set. If the members create the set, the submission's name consists of the ranks and `tag`, which may be null.
+// Make the submission that creates a process set. Either all ranks of the job make this submission, or only the members
+// of the set. If the members create the set, the submission's name consists of the ranks and `tag`, which may be null.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
 Submission AddProcessSetSubmission(std::vector<RankId> ranks);
 absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
@@ -248,8 +248,8 @@ absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int coun
 // Makes the submission that removes a process set. The ranks of the set `by` must submit it (Runtime::RemoversOf).
 Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
-// Makes the same submission as RemoveProcessSetSubmission(), but for a rank that does not wait for the other ranks. So
-// Ronda does not report ranks that are late.
+// Makes the same submission as RemoveProcessSetSubmission(), but for a rank that does not wait for the other ranks.
+// Ronda does not report ranks that submit the removal late.
 Submission UnawaitedRemovalSubmission(ronda_process_set id, ProcessSetId by, const Caller& caller);
 
 }  // namespace ronda

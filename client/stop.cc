@@ -17,9 +17,9 @@
 namespace ronda {
 namespace {
 
-// These variables are static, because a signal handler can reach only static storage. The flag is lock-free, so a
-// signal handler may set it. The action of the program's earlier handler is stored before Ronda's handler is installed,
-// and only Ronda's handler reads it.
+// The variables for the signal handler are static, because a signal handler can reach only static storage. A signal
+// handler may set the flag, because the flag is lock-free. The action of the program's earlier handler is stored before
+// Ronda's handler is installed, and only Ronda's handler reads the stored action.
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction earlier = {};
@@ -52,7 +52,7 @@ void Install() {
   if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal) return;
   earlier = action;
   // If the program has no handler, a signal should not interrupt system calls. If the program has a handler, Ronda's
-  // handler takes its flags, but stays installed even if the program's handler was to run only once.
+  // handler gets the same flags, but stays installed even if the program's handler was to run only once.
   action.sa_flags = HasHandler(earlier) ? action.sa_flags & ~static_cast<int>(SA_RESETHAND) : SA_RESTART;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = OnSignal;

@@ -10,7 +10,6 @@
 #include <memory>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/engine/handle.h"
@@ -29,9 +28,9 @@ class StopSignal {
   StopSignal() = delete;
 
   // Installs a handler that records a SIGTERM, and passes it on to the handler that the program had installed before,
-  // if any. A handler that is installed later replaces this one. Later calls of Arm() do nothing. In a child of fork(),
-  // SIGTERM has the effect that it had before Arm(), because it is meant to end the child. The child may call Arm()
-  // itself.
+  // if any. A handler that is installed later replaces Ronda's handler. Later calls of Arm() do nothing. In a child of
+  // fork(), SIGTERM has the effect that it had before Arm(), because the signal is meant to end the child. The child
+  // may call Arm() itself.
   static void Arm();
 
   // Returns whether a SIGTERM has arrived.
@@ -47,14 +46,14 @@ class StopSignal {
 // so all calls use the same name. A rank that knows of a request repeats it in every later call, even if another rank
 // got the signal.
 //
-// Ranks that have joined make no calls, while the other ranks do. When all ranks have joined, every rank ignores the
-// flag of its last call before the join, and answers its next call like a first call.
+// Ranks that have joined make no calls, but the other ranks continue to call. When all ranks have joined, every rank
+// ignores the flag of its last call before the join, and answers its next call like a first call.
 //
 // Several threads may call, but only one at a time. The operation in flight writes into this object, which must live
-// until it is complete.
+// until the operation is complete.
 class StopAgreement {
  public:
-  enum class Request : uint8_t { kNone = 0, kStop = 1 };  // with the values that travel
+  enum class Request : uint8_t { kNone = 0, kStop = 1 };  // with the values that the ranks send
 
   // The facts that this rank has at the time of a call.
   struct Knowledge {
@@ -65,18 +64,18 @@ class StopAgreement {
   // A function that hands a submission to the runtime.
   using SubmitFn = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)>;
 
-  // `flag` is the flag of the function that uses this agreement, one of kFlagNames. Agreements for different functions
+  // `flag`, one of kFlagNames, is the flag of the function that uses this agreement. Agreements for different functions
   // do not influence each other.
   explicit StopAgreement(absl::string_view flag = kStopFlag);
 
-  // Makes this rank's next call. The function waits for the previous call's operation, submits this rank's knowledge,
-  // and returns the answer.
+  // Makes this rank's next call. Call() waits for the operation of the previous call, submits what this rank knows, and
+  // returns the answer.
   // Errors: ALREADY_EXISTS if another thread is in a call; the errors of the operation and of `submit`. After an error,
   // the next call is treated as the first one, and answers that no rank should stop.
   absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
 
  private:
-  // The right to make a call. One thread at a time has it.
+  // The right to make a call. One thread at a time has this right.
   class Turn;
 
   // Returns the result of the previous call's operation.

@@ -40,7 +40,7 @@ def load_digits(part: str, folder: pathlib.Path = DIGITS) -> tuple[np.ndarray, n
 
 
 def first_parameters(key: jax.Array) -> Params:
-    """LeNet-5's parameters."""
+    """Returns random parameters for LeNet-5."""
     shapes = {
         "conv1": (5, 5, 1, 6),
         "conv2": (5, 5, 6, 16),

@@ -7,7 +7,7 @@
 #   lint    clang and clang-tidy, for make check     fuzz    clang with the runtime of its fuzzer and sanitizers
 #   deb     the tools for Debian packages          docs    MkDocs, for the site of the documentation
 #   image   mmdebstrap, for container images
-# Packages that are there already are left alone; with nothing to do it says so and returns at once.
+# The script leaves installed packages alone. If all packages are installed, it prints that and returns at once.
 set -euo pipefail
 
 build=(g++ make git pkg-config zlib1g-dev libssl-dev libhwloc-dev libyaml-dev

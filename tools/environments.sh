@@ -22,7 +22,7 @@ make_venv() {
   "${PYTHON:-python3}" -m venv "$1" >&2 || fail "${PYTHON:-python3} cannot make a virtual environment in $1"
 }
 
-# Prints the newest version that pip offers this Python; fails without an answer.
+# Prints the newest version that pip offers this Python. Fails if pip does not answer.
 offered() {
   local answer
   [[ -x $cache/pip/bin/pip ]] || make_venv "$cache/pip"
@@ -30,7 +30,7 @@ offered() {
   sed -nE "1s/^$project \\((.+)\\)\$/\\1/p" <<< "$answer" | grep .
 }
 
-# The same without pip: the newest complete one on this machine.
+# Prints the newest version of which this machine has a complete environment. Does not use pip.
 kept() {
   local marker
   for marker in "$cache/$name"-*/complete; do
@@ -53,8 +53,8 @@ install() {
   fail "$version cannot be had: ${reason:-pip fails to install $*}"
 }
 
-# Installs PyPI's torch as requirement $1, with the requirements from $2 on. It is built for CUDA, but needs neither
-# CUDA's packages nor a GPU here (see tools/torch/stand_ins.py).
+# Installs PyPI's torch as requirement $1, with the requirements from $2 on. This torch is built for CUDA, but needs
+# neither CUDA's packages nor a GPU here (see tools/torch/stand_ins.py).
 install_torch() {
   local wanted
   install --no-deps "$1"

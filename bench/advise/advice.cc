@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "bench/model/training_step.h"
 
@@ -15,7 +14,7 @@ namespace {
 constexpr double kMiB = 1 << 20;
 constexpr double kDefaultMinBucket = kMiB;
 constexpr double kMinBuckets[] = {kMiB / 4, 4 * kMiB, 16 * kMiB};  // tried beside the default, as autotune does
-constexpr double kWorthwhile = 0.97;                               // of the time without a change
+constexpr double kWorthwhile = 0.97;                               // a change must shorten the time to this share
 constexpr double kLargestFactor = 1024;
 
 // Returns the fraction (0 to 1) by which a rank's own communication slows down its computation.

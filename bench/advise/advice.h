@@ -27,7 +27,7 @@ class AllreduceCurve {
   // Returns the seconds that an allreduce of `bytes` among `members` takes. The curve consists of lines between the
   // points, and is proportional to the bytes after the last point. If `members` is not the number of measured members,
   // the times are scaled. The time of the smallest point, which is latency, is proportional to members - 1. The rest of
-  // the time is proportional to (members - 1) / members. This scaling follows from the formula of the ring
+  // the time is proportional to (members - 1) / members. Both factors follow from the formula of the ring
   // (bench/model/costs.h). REQUIRES: members >= 2.
   double At(double bytes, int members) const;
 
@@ -40,7 +40,7 @@ class AllreduceCurve {
 
 // A wire format, with its costs on one link.
 struct WireOnLink {
-  std::string name;  // of a Compression
+  std::string name;  // the name of a Compression
   AllreduceCurve curve;
   double cpu_share = 0;  // cores that a rank's communication takes while it is under way, 0 to 1
 };
@@ -48,7 +48,7 @@ struct WireOnLink {
 // The ranks for which a step is predicted.
 struct Plan {
   int ranks = 2;
-  int members = 2;  // of the ring: AllreduceCurve
+  int members = 2;  // the members of the ring; see AllreduceCurve
   int on_host = 2;  // the most ranks that share a host's cores
 };
 
@@ -65,7 +65,7 @@ struct Prediction {
   double tuned = 0;       // s, with `min_bucket`
   double compute = 0;     // s of `step` in which the slowest rank computes
   double sync = 0;        // s of all allreduces together, overlapped or not: T_sync
-  double efficiency = 0;  // the step of the program alone, divided by this one
+  double efficiency = 0;  // the step of the program alone, divided by `step`
   double min_bucket = 0;  // bytes: the best of those tried; the default if it is at most 3 % slower
 };
 

@@ -52,7 +52,7 @@ double MaxOverRanks(double value) {
   return value;
 }
 
-// Times allreduces of one tensor. This process is one of the ranks.
+// Times allreduces of one tensor between all ranks of the job. The calling process is one of the ranks.
 class LinkTimer {
  public:
   explicit LinkTimer(double largest) : buffer_(static_cast<size_t>(largest) / sizeof(float), 1.0f) {}

@@ -3,7 +3,6 @@
 #ifndef RONDA_BENCH_ADVISE_LINK_H_
 #define RONDA_BENCH_ADVISE_LINK_H_
 
-#include <cstddef>
 #include <string>
 #include <vector>
 

@@ -16,7 +16,6 @@
 #include "absl/strings/strip.h"
 #include "bench/harness/statistics.h"
 #include "nlohmann/json.hpp"
-#include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
 namespace {

@@ -3,7 +3,6 @@
 #ifndef RONDA_BENCH_ADVISE_PROFILE_H_
 #define RONDA_BENCH_ADVISE_PROFILE_H_
 
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"

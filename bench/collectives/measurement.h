@@ -105,12 +105,12 @@ struct CaseOutcome {
 double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
 
 // Returns a row of results for each outcome of one case. A row of Ronda has, for each peer, the ratio of the peer's
-// time to Ronda's time. This ratio is the median of the ratios of the rounds.
+// time to Ronda's time. The ratio in a row is the median of the ratios of the rounds.
 std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
 
-// Returns a line for each implementation in `rows`, like the last line of NCCL's tests. It has the mean bus bandwidth
-// of all rows of the implementation. Barriers are left out, because they have no bandwidth. Returns "" if no row has a
-// bandwidth.
+// Returns a line for each implementation in `rows`, like the last line of NCCL's tests. The line has the mean bus
+// bandwidth of all rows of the implementation. Barriers are left out, because they have no bandwidth. Returns "" if no
+// row has a bandwidth.
 std::string AverageBandwidths(const std::vector<ResultRow>& rows);
 
 // Returns the table of the rows of RowsOf(), with a column for each of the peers.

@@ -53,7 +53,7 @@ class Gpu {
 };
 
 // A model's gradients in the memory of a GPU, in float32. Each gradient has an address that an allocator could return.
-// The GPU must outlive them.
+// The GPU must outlive the gradients.
 class GpuGradients {
  public:
   static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu);
@@ -73,11 +73,11 @@ class GpuGradients {
   DeviceMemory memory_;
 };
 
-// The threads of this process, ascending.
+// Returns the ids of this process's threads, ascending.
 std::vector<pid_t> Threads();
 
-// The CPU time of a thread since it began, to the nanosecond. The value is up to date even while the thread runs on
-// another core. Returns zero if the thread has ended.
+// Returns the CPU time of a thread since it began, to the nanosecond. The value is up to date even while the thread
+// runs on another core. Returns zero if the thread has ended.
 absl::Duration CpuTimeOf(pid_t thread);
 
 absl::Duration CpuTimeOfThisThread();

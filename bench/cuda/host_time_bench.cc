@@ -5,12 +5,14 @@
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// The benchmark measures CPU time, not elapsed time. It measures the background thread, and the trainer thread from the
-// first submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of
-// CUDA and NCCL) have a separate column. Ranks that share a GPU tell NCCL that they are on different hosts.
+// The benchmark measures CPU time, not elapsed time. The measured CPU time is that of the background thread, and that
+// of the trainer thread from the first submission until its stream waits for the last tensor. Other threads (Ronda's
+// watch of the device, threads of CUDA and NCCL) have a separate column. Ranks that share a GPU tell NCCL that they are
+// on different hosts.
 //
-// Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. It gives each
-// tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured code:
+// Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. The command
+// gives each tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured
+// code:
 //
 //   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
@@ -154,7 +156,7 @@ class Steps {
   std::vector<Tensor> tensors_;
   std::vector<Handle> handles_;
   PreparedGroup prepared_;
-  std::vector<pid_t> coordinator_;  // the threads that the job has started with
+  std::vector<pid_t> coordinator_;  // the threads that init() has started
 };
 
 // Returns the buckets per step, from two readings of the statistics. Errors: INTERNAL if a control message was sent in
@@ -182,7 +184,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
   if (rank() == 0) {
     std::printf("# warm: %d steps, %lld buckets of a locked schedule\n", options.warm_up,
                 static_cast<long long>(before.buckets_scheduled));
-    std::fflush(stdout);  // run.sh waits for it
+    std::fflush(stdout);  // run.sh waits for this line
   }
   std::vector<HostTime> blocks;
   for (int i = 0; i < options.blocks; ++i) {

@@ -20,9 +20,10 @@
 
 namespace ronda::bench {
 
-// The options of one subcommand, and its text for --help. It is an OptionTable (programs/options) whose options write
-// to variables. Every option but --help and -h takes a value, as "--name value" or "--name=value". A repeated option
-// replaces the earlier one. The variables must outlive the Flags, and hold their defaults until an option sets them.
+// The options of one subcommand, and its text for --help. Flags parses with an OptionTable (programs/options). Each
+// option writes to a variable. Every option but --help and -h takes a value, as "--name value" or "--name=value". A
+// repeated option replaces the earlier one. The variables must outlive the Flags, and hold their defaults until an
+// option sets them.
 //
 //   CollectivesOptions options;
 //   Flags flags("collectives", "Times collective operations.");

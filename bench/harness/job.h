@@ -69,17 +69,18 @@ struct JobRequest {
   JobOptions options;
 };
 
-// Runs `body` on every rank of a job. If a launcher has started this process, the job is the launcher's. If not,
-// RunJob() starts one job after the other, one for each number of ranks, with the launcher that the peers need. The
-// files hold the results of all jobs. After a failed job no other job is started, and the results so far are written.
+// Runs `body` on every rank of a job. If a launcher has started this process, the job is the launcher's. In a process
+// without a launcher, RunJob() starts one job after the other, one for each number of ranks, with the launcher that the
+// peers need. The files hold the results of all jobs. After a failed job no other job is started, and the results so
+// far are written.
 //
 // The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). A
 // peer that is not installed is an error, and nothing is measured. Prints the time that a cache line takes between two
 // cores, before and after the benchmark. Returns the process' exit code.
 int RunJob(const JobRequest& request, const Body& body);
 
-// Parses a subcommand's arguments. Returns true if the subcommand may run. If it returns false, it has printed the help
-// or an error, and has set *exit_code to the process' exit code.
+// Parses a subcommand's arguments. Returns true if the subcommand may run. Returns false after printing the help or an
+// error, and sets *exit_code to the process' exit code.
 bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code);
 
 // Prints "ronda-bench: ERROR" to stderr. Returns the exit code: 2 for INVALID_ARGUMENT, 1 for others.

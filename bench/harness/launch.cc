@@ -132,8 +132,8 @@ class NamedPipe {
     NamedPipe pipe;
     RONDA_ASSIGN_OR_RETURN(pipe.folder_, TemporaryFolder::Create());
     if (mkfifo(pipe.path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused(pipe.path());
-    // This process opens the pipe for writing too. Without a writer, its reads would return the end of the file before
-    // rank 0 has opened the pipe.
+    // The reading process also opens the pipe for writing. Without a writer, its reads would return the end of the file
+    // before rank 0 has opened the pipe.
     pipe.end_ = UniqueFd(open(pipe.path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
     if (!pipe.end_.valid()) return Refused(pipe.path());
     return pipe;

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/harness/output.h"
 
@@ -42,13 +41,13 @@ using ReadVariable = std::function<std::optional<std::string>(const char* name)>
 // Returns a reader of this process' environment.
 ReadVariable ProcessVariables();
 
-// Returns nullopt in a process that no launcher has started. `parent` is the parent process' id. It stands for the job,
-// because MPI launchers do not name the job, but are the parents of all ranks of a host. Errors: INVALID_ARGUMENT if
-// the launcher's variables make no sense.
+// Returns nullopt in a process that no launcher has started. `parent` is the parent process' id. This id stands for the
+// job, because MPI launchers do not name the job, but are the parents of all ranks of a host. Errors: INVALID_ARGUMENT
+// if the launcher's variables make no sense.
 absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent);
 
 // If the ranks find each other in memory, sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun
-// would. If not, ronda::init() needs only the launcher's variables.
+// would. In other jobs, ronda::init() needs only the launcher's variables.
 void DescribeJobToRonda(const LaunchedRank& launched);
 
 // Whether a peer has its default settings, or the fastest ones on one host.

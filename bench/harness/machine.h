@@ -16,7 +16,7 @@ struct Machine {
   std::string kernel;     // "Linux 6.1.0"
 };
 
-// This machine.
+// Returns the description of this machine.
 Machine DescribeMachine();
 
 // Returns how many cores were busy, on average, between two readings of /proc/stat. Time that the host of a virtual

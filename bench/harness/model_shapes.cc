@@ -67,7 +67,7 @@ class LayerList {
   std::vector<Parameter> parameters_;
 };
 
-// As in examples/lenet_mnist.
+// The LeNet of examples/lenet_mnist.
 std::vector<Parameter> LeNet() {
   LayerList layers;
   layers.Convolution("conv1", 6, 1, 5, 28 * 28);

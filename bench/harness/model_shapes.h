@@ -27,7 +27,8 @@ struct Parameter {
   }
 };
 
-// The trainable tensors of a model in the order of its forward pass. Their gradients become ready in the reverse order.
+// The trainable tensors of a model in the order of its forward pass. The gradients of these tensors become ready in the
+// reverse order.
 struct ModelShapes {
   std::string name;
   std::string description;  // of the variant

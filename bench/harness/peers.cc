@@ -27,8 +27,8 @@ absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
 
 absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
   RONDA_ASSIGN_OR_RETURN(const std::string path, FindPeerFile(info.name, info.library, info.build_package));
-  // The library is never closed, because MPI libraries cannot be unloaded safely. Its symbols are global, because Open
-  // MPI's components look for them.
+  // The library is never closed, because MPI libraries cannot be unloaded safely. The library's symbols are global,
+  // because Open MPI's components look for them.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return NotInstalled(info, dlerror());
   const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));

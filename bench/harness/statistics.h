@@ -28,14 +28,14 @@ struct Summary {
 // Returns the distribution of `values`; all its fields are 0 if there are no values.
 Summary Summarize(std::vector<double> values);
 
-// REQUIRES: not empty.
+// REQUIRES: `values` is not empty.
 double Median(std::vector<double> values);
 
 // Returns the median of numerator[i] / denominator[i]: compares, round by round, two implementations that ran in turns.
 // REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
-// Counts values in bins. There are four bins per doubling of the value, so bins for larger values are wider.
+// Counts values in bins. The histogram has four bins per doubling of the value, so bins for larger values are wider.
 // Thread-compatible.
 class Histogram {
  public:

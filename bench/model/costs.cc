@@ -3,7 +3,6 @@
 #include "bench/model/costs.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 namespace ronda::bench::model {

@@ -5,8 +5,8 @@
 
 namespace ronda::bench::model {
 
-// The cost of messages over one kind of link. The fields are the parameters of LogGP (Alexandrov, Ionescu, Schauser and
-// Scheiman, "LogGP: incorporating long messages into the LogP model", SPAA 1995). In seconds.
+// The cost of messages over one kind of link. The fields are the parameters of LogGP, in seconds (Alexandrov, Ionescu,
+// Schauser and Scheiman, "LogGP: incorporating long messages into the LogP model", SPAA 1995).
 struct LogGP {
   double latency = 0;       // L: from the sender's port to the receiver's
   double overhead = 0;      // of a processor, for each message that it sends or receives
@@ -14,8 +14,8 @@ struct LogGP {
   double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
 };
 
-// Returns the time from the sending call to the end of the receiving call for a message without bytes. It is L + 2o,
-// also called alpha.
+// Returns the time from the sending call to the end of the receiving call for a message without bytes. The returned
+// time is L + 2o, also called alpha.
 inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
 
 // Hosts with `local_size` ranks each; the last host may have fewer ranks. The ranks of a host share one port to the
@@ -60,7 +60,7 @@ double AllreduceTime(Algorithm algorithm, const Cluster& cluster, int ranks, dou
 enum class Coordination {
   kNegotiated,  // rank 0 receives every tensor's description from every rank, and answers in full
   kCached,      // the same with ids of the response cache
-  kLocked,      // the order is known: only a ballot travels with the data
+  kLocked,      // the order is known, and only a vote travels with the data
 };
 
 constexpr const char* Name(Coordination coordination) {
@@ -69,7 +69,7 @@ constexpr const char* Name(Coordination coordination) {
 }
 
 // The time that one agreement takes on rank 0. Rank 0 receives a report from every rank, and sends a list to every
-// rank, one after the other. So its time is linear in the number of ranks.
+// rank, one after the other. So the time on rank 0 is linear in the number of ranks.
 struct CoordinationCosts {
   double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors
   double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not
@@ -88,11 +88,12 @@ double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks,
 double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
 
 // Returns the measured cost of messages between ranks of one host, over shared memory, if the messages do not fit into
-// the caches. It is the least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling_model.md).
+// the caches. The returned cost is the least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt
+// (docs/scaling_model.md).
 LogGP MeasuredHost();
 
-// The assumed fraction of a link's nominal bandwidth that large messages reach. It is calibrated with a published
-// figure (predictions.h).
+// The assumed fraction of a link's nominal bandwidth that large messages reach. The fraction is calibrated with a
+// published figure (predictions.h).
 inline constexpr double kLinkEfficiency = 0.83;
 
 // Returns the assumed cost of messages over a network of `gbit` Gbit/s whose hardware moves bytes without the CPU, such

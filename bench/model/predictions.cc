@@ -14,11 +14,11 @@ namespace {
 constexpr int kBatch = 64;
 constexpr int kGpusAHost = 4;
 
-// The variation of a rank's step time. It is calibrated with Inception V3 on 16 GPUs, because the gradients of this
-// model are small.
+// The variation of a rank's step time. The variation is calibrated with Inception V3 on 16 GPUs, because the gradients
+// of this model are small.
 constexpr double kJitter = 0.025;
-// The fraction of the bandwidth that a ring gets if its hosts do not share one switch. It is calibrated with VGG-16 on
-// 512 GPUs. Within a rack the fraction is kLinkEfficiency, which is calibrated with VGG-16 on 16 GPUs.
+// The fraction of the bandwidth that a ring gets if its hosts do not share one switch. This fraction is calibrated with
+// VGG-16 on 512 GPUs. Within a rack the fraction is kLinkEfficiency, which is calibrated with VGG-16 on 16 GPUs.
 constexpr double kAcrossRacksEfficiency = 0.715;
 constexpr int kHostsARack = 32;
 

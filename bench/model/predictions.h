@@ -12,11 +12,12 @@
 
 namespace ronda::bench::model {
 
-// A scaling efficiency that Horovod's authors have published. They measured it with TensorFlow's convolutional
-// benchmarks: synthetic images, 64 per GPU; 4 P100 GPUs per host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's
-// README of August 2017, which also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the
-// README and docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy
-// distributed deep learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
+// A scaling efficiency that Horovod's authors have published. The authors measured it with TensorFlow's convolutional
+// benchmarks, with 64 synthetic images per GPU, 4 P100 GPUs per host, 25 Gbit/s RoCE, and NCCL. The efficiencies of 16
+// GPUs are in a table in the project's README of August 2017, which also has the speed of a single GPU. The
+// efficiencies of 128 GPUs are in the README of October 2017, and those of 512 GPUs in the README and in
+// docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep
+// learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
 struct PublishedPoint {
   enum class Use {
     kCalibrates,  // a constant of the model was chosen to match it
@@ -38,8 +39,8 @@ std::vector<PublishedPoint> PublishedPoints();
 // size that become ready at equal intervals.
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
-// Returns the training step of Horovod at the time of the experiment. It used rings over all GPUs, negotiated tensors
-// by name in cycles of 5 ms, and fused up to 64 MiB.
+// Returns the training step of Horovod at the time of the experiment. Horovod then used rings over all GPUs, negotiated
+// tensors by name in cycles of 5 ms, and fused up to 64 MiB.
 TrainingStepOptions PublishedStep(const PublishedPoint& point);
 
 // The runtime with which the cluster and the model of a published experiment are simulated.
@@ -87,8 +88,8 @@ struct Variant {
   Wire wire = Wire::kNone;
 };
 
-// Returns the configurations to compare. They form three groups, which vary the algorithm, the coordination or the wire
-// format, and keep everything else equal.
+// Returns the configurations to compare. The configurations form three groups, which vary the algorithm, the
+// coordination or the wire format, and keep everything else equal.
 std::vector<Variant> Variants();
 
 // One line of a table, for one number of ranks. The line has a result for each of Variants().

@@ -3,9 +3,7 @@
 #ifndef RONDA_BENCH_MODEL_TRAINING_STEP_H_
 #define RONDA_BENCH_MODEL_TRAINING_STEP_H_
 
-#include <cstddef>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "bench/harness/model_shapes.h"
@@ -19,8 +17,8 @@ struct Gradient {
   double ready = 0;  // as a fraction of the backward pass; ascends
 };
 
-// The gradients of a model. The backward pass goes from the last parameter to the first. Its time for each parameter is
-// proportional to the parameter's `work`.
+// The gradients of a model. The backward pass goes from the last parameter to the first. The time of the backward pass
+// for each parameter is proportional to the parameter's `work`.
 std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
 
 // Returns the gradients of a model of which only the number of tensors and parameters is known. All gradients have the
@@ -74,8 +72,8 @@ struct TrainingStepOptions {
   // A function that returns the measured seconds of an allreduce of `bytes` bytes of fp32. If the function is empty,
   // the simulation uses the formulas for `algorithm` and `cluster`.
   std::function<double(double bytes)> allreduce;
-  // The fraction of its speed that the computation loses while a bucket is communicated. It is 1 if the ranks of a host
-  // use all of its cores and the communication takes a core of each rank.
+  // The fraction of its speed that the computation loses while a bucket is communicated. The fraction is 1 if the ranks
+  // of a host use all of its cores and the communication takes a core of each rank.
   double lost_speed = 0;
 };
 
@@ -92,13 +90,13 @@ struct StepResult {
 // Simulates the link and the coordinator of a step. The link carries one bucket at a time, and the coordinator one
 // round at a time, in order.
 //
-// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)). This is the limit for the largest of p
-// normally distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
+// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)). This factor is the limit for the largest
+// of p normally distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
 StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 // Like SimulateStep, but with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB.
-// The fusion threshold is raised to min_bucket if necessary. These are the settings that tuning would find. REQUIRES:
-// bucketing is kPlanned.
+// The fusion threshold is raised to min_bucket if necessary. Tuning would find the same settings. REQUIRES: bucketing
+// is kPlanned.
 StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model

@@ -4,7 +4,6 @@
 #define RONDA_BENCH_NEGOTIATION_SIMULATED_JOB_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gloo as a peer of the benchmarks. It uses TCP over the loopback interface, and a rendezvous by files. The peer offers
-// every allreduce algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
+// Gloo as a peer of the benchmarks. Gloo uses TCP over the loopback interface, and a rendezvous by files. The peer
+// offers every allreduce algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_bcube.h>

@@ -4,7 +4,6 @@
 #include <immintrin.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstring>
@@ -25,8 +24,8 @@ namespace {
 using Call = ronda_bench_call;
 using Prepared = ronda_bench_prepared;
 
-// The sum of 16-bit floating-point numbers, for which MPI has no type. It is written as users of MPI write it: F16C
-// instructions convert eight numbers at a time to 32 bits and back.
+// The sum of 16-bit floating-point numbers, for which MPI has no type. The sum is written as users of MPI write it:
+// F16C instructions convert eight numbers at a time to 32 bits and back.
 constexpr size_t kLanes = 8;
 
 __attribute__((target("avx,f16c"))) void AddEight(const uint16_t* input, uint16_t* output) {

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def resnet50_shapes() -> list[tuple[int, ...]]:
-    """The shapes of the 161 parameters of ResNet-50, in the order of its layers."""
+    """Returns the shapes of ResNet-50's 161 parameters, in the order of its layers."""
     shapes: list[tuple[int, ...]] = []
 
     def convolution(inputs: int, outputs: int, kernel: int) -> None:

@@ -56,7 +56,7 @@ class Turn:
 
 
 def make_turns() -> Turns:
-    """The compared models."""
+    """Returns the compared models."""
     turns = {
         "none": Turn(True),
         "ronda": Turn(True),

@@ -31,7 +31,8 @@ def measure(ways: dict[str, Callable[[], Any]], turns: int, calls: int) -> Times
 
     Args:
         ways: functions that do their work and wait for its end.
-        turns: of each way. An additional first turn is not counted, because first calls are slow.
+        turns: the turns of each way. An additional first turn is not counted, because first calls
+            are slow.
         calls: the calls in a turn.
     """
     times: Times = {name: [] for name in ways}

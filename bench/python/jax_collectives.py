@@ -7,9 +7,9 @@ mpi4jax.
     mpirun -np 2 python3 bench/python/jax_collectives.py              # also mpi4jax, if it is there
     mpirun -np 2 python3 bench/python/jax_collectives.py --raw FILE   # also each turn, as CSV
 
-All run in the same processes, in turns of a few calls. A call is a compiled program that adds the
-ranks' arrays, and the wait for its result. The table has medians of the slowest rank in
-microseconds, and the time of each other implementation divided by Ronda's time. FILE gets a line
+All implementations run in the same processes, in turns of a few calls. A call is a compiled program
+that adds the ranks' arrays, and the wait for its result. The table has medians of the slowest rank
+in microseconds, and the time of each other implementation divided by Ronda's time. FILE gets a line
 for each size, implementation and turn, with the median of the turn's calls on the slowest rank.
 """
 
@@ -52,7 +52,7 @@ def gloo_call(elements: int) -> tuple[Call, Any]:
 
 
 def mpi4jax_call(elements: int) -> tuple[Call, Any]:
-    """Like ronda_call()."""
+    """Returns the same as ronda_call(), for mpi4jax."""
     mpi4jax = importlib.import_module("mpi4jax")
     mpi = importlib.import_module("mpi4py.MPI")
 

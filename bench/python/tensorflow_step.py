@@ -4,11 +4,12 @@
 
     rondarun -np 2 python3 bench/python/tensorflow_step.py
 
-Both reduce the same tensors in a tf.function, in turns of a few steps in the same processes. Ronda
-uses grouped_allreduce(), and tf.distribute uses the all_reduce() of a MultiWorkerMirroredStrategy.
-Ronda is measured twice: with its kernel, and with a tf.numpy_function, which calls Python.
-The table has medians of the slowest rank in microseconds, and the time of each other implementation
-divided by the time of Ronda's kernel. On a busy machine only the ratios mean something.
+Ronda and tf.distribute reduce the same tensors in a tf.function, in turns of a few steps in the
+same processes. Ronda uses grouped_allreduce(), and tf.distribute uses the all_reduce() of a
+MultiWorkerMirroredStrategy. Ronda is measured twice: with its kernel, and with a tf.numpy_function,
+which calls Python. The table has medians of the slowest rank in microseconds, and the time of each
+other implementation divided by the time of Ronda's kernel. On a busy machine only the ratios mean
+something.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def join_cluster() -> None:
 
 
 def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, Callable[[], Any]]:
-    """The compared steps. Each function returns its tensors."""
+    """Returns the compared steps. Each step is a function that returns its tensors."""
     tensors = [tf.fill([size], ronda.rank() + 1.0) for size in sizes]
 
     def reduce() -> Any:

@@ -13,7 +13,7 @@ The rows of the output:
     fsdp       torch's fully_shard of each layer and of the whole model, if this torch has it
     optimizer  ronda.torch.DistributedOptimizer
 
-All of them run in the same processes, in turns of a few steps. The images are random noise.
+All ways run in the same processes, in turns of a few steps. The images are random noise.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def make_mlp() -> nn.Module:
-    """A perceptron with 10,068,810 parameters in 6 tensors."""
+    """Returns a perceptron with 10,068,810 parameters in 6 tensors."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(784, 2800),
@@ -42,7 +42,7 @@ def make_mlp() -> nn.Module:
 
 
 def make_lenet() -> nn.Module:
-    """LeNet-5 with 61,706 parameters in 10 tensors."""
+    """Returns a LeNet-5 with 61,706 parameters in 10 tensors."""
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2),
         nn.ReLU(),
@@ -91,7 +91,7 @@ class Trainer:
 
 
 def has_fully_shard() -> bool:
-    """Whether this version of torch has FSDP2, and has a known backend for FSDP2's groups."""
+    """Returns whether this torch has FSDP2, and has a known backend for FSDP2's groups."""
     return "fully_shard" in dir(importlib.import_module("torch.distributed.fsdp"))
 
 

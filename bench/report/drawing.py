@@ -36,7 +36,7 @@ _STYLE = {
     **{name: _GRAY for name in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")},
 }
 
-# Inches.
+# All lengths are in inches.
 _WIDTH = 9.0
 _TOP = 0.4  # the title
 _BOTTOM = 0.7  # the labels of the axis

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pages of a report: HTML and Markdown."""
+"""Makes the pages of a report, as HTML and Markdown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result documents of ronda-bench (bench/harness/results.h), and names for their rows."""
+"""Reads the result documents of ronda-bench (bench/harness/results.h), and names their rows."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Row(dict[str, Any]):
     """
 
     def number(self, name: str) -> float:
-        """The value of a field; NaN if the field has no number."""
+        """Returns the value of a field, or NaN if the field has no number."""
         value = self.get(name)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
     def text(self, name: str) -> str:
-        """The value of a field; "" if the field has no text."""
+        """Returns the value of a field, or "" if the field has no text."""
         value = self.get(name)
         return value if isinstance(value, str) else ""
 
     def numbers(self, name: str) -> list[float]:
-        """The list in the field; [] if the field has no list."""
+        """Returns the list in the field, or [] if the field has no list."""
         value = self.get(name)
         if not isinstance(value, list):
             return []
@@ -58,7 +58,7 @@ class Run:
     core_distance_ns: list[float] = dataclasses.field(default_factory=lambda: [0, 0])  # 0: unknown
 
     def command_line(self) -> str:
-        """The command, such as "ronda-bench step --preset resnet50"."""
+        """Returns the command, such as "ronda-bench step --preset resnet50"."""
         return " ".join(["ronda-bench", self.command, *self.arguments])
 
 
@@ -155,8 +155,8 @@ def wire_text(wire: str) -> str:
 
 
 def implementation_name(row: Row) -> str:
-    """The implementation of a row of `collectives`, `latency` or `startup`, and the wire format
-    unless it is fp32: "ronda client, fp16", "openmpi".
+    """Returns the implementation of a row of `collectives`, `latency` or `startup`, and the wire
+    format unless it is fp32: "ronda client, fp16", "openmpi".
     """
     name = row.text("contestant")
     # The names of Ronda's layers begin with "ronda" already.
@@ -166,7 +166,7 @@ def implementation_name(row: Row) -> str:
 
 
 def case_label(row: Row) -> str:
-    """The case of a row of `step`: "resnet50, 2 ranks, 100 ms of backward (spin)"."""
+    """Returns the case of a row of `step`: "resnet50, 2 ranks, 100 ms of backward (spin)"."""
     compute = row.number("compute_ms")
     computation = f"{compute:g} ms of backward ({row.text('compute_kind')})"
     return f"{row.text('preset')}, {ranks_text(row)}, " + (
@@ -185,8 +185,8 @@ _SETTINGS: dict[str, Callable[[Row], str]] = {
 
 
 def implementation_labels(rows: list[Row]) -> list[str]:
-    """A label for each row of one run of `step`: the implementation, and the settings that the run
-    varies: "ronda fp16, lock off".
+    """Returns a label for each row of one run of `step`. A label has the implementation, and the
+    settings that the run varies: "ronda fp16, lock off".
     """
     settings = [
         {field: tell(row) for field, tell in _SETTINGS.items() if row.get(field) is not None}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of a report."""
+"""Makes the tables of a report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPREADS = (("p10_us", "p90_us"), ("step_ms_p10", "step_ms_p90"), ("p10_s", "p90
 
 
 def _spread(row: Row) -> float:
-    """The p90 of the rounds divided by their p10; NaN if the row has no rounds."""
+    """Returns the p90 of the rounds divided by their p10, or NaN if the row has no rounds."""
     for low, high in _SPREADS:
         if row.number(low) > 0:
             return row.number(high) / row.number(low)
@@ -57,8 +57,9 @@ def _spread(row: Row) -> float:
 def noise_in(run: Run) -> str:
     """Returns why the figures of a run cannot be trusted, or "" if they can be trusted.
 
-    A run cannot be trusted if other programs used cores that the ranks needed, if the distance of
-    the cores changed by half, or if the rounds (or steps) of most rows differ by a factor of two.
+    A run cannot be trusted in three cases: other programs used cores that the ranks needed; the
+    distance of the cores changed by half; or the rounds (or steps) of most rows differ by a factor
+    of two.
     """
     most_ranks = max((row.number("ranks") for row in run.rows if "ranks" in row), default=0)
     busy = max(run.busy_cores)
@@ -196,7 +197,7 @@ def _collectives_title(row: Row) -> str:
 
 
 def _collectives_tables(run: Run) -> list[Table]:
-    """A table per operation and dtype: a row for each size, a column for each implementation."""
+    """Returns a table per operation and dtype. Rows are sizes, columns are implementations."""
     tables = []
     for title, rows in grouped(run.rows, _collectives_title).items():
         names = list(dict.fromkeys(map(implementation_name, rows)))

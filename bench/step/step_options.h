@@ -47,8 +47,7 @@ struct Sweep {
 // innermost loop.
 std::vector<Setting> AllSettings(const Sweep& sweep);
 
-// Returns the size of one step's gradients in the wire's format. These are the bytes that one rank contributes to the
-// sums.
+// Returns the size of one step's gradients in the wire format: the bytes that one rank contributes to the sums.
 int64_t WireBytes(const ModelShapes& model, WireFormat wire);
 
 // The options of ronda-bench step.

@@ -16,8 +16,8 @@
 
 namespace ronda::bench {
 
-// The times of one implementation's steps, in milliseconds. It has one vector per round, and all rounds have the same
-// number of steps.
+// The times of one implementation's steps, in milliseconds, as one vector per round. All rounds have the same number of
+// steps.
 using Rounds = std::vector<std::vector<double>>;
 
 // The figures of an implementation's steps, in milliseconds.

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Makes the Debian packages ronda (programs), libronda0, libronda-dev and python3-ronda: bazel run //client/packaging:deb -- FOLDER [BUILT].
-# BUILT is as for install.sh, whose tree is what they are made from.
+# Makes the Debian packages ronda (programs), libronda0, libronda-dev and python3-ronda in FOLDER.
+# Usage: bazel run //client/packaging:deb -- FOLDER [BUILT]
+# The packages contain the files that install.sh installs. BUILT has the same meaning as for install.sh.
 set -euo pipefail
 
 fail() {
@@ -27,7 +28,7 @@ DESTDIR=$work/tree client/packaging/install /usr "${@:2}"
 rm -r "$tree/share/ronda" "$tree/share/doc"  # the list of files is dpkg's; each package has its copyright file
 gzip -9n "$tree"/share/man/man1/*
 
-# Moves what install.sh has put at FROM in its /usr to TO in the package's.
+# Moves each FROM, a path in the /usr that install.sh has filled, to the folder TO in the /usr of PACKAGE.
 take() {  # take PACKAGE FROM... TO
   local to=$work/$1/usr/${*: -1} from
   install -d "$to"
@@ -44,7 +45,7 @@ take libronda-dev include .
 take python3-ronda lib/python3 lib
 [[ -z $(find "$work/tree" -type f -o -type l) ]] || fail "what install.sh makes belongs to no package: $(find "$work/tree" -type f)"
 
-# Debian's folders differ from a prefix's: libraries lie one deeper.
+# In Debian, the libraries are one folder deeper than under a prefix.
 sed -i "s|^prefix=.*|prefix=\${pcfiledir}/../../..|; s|^libdir=.*|libdir=\${prefix}/lib/$triplet|" \
   "$work/libronda-dev/usr/lib/$triplet/pkgconfig/ronda.pc"
 sed -i "s|/../../..\" ABSOLUTE|/../../../..\" ABSOLUTE|; s|_ronda_prefix}/lib/|_ronda_prefix}/lib/$triplet/|" \
@@ -62,12 +63,13 @@ for file in $(elf_files ronda) $(elf_files libronda0) $(elf_files python3-ronda)
   chmod u+w "$file"
   strip --strip-unneeded --remove-section=.comment --remove-section=.note "$file"
   patchelf --remove-rpath "$file"
-  # Debian wants a name in each library of the loader's folder, plugins too.
+  # Debian requires a soname in each library that is in the loader's folder, also in plugins.
   if [[ $file == *.so && $file == */$triplet/* ]]; then patchelf --set-soname "$(basename "$file")" "$file"; fi
   if [[ $file == *.so* ]]; then chmod 644 "$file"; fi
 done
 
-# The packages that the files of a package need, beside those of Ronda's. MPI's and NVIDIA's plugins are for those who have these.
+# Prints the packages that the files of PACKAGE need. Leaves out what the plugins for MPI and for NVIDIA's GPUs and the
+# peers of ronda-bench need, because only some users have these packages.
 needed_by() {  # needed_by PACKAGE
   local files
   files=$(elf_files "$1" | grep -vE '/libronda_(mpi|cuda|bench)|_first_allreduce' || true)

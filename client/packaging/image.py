@@ -3,9 +3,10 @@
 
 """Makes a container image of a Debian system and Ronda's wheel: image.py BASE.tar WHEEL FOLDER.
 
-BASE.tar is the file system of a Debian with python3, as mmdebstrap makes it. No container engine is
-needed. The image is FOLDER/ronda-VERSION.image.tar: an archive of OCI's image layout that also has
-Docker's manifest, so `podman load`, `docker load` and `skopeo copy oci-archive:` read it.
+BASE.tar is the file system of a Debian system with python3, as mmdebstrap makes it. The script
+needs no container engine. It writes the image to FOLDER/ronda-VERSION.image.tar, an archive with
+OCI's image layout and Docker's manifest. `podman load`, `docker load` and
+`skopeo copy oci-archive:` can read the archive.
 """
 
 import configparser

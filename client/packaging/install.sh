@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Installs the launcher, rondactl, ronda-monitor, the benchmark tool, the library with its plugins, its headers, its package files, the Python
-# package, manual pages and completions under PREFIX (below $DESTDIR, if that is set), and the list of these files, for uninstall.sh.
-# The files that it copies lie beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
-# folder of Bazel's outputs, for the parts that optional_parts.sh names. It says at the end which of these are in, and why others are not.
+# package, manual pages and completions under PREFIX (below $DESTDIR, if that is set). Also installs the list of these
+# files, for uninstall.sh. Usage: bazel run //client/packaging:install -- PREFIX [BUILT]. Bazel must run the script,
+# which finds the files that it copies in Bazel's runfiles. BUILT is the folder of Bazel's outputs. The script takes
+# from it the parts that optional_parts.sh names, and reports at the end which of these parts it has installed, and why
+# it has left out the others.
 set -euo pipefail
 
 fail() {
@@ -17,7 +19,7 @@ fail() {
 source client/packaging/optional_parts.sh
 source client/packaging/installed_files.sh
 
-# Bazel starts it elsewhere; a relative path is the caller's.
+# Bazel starts this script in another folder, but a relative path means a path in the caller's folder.
 absolute() {
   if [[ $1 == /* ]]; then echo "$1"; else echo "${BUILD_WORKING_DIRECTORY:-$PWD}/$1"; fi
 }
@@ -36,7 +38,8 @@ copy() {  # copy MODE SOURCE... DIRECTORY
 
 report=()
 
-# Notes what came of an optional part, and copies it. Its fields are those of a line of optional_parts.sh.
+# Copies an optional part if Bazel has built it, and notes the outcome for the report. The arguments are the fields of a
+# line in optional_parts.sh.
 add_optional_part() {
   local file files=()
   for file in $4; do
@@ -50,7 +53,7 @@ add_optional_part() {
     report+=("with $3: ${files[*]##*/}")
   fi
   for file in "${files[@]}"; do
-    # libronda.so looks for its plugins beside itself, ronda-bench for its peers under lib/ronda.
+    # libronda.so looks for its plugins in its own folder, and ronda-bench looks for its peers in lib/ronda.
     if [[ $file == bench/* ]]; then copy 755 "$built/$file" lib/ronda; else copy 755 "$built/$file" lib; fi
   done
 }
@@ -70,25 +73,26 @@ copy 644 bench/peers/torchrun_elastic.py lib/ronda
 copy 755 bench/ronda-bench-report lib/ronda
 for_each_optional_part add_optional_part
 
-# Horovod's own program may be here: it stays.
+# If Horovod's own horovodrun is installed here, it stays.
 if [[ -e $root/bin/horovodrun && $(readlink "$root/bin/horovodrun") != rondarun ]]; then
   report+=("without horovodrun: $root/bin/horovodrun is another program's; rondarun takes the same options")
 else
   ln -s rondarun "$stage/bin/horovodrun"
 fi
 
-# The loader looks for the soname, the linker for the plain name.
+# The loader looks for the library by its soname; the linker looks for libronda.so.
 install -m 755 client/libronda.so "$stage/lib/libronda.so.$version"
 ln -s "libronda.so.$version" "$stage/lib/libronda.so.0"
 ln -s libronda.so.0 "$stage/lib/libronda.so"
 
-# The Python package finds the library, and beside it plugins and ../bin/rondarun, through its link.
+# Through the link ronda/lib, the Python package finds the library, the plugins beside the library, and ../bin/rondarun.
 readonly python=$stage/lib/python3/dist-packages
 install -d "$python"
 cp -rL --no-preserve=mode client/python/installed/ronda "$python"
 ln -s ../../.. "$python/ronda/lib"
 
-# An earlier version may have had other files. Folders that it has made are Ronda's still.
+# An earlier version may have installed other files, which are removed here. Folders that it has made still belong to
+# Ronda.
 was_installed=$(cat "$root/$installed_list" 2> /dev/null || true)
 install -d "$stage/$(dirname "$installed_list")"
 touch "$stage/$installed_list"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes manual pages and bash completions from what programs print for --help.
+"""Makes manual pages and bash completions from the help texts that programs print for --help.
 
 manual.py VERSION FOLDER PROGRAM... writes FOLDER/man1/NAME.1 and FOLDER/completions/NAME for each.
 """
@@ -44,14 +44,16 @@ class Block(NamedTuple):
     lines: list[str]
 
     def options(self) -> list[Entry]:
-        """Returns the options of the block. The explanation of each option is indented below it."""
+        """Returns the options of the block. The explanation of each option is indented on the lines
+        below the option.
+        """
         text = "\n".join(self.lines)
         found = re.findall(r"^  (-.*)\n((?: {8}.*\n?)+)", text, re.M)
         return [Entry(term, re.sub(r"^ {8}", "", help_, flags=re.M)) for term, help_ in found]
 
     def commands(self) -> list[Entry]:
-        """Returns the commands of the block. The explanation of each command follows it on the
-        line.
+        """Returns the commands of the block. The explanation of each command follows the command on
+        the same line.
         """
         found = (re.fullmatch(r"  ([a-z]+(?: [a-z]+)?)  +(\S.*)", line) for line in self.lines)
         return [Entry(each[1], each[2]) for each in found if each]

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Removes what install.sh has put under PREFIX (below $DESTDIR, if that is set), and nothing else: uninstall.sh PREFIX.
+# Removes only what install.sh has installed under PREFIX (below $DESTDIR, if that is set). Usage: uninstall.sh PREFIX.
 set -euo pipefail
 source "$(dirname "$0")/installed_files.sh"
 

@@ -3,9 +3,9 @@
 
 """Makes the wheel of the Python package. Usage: bazel run //client/packaging:wheel -- FOLDER.
 
-The wheel contains the shared libraries that manylinux does not promise, under unique names, so that
-they do not clash with other libraries in a process. It does not contain the libraries of MPI and of
-NVIDIA's driver, which the user installs.
+The wheel contains the shared libraries that manylinux does not guarantee. These libraries have
+unique names in the wheel, so that they do not collide with other libraries in a process. The wheel
+does not contain the libraries of MPI and of NVIDIA's driver, which the user installs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 _TAG = "cp310-abi3-manylinux_2_34_x86_64"
 
-# The libraries that every machine has on which pip may install a wheel with this tag.
+# pip installs a wheel with this tag only on machines that have these libraries.
 _PROMISED = re.compile(
     r"(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|libz|ld-linux-x86-64)\.so\.\d+"
 )

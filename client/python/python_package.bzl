@@ -3,7 +3,7 @@
 """python_package: a folder that is laid out as the installed Python package."""
 
 def _install(file, place, mode, folder):
-    # -D makes the folders on the way.
+    # -D makes install create the missing folders of the path.
     return "install -D -m %s '%s' '%s/%s'" % (mode, file.path, folder.path, place)
 
 def _python_package_impl(ctx):
@@ -12,7 +12,7 @@ def _python_package_impl(ctx):
     commands = [_install(file, file.short_path[len(own):], "644", folder) for file in ctx.files.srcs]
     commands += [_install(file, "ronda/" + file.basename, "755", folder) for file in ctx.files.extensions]
 
-    # The loader looks for the soname.
+    # The loader looks for the library by its soname.
     commands += [_install(file, "ronda/lib/libronda.so.0", "755", folder) for file in ctx.files.library]
     commands += [_install(file, "ronda/lib/" + file.basename, "755", folder) for file in ctx.files.libs]
     ctx.actions.run_shell(

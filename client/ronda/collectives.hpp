@@ -12,8 +12,8 @@
 //
 // Every rank of the process set (by default of the job) submits the same tensors with the same arguments, in any order.
 // The ranks' submissions are matched by the tensor's name. Functions named *_async return at once, and the buffers
-// belong to the operation until its handle is complete. The other functions wait. Roots and other ranks are numbered as
-// in the job.
+// belong to the operation until its handle is complete. Functions without the ending _async wait for the operation.
+// Roots and other ranks are numbered as in the job.
 //
 // Errors of a submission, thrown or returned at once:
 //   RONDA_ERROR_NOT_INITIALIZED, RONDA_ERROR_INVALID_ARGUMENT, RONDA_ERROR_DUPLICATE_NAME (the name is in flight), or

@@ -64,8 +64,8 @@ struct SamplerOptions {
 
 // A rank's share of one global batch.
 struct Batch {
-  std::vector<std::int64_t> samples;  // of this rank; empty if the batch has fewer samples than there are ranks
-  std::int64_t global_size = 0;       // of all ranks: divide the loss by it, and sum the gradients
+  std::vector<std::int64_t> samples;  // this rank's samples; empty if the batch has too few samples for this rank
+  std::int64_t global_size = 0;       // samples of all ranks: divide the loss by this number, and sum the gradients
   std::int64_t epoch = 0;             // of the dataset
 };
 
@@ -73,15 +73,15 @@ struct Batch {
 // depends only on the seed and the epoch's number. Each epoch has every sample once, so the last batch of an epoch may
 // be smaller. If a batch cannot be divided evenly, the first ranks take one sample more.
 //
-// If the Sampler is a part of the State, it is reset with the State. So the samples of an incomplete step are
-// distributed again.
+// If the Sampler is a part of the State, it is reset with the State. The reset makes the ranks distribute the samples
+// of an incomplete step again.
 //
 // Thread-compatible.
 class Sampler {
  public:
   struct Cursor {
     std::int64_t epoch = 0;
-    std::int64_t taken = 0;  // samples of the epoch that are taken, fewer than all
+    std::int64_t taken = 0;  // samples of the epoch that the ranks have taken together; fewer than all samples
   };
 
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) unless both numbers are positive.
@@ -140,15 +140,16 @@ struct RunOptions {
   Options init;  // of the job in each epoch, without a place and an epoch
 
   // run() calls this function before the body in each epoch except this process's first, when the rank has the state.
-  // The function adapts the program to the new number of ranks.
+  // The program can use this function to adapt itself to the new number of ranks.
   std::function<void(const Membership&)> on_reset;
 
   // Each rank copies its state in its own memory every `snapshot_every` steps. The ranks return to this copy if the
-  // state of every rank is incomplete. 0 means that they make no copies. Tensors in a GPU's memory cannot be copied.
+  // state of every rank is incomplete. 0 means that the ranks make no copies. Tensors in a GPU's memory cannot be
+  // copied.
   std::int64_t snapshot_every = 0;
 
-  // The longest time for which a process waits until the launcher gives it a rank in the next epoch. If it is not set,
-  // the process waits as long as the launcher runs.
+  // The longest time for which a process waits until the launcher gives it a rank in the next epoch. If this limit is
+  // not set, the process waits as long as the launcher runs.
   std::optional<Seconds> place_timeout;
 };
 
@@ -165,8 +166,8 @@ End run(State& state, Body&& body, const RunOptions& options = {});
 // A step copies only the plain values.
 //
 // A state is incomplete from DistributedOptimizer::step(), or begin_update(), to step_done(), which counts the step. No
-// operation should run while the state is incomplete, because its failure would leave the state of every rank
-// incomplete.
+// operation should run while the state is incomplete, because a failure of the operation would leave the state of every
+// rank incomplete.
 //
 // Ronda has one step counter per process, so a process can train only one state, in one run().
 //
@@ -190,9 +191,9 @@ class State {
   // Call this function before you change the tensors. DistributedOptimizer::step() calls begin_update() itself.
   void begin_update() noexcept { ronda_elastic_begin_update(); }
 
-  // Call this function on all ranks when the step is complete. If the members change, the call does not return, but
-  // leaves the body of run() by an exception. The body must not catch this exception, which is not a std::exception.
-  // Throws Error: the errors of an operation, or RONDA_ERROR_MEMBERSHIP if the launcher has ended.
+  // Call this function on all ranks when the step is complete. If the members change, step_done() throws an exception
+  // that leaves the body of run(). The body must not catch this exception, which is not a std::exception. Throws Error:
+  // the errors of an operation, or RONDA_ERROR_MEMBERSHIP if the launcher has ended.
   void step_done() {
     save_values(&values_now_);
     ronda_elastic_end_update();
@@ -212,7 +213,7 @@ class State {
 
   using Bytes = std::vector<unsigned char>;
 
-  // Leaves the body.
+  // step_done() throws an EpochEnds to leave the body of run().
   struct EpochEnds {
     ronda_elastic_change change;
   };
@@ -281,8 +282,9 @@ class State {
     }
   }
 
-  // Leaves the epoch, because of `failure` if it is set, and joins the next epoch. Tries again if joining fails.
-  // Returns false if the change was planned and the launcher has removed this process from the job.
+  // Leaves the epoch, and joins the next epoch. If `failure` is set, it is the reason why this rank leaves the epoch.
+  // Tries again if joining fails. Returns false if the change was planned and the launcher has removed this process
+  // from the job.
   static bool reform(const std::optional<Error>& failure, const RunOptions& options) {
     const detail::OptionsView init = detail::to_c(options.init);
     ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
@@ -300,13 +302,14 @@ class State {
       const bool has_no_place = status.code() == RONDA_ERROR_MEMBERSHIP;
       if (has_no_place && reason.empty()) return false;
       if (!failure || has_no_place) status.throw_if_error();
-      // In a job that is not elastic, throw the failure to the caller of run().
+      // The process cannot join a new epoch, for instance because its job is not elastic. So the failure is thrown to
+      // the caller of run().
       const ronda_status code = status.code() == RONDA_ERROR_INVALID_ARGUMENT ? failure->code() : status.code();
       throw Error(code, std::string(failure->what()) + "; this process cannot go on: " + status.message());
     }
   }
 
-  // Called when the ranks have joined the epoch. Gives all ranks the newest state that any of them has.
+  // Gives all ranks the newest state that any rank has. run() calls this function when the ranks have joined the epoch.
   void synchronize() {
     ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
     detail::to_status(ronda_elastic_sync(snapshot_.step, &source)).throw_if_error();
@@ -323,8 +326,8 @@ class State {
   }
 
   // A rank keeps its old state until it has received the whole new state, because the source may die during the
-  // transfer. But a GPU's memory is seldom large enough for both states. So on a GPU the new state overwrites the old
-  // state, and a rank whose source dies during the transfer has no complete state.
+  // transfer. A GPU's memory is seldom large enough for both states. On a GPU the new state therefore overwrites the
+  // old state, and a rank whose source dies during the transfer has no complete state.
   void take_over(const ronda_elastic_source& source) {
     const bool is_on_host = std::all_of(tensors_.begin(), tensors_.end(),
                                         [](const Tensor& tensor) { return tensor.memory == RONDA_MEMORY_HOST; });
@@ -353,9 +356,9 @@ class State {
 };
 
 // Calls `body`, with a Membership, once in every epoch of the job, until `body` returns. Waits until `body` has
-// returned on all ranks. Calls init() if the program has not called it. Before each call all ranks get the newest state
-// that any of them has, so the body begins with the step after state.step(). The body must itself create a
-// DistributedOptimizer and process sets, because they belong to one epoch.
+// returned on all ranks. Calls init() if the program has not called init(). Before each call of `body`, all ranks get
+// the newest state that any rank has, so the body begins with the step after state.step(). The body must itself create
+// a DistributedOptimizer and process sets, because they belong to one epoch.
 //
 // If a rank dies in the body, or a deadline fails the job, the remaining ranks start a new epoch, and repeat at most
 // the current step.
@@ -375,7 +378,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
       const Membership membership{ronda::rank(), ronda::size(), state.step(), resets};
       if (resets > 0 && options.on_reset) options.on_reset(membership);
       body(membership);
-      // Without this barrier, a rank could end while other ranks still have to repeat the last step.
+      // The barrier keeps a rank from ending while other ranks still have to repeat the last step.
       barrier();
       return End::finished;
     } catch (const Error& error) {
@@ -383,7 +386,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
       failure = error;
     } catch (const State::EpochEnds& end) {
       if (end.change == RONDA_ELASTIC_LEAVE) {
-        (void)try_shutdown();  // if it fails, the others meet again without this rank, as they would anyway
+        (void)try_shutdown();  // if shutdown() fails, the other ranks form the next epoch without this rank anyway
         return End::left;
       }
     }

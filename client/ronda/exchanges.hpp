@@ -57,24 +57,6 @@ inline ronda_recv_args recv_args(const Tensor& tensor, int from, int tag, const 
   return args;
 }
 
-// Calls the C function `submit` of an operation whose only result is a handle.
-template <class Args>
-Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
-  ronda_handle handle = 0;
-  const ronda_status code = submit(&args, &handle);
-  return to_handle(code, handle);
-}
-
-// Calls the C function `submit` for an operation whose result consists of rows.
-template <class T, class Args>
-Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
-                                      const Dims& shape) {
-  ronda_handle handle = 0;
-  Status status = to_status(submit(&args, &handle));
-  if (!status.ok()) return status;
-  return OutputHandle<T>(handle, row_of(shape), args.call.memory);
-}
-
 // Fills in the fields of `args` that describe `input` and the memory for the result.
 template <class T, class Args>
 Status set_input(const Tensor& input, const CallOptions& call, const Into& into, Args* args) {
@@ -139,8 +121,9 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// An allgather of a Tensor, which may be in a GPU's memory. The result is in the same kind of memory. With `into`,
-// Ronda writes the result to the caller's memory. The other operations also have this overload.
+// An allgather of a Tensor, which may be in a GPU's memory. The result is in the same kind of memory as the input. With
+// `into`, Ronda writes the result to the caller's memory. The other operations of this file also have an overload for
+// Tensors.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
@@ -169,8 +152,8 @@ struct GatherInput {
   Dims shape;
 };
 
-// Starts several allgathers that run together. If one of them cannot run, none of them runs, and each handle has the
-// error of the allgather that failed. `group` is a name for the allgathers, the same on every rank.
+// Starts several allgathers that run together. If one allgather cannot run, no allgather of the group runs, and each
+// handle has the error of the allgather that failed. `group` is a name for the allgathers, the same on every rank.
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<GatherInput<T>>& inputs,
@@ -253,8 +236,9 @@ std::vector<T> gather(const std::string& name, const T* data, const Dims& shape,
 }
 
 // Distributes the rows of rank `root`'s tensor to the ranks of the process set. `splits` has the number of rows for
-// each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one more. The
-// other ranks pass the same dtype and dimensions; their `data`, `splits` and first dimension are ignored.
+// each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one row more.
+// The other ranks pass the same dtype and dimensions. Ronda ignores the `data`, the `splits` and the first dimension of
+// these ranks.
 template <class T>
 Result<OutputHandle<T>> try_scatter_async(const std::string& name, const T* data, const Dims& shape, int root,
                                           const Dims& splits = {}, const CallOptions& call = {}) {
@@ -298,8 +282,8 @@ std::vector<T> scatter(const std::string& name, const T* data, const Dims& shape
 }
 
 // Sends `splits` rows of this rank's tensor to each rank of the process set, and receives the rows that the ranks send
-// to it, in the order of ranks. If `splits` is empty, each rank gets equally many rows, so the number of ranks must
-// divide the first dimension. The first dimension may differ between ranks.
+// to this rank, in the order of ranks. If `splits` is empty, each rank gets equally many rows, so the number of ranks
+// must divide the first dimension. The first dimension may differ between ranks.
 template <class T>
 Result<OutputHandle<T>> try_alltoall_async(const std::string& name, const T* data, const Dims& shape,
                                            const Dims& splits = {}, const CallOptions& call = {}) {
@@ -352,9 +336,9 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
   return try_alltoall(name, data, shape, splits, call).value();
 }
 
-// Sends `tensor` to rank `to`. The n-th send with a tag to a rank is received by that rank's n-th receive with the tag
-// from this rank. Both ranks must pass the same dtype and shape. Up to 64 sends from a rank to another with a tag may
-// be in flight. The tensor's name is ignored.
+// Sends `tensor` to rank `to`. The n-th send from this rank to rank `to` with a tag is received by the n-th receive of
+// rank `to` from this rank with that tag. The sender and the receiver must pass the same dtype and shape. Up to 64
+// sends from a rank to another with a tag may be in flight. The tensor's name is ignored.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   return detail::submit(ronda_send_async, detail::send_args(tensor, to, tag, call));
 }

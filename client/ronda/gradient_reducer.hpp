@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gradients that are reduced over the ranks in every step, while backward computes them.
+// Gradients that are reduced over the ranks in every step, while backward computes other gradients.
 #ifndef RONDA_CLIENT_RONDA_GRADIENT_REDUCER_HPP_
 #define RONDA_CLIENT_RONDA_GRADIENT_REDUCER_HPP_
 
@@ -41,8 +41,8 @@ struct DistributedOptimizerOptions {
   double gradient_predivide_factor = 1;
 
   // If a reduced gradient, on any rank, has an element that is infinite or not a number, all ranks skip the step, and
-  // do not call the optimizer. See overflowed(). With this option the host waits for gradients in a GPU's memory,
-  // because it checks the result.
+  // do not call the optimizer. See overflowed(). With skip_on_overflow the host waits for gradients in a GPU's memory,
+  // because the host checks the results.
   bool skip_on_overflow = false;
 
   // The gradients of a group are reduced together, when all of them are ready. `group_count` is the number of groups;
@@ -55,13 +55,13 @@ struct DistributedOptimizerOptions {
   CallOptions call = {};
 
   // The number of backward passes, which add to the gradients, before each step(). The sum over the passes is reduced
-  // once, after the last pass. For their mean, set prescale to 1.0 / backward_passes_per_step.
+  // once, after the last pass. To get the mean over the passes, set prescale to 1.0 / backward_passes_per_step.
   int backward_passes_per_step = 1;
 };
 
-// The part of a DistributedOptimizer (optimizer.hpp) that does not depend on the optimizer: it reduces the gradients of
-// a step. It prepares a group when the first gradient is complete, and prepares the group again after an error and in
-// the next job. Thread-compatible.
+// The part of a DistributedOptimizer (optimizer.hpp) that does not depend on the optimizer: the reduction of a step's
+// gradients. A GradientReducer prepares a group when the first gradient is complete, and prepares the group again after
+// an error and in the next job. Thread-compatible.
 class GradientReducer {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a name is empty or used twice, or an option is out of range.
@@ -76,12 +76,12 @@ class GradientReducer {
     make_tensor_groups();
   }
 
-  // This object cannot be copied, because index_ refers to the names in gradients_.
+  // A GradientReducer cannot be copied, because index_ refers to the names in gradients_.
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   // Announces that backward has added to the gradient for the last time in this pass. In the last pass of a step, the
-  // call also lets the gradient's allreduce start, in place. The call does not wait.
+  // call also lets the gradient's allreduce start, in place. try_gradient_ready() does not wait.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradient is unknown, has no data, or has been announced in every pass
   // of this step; the errors of a submission, which synchronize() returns again.
   Status try_gradient_ready(std::string_view name) {
@@ -116,8 +116,8 @@ class GradientReducer {
   // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). For gradients in
   // a GPU's memory, their streams wait instead of this thread. Submits the gradients that have not been announced in
   // every pass, so that all ranks communicate the same tensors. A gradient that was announced in some passes is
-  // submitted as it is, and a gradient that was announced in none is submitted as zeros. The second call in a step does
-  // nothing.
+  // submitted as it is, and a gradient that was announced in none is submitted as zeros. A second call of synchronize()
+  // in the same step does nothing.
   // Errors: the error of the first gradient whose submission or operation failed. If the device failed after the
   // previous step() had returned, the call returns this failure.
   Status try_synchronize() {
@@ -136,8 +136,9 @@ class GradientReducer {
   }
   void synchronize() { try_synchronize().throw_if_error(); }
 
-  // Calls synchronize(), unless the program has called it in this step. Then calls `apply`, unless synchronize() failed
-  // or the step is skipped, and begins the next step. Errors: as synchronize(). Exceptions of `apply` pass through.
+  // Calls synchronize(), unless the program has called it in this step. After that, calls `apply`, unless synchronize()
+  // failed or the step is skipped, and begins the next step. Errors: as synchronize(). Does not catch exceptions of
+  // `apply`.
   template <class Apply>
   Status try_step_with(const Apply& apply) {
     Status status = try_synchronize();
@@ -158,8 +159,8 @@ class GradientReducer {
   void finish() const { try_finish().throw_if_error(); }
 
   // With skip_on_overflow, overflowed() returns whether the gradients of the last synchronize() or step(), on any rank,
-  // had an element that is infinite or not a number. The answer is the same on every rank. If overflowed() is true,
-  // lower the loss scale. overflowed_gradient() is the name of the first such gradient, or an empty name.
+  // had an element that is infinite or not a number. overflowed() returns the same on every rank. If overflowed() is
+  // true, lower the loss scale. overflowed_gradient() is the name of the first such gradient, or an empty name.
   // skipped_steps() is the number of steps that were skipped for that reason.
   bool overflowed() const noexcept { return overflowed_ != nullptr; }
   std::string_view overflowed_gradient() const noexcept {
@@ -174,8 +175,8 @@ class GradientReducer {
 
  private:
   struct State {
-    int passes = 0;        // of this step, those in which the gradient was announced
-    void* data = nullptr;  // where the group expects it
+    int passes = 0;        // passes of this step in which the gradient was announced
+    void* data = nullptr;  // where the group expects the gradient
   };
 
   // Joins the parts of the error text. (For concatenations with `+`, GCC 12 prints wrong warnings in inlined code.)
@@ -255,8 +256,7 @@ class GradientReducer {
     }
   }
 
-  // Called before a step's first announcement. Prepares the group, unless the last step's group belongs to the current
-  // job.
+  // Prepares the group before a step's first announcement, unless the last step's group belongs to the current job.
   Status prepare() {
     if (prepared_) return {};
     prepared_ = group_.is_current();

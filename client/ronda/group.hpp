@@ -44,8 +44,8 @@ class PreparedGroup {
   }
   ~PreparedGroup() { release(); }
 
-  // The next step submits each tensor by itself. In later steps, tensors that were announced one after the other are
-  // neighbours. Call this function between steps.
+  // In the next step, the group submits each tensor by itself. In later steps, tensors that were announced one after
+  // the other in that step are neighbours. Call this function between steps.
   void learn_order() { detail::to_status(ronda_group_learn_order(group_)).throw_if_error(); }
   // Makes tensors run together or not at all; `members` has their positions in the list. See ronda_group_combine().
   Status try_combine(const std::string& name, const std::vector<std::size_t>& members) {
@@ -83,7 +83,7 @@ class PreparedGroup {
   void ready_on(std::size_t index, void* data, void* stream) { try_ready_on(index, data, stream).throw_if_error(); }
 
   // Waits until all tensors are reduced, and begins the next step.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if a tensor was not announced, in which case the step does not end; else the
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if a tensor was not announced (the step then does not end); otherwise the
   // error of the first tensor that failed.
   Status wait() { return detail::to_status(ronda_group_wait(group_)); }
   void synchronize() { wait().throw_if_error(); }

@@ -18,12 +18,12 @@
 namespace ronda {
 inline namespace abi1 {
 
-// A function that is called when an operation has completed, with the status of the operation.
+// A function that Ronda calls with the status of an operation, when the operation has completed.
 using Callback = std::function<void(const Status& status)>;
 
 namespace detail {
 
-// The C ABI calls this function when an operation has completed. The function takes ownership of `context`, a Callback.
+// The C ABI calls this function when an operation has completed. Takes ownership of `context`, which is a Callback.
 inline void run_callback(void* context, ronda_status code, const char* message) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(context));
   (*callback)(code == RONDA_OK ? Status() : Status(code, message));
@@ -49,7 +49,7 @@ Status post_callback(Callback callback, const Post& post) {
 // An operation in flight. The destructor waits for the operation, so that the buffers stay valid, and drops the
 // operation's status. To get the status, call wait() or synchronize() first. The destructor also waits if an exception
 // destroys the handle. If the operation cannot end, for instance because another rank waits for this rank, the stall
-// deadline ends it.
+// deadline ends the operation.
 //
 // Thread-compatible; different handles may be used in different threads.
 class Handle {
@@ -110,9 +110,9 @@ class Handle {
   }
   void release_on(void* stream) { try_release_on(stream).throw_if_error(); }
 
-  // Waits, and throws the operation's error if it failed. Otherwise returns whether the result, on any rank, has an
-  // element that is infinite or not a number. All ranks get the same answer. For operations without `detect_overflow`
-  // it is false, because Ronda does not search the result.
+  // Waits, and throws the operation's error if it failed. If the operation succeeded, returns whether its result, on
+  // any rank, has an element that is infinite or not a number. All ranks get the same answer. For operations without
+  // `detect_overflow` the answer is false, because Ronda does not search the result.
   bool found_inf() const {
     synchronize();
     int found = 0;
@@ -140,56 +140,41 @@ class Handle {
   ronda_handle id_ = 0;
 };
 
-// These functions have the names of Horovod's functions.
+// The following functions have the names of Horovod's functions.
 inline bool poll(const Handle& handle) { return handle.poll(); }
 inline void synchronize(const Handle& handle) { handle.synchronize(); }
 
 // An operation in flight whose result consists of rows of elements of type T; a row is a unit of the first dimension.
-// The library allocates the result, unless the caller has passed memory for it. Thread-compatible.
+// Ronda allocates the result, unless the caller has passed memory for the result. Thread-compatible.
 template <class T>
-class OutputHandle {
+class OutputHandle : public Handle {
  public:
   OutputHandle() = default;
   // Takes ownership of `handle`. `row` is the number of elements of a row, and `memory` says where the operation's
   // buffers are.
   OutputHandle(ronda_handle handle, std::size_t row, ronda_memory memory = RONDA_MEMORY_HOST)
-      : handle_(handle), row_(row), memory_(memory) {}
-
-  // The following functions do the same as in Handle.
-  bool poll() const { return handle_.poll(); }
-  Status wait() const { return handle_.wait(); }
-  void synchronize() const { handle_.synchronize(); }
-  Status wait_on(void* stream) const { return handle_.wait_on(stream); }
-  void synchronize_on(void* stream) const { handle_.synchronize_on(stream); }
-  Status try_wait_on_async(void* stream, Callback callback) const {
-    return handle_.try_wait_on_async(stream, std::move(callback));
-  }
-  void wait_on_async(void* stream, Callback callback) const { handle_.wait_on_async(stream, std::move(callback)); }
-  Status try_release_on(void* stream) { return handle_.try_release_on(stream); }
-  void release_on(void* stream) { handle_.release_on(stream); }
-  bool found_inf() const { return handle_.found_inf(); }
-  Status try_on_completion(Callback callback) const { return handle_.try_on_completion(std::move(callback)); }
-  void on_completion(Callback callback) const { handle_.on_completion(std::move(callback)); }
-  ronda_handle id() const noexcept { return handle_.id(); }
+      : Handle(handle), row_(row), memory_(memory) {}
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // The following functions first wait for the operation, unless a stream waits for it. The functions throw the
-  // operation's error if it failed, and otherwise return:
-  // the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT);
+  // The functions from result() to rows_per_rank() first wait for the operation, unless a stream waits for it. If the
+  // operation failed, these functions throw its error.
+  //
+  // result() returns the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT).
   std::vector<T> result() {
     check_memory().throw_if_error();
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the address of the elements, of which there are count(); it is valid as long as this handle, or as the memory that
-  // the caller has passed for the result. Elements in a GPU's memory can be used by work on the stream of wait_on();
-  // this work must be done before this handle is destroyed;
+  // data() returns the address of the elements, whose number is count(). The address is valid as long as this handle
+  // exists, or as long as the memory exists that the caller has passed for the result. Work on the stream of wait_on()
+  // may use elements in a GPU's memory, and must be done before this handle is destroyed.
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
-  // the number of rows, that is, the first dimension;
+  // rows() returns the number of rows, that is, the first dimension.
   std::int64_t rows() { return fetch(), rows_; }
-  // for a gather or alltoall, how many of the rows came from each rank of the process set, in the order of ranks.
+  // For a gather or alltoall, rows_per_rank() returns how many rows came from each rank of the process set, in the
+  // order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return fetch(), rows_per_rank_; }
 
   // Returns an error if result() cannot return the elements.
@@ -200,11 +185,11 @@ class OutputHandle {
 
  private:
   void fetch() {
-    if (handle_.id() != 0 && handle_.id() == fetched_) return;
+    if (id() != 0 && id() == fetched_) return;
     const void* data = nullptr;
     const std::int64_t* rows = nullptr;
     int members = 0;
-    const auto ask = [&] { return ronda_output(handle_.id(), &data, &rows_, &rows, &members); };
+    const auto ask = [&] { return ronda_output(id(), &data, &rows_, &rows, &members); };
     // If the operation has not ended, and no stream waits for it, ronda_output() returns an error.
     if (ask() != RONDA_OK) {
       synchronize();
@@ -212,13 +197,12 @@ class OutputHandle {
     }
     data_ = static_cast<const T*>(data);
     rows_per_rank_.assign(rows, rows + members);
-    fetched_ = handle_.id();
+    fetched_ = id();
   }
 
-  Handle handle_;
   std::size_t row_ = 0;
   ronda_memory memory_ = RONDA_MEMORY_HOST;
-  // Set by fetch():
+  // fetch() sets the following members:
   ronda_handle fetched_ = 0;  // the operation that the members below describe
   const T* data_ = nullptr;
   std::int64_t rows_ = 0;
@@ -257,6 +241,14 @@ inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
   return Handle(handle);
 }
 
+// Calls the C function `submit` of an operation whose only result is a handle.
+template <class Args>
+Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
+  ronda_handle handle = 0;
+  const ronda_status code = submit(&args, &handle);
+  return to_handle(code, handle);
+}
+
 // Waits for the operation, if it was submitted.
 template <class SomeHandle>
 Status wait_for(const Result<SomeHandle>& submitted) {
@@ -277,6 +269,16 @@ inline std::size_t row_of(const std::vector<std::int64_t>& shape) {
   std::size_t row = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) row *= static_cast<std::size_t>(shape[i]);
   return row;
+}
+
+// Calls the C function `submit` for an operation whose result consists of rows.
+template <class T, class Args>
+Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
+                                      const std::vector<std::int64_t>& shape) {
+  ronda_handle handle = 0;
+  Status status = to_status(submit(&args, &handle));
+  if (!status.ok()) return status;
+  return OutputHandle<T>(handle, row_of(shape), args.call.memory);
 }
 
 // Returns Handles that own the handles that a C function has written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions that join a job, shut it down, and return this process's rank in it.
+// Functions that join a job, shut the job down, and return this process's rank in the job.
 #ifndef RONDA_CLIENT_RONDA_JOB_HPP_
 #define RONDA_CLIENT_RONDA_JOB_HPP_
 
@@ -27,26 +27,26 @@ struct Options {
   std::optional<std::int64_t> fusion_threshold;  // bytes of a bucket
   std::optional<std::int64_t> cache_capacity;    // entries of the response cache
   std::optional<Seconds> stall_warning;   // a tensor is reported after it has been missing on some rank for so long
-  std::optional<Seconds> stall_deadline;  // and it fails after so long
+  std::optional<Seconds> stall_deadline;  // a missing tensor fails after so long
   std::optional<Seconds> start_timeout;   // the longest wait for the other ranks in init(); more than zero
 
-  // Process sets that exist from the start: the ranks of each in ascending order, the same on every rank. Their ids are
-  // 1, 2, ... in this order.
+  // Process sets that exist from the start: the ranks of each in ascending order, the same on every rank. The ids of
+  // these sets are 1, 2, ... in the order of the list.
   std::vector<std::vector<int>> process_sets;
 
-  // This process's rank and the job's size, if the program knows them. These numbers override the variables of any
-  // launcher.
+  // This process's rank and the job's size, if the program knows them. The rank and the size override the variables of
+  // any launcher.
   struct Place {
     int rank = 0;
     int size = 1;
-    int local_rank = 0;  // among the ranks on this host
+    int local_rank = 0;  // number among the ranks on this host
     int local_size = 0;  // ranks on this host; 0: Ronda finds it out
   };
   std::optional<Place> place;
 
-  // The address and port where rank 0 listens. A process that sets them and `place` needs no environment variable. If
-  // the address, the port or the secret is empty or 0, Ronda uses the environment's value; the default address is
-  // 127.0.0.1.
+  // The address and port where rank 0 listens. A process that sets the address, the port and `place` needs no
+  // environment variable. If the address, the port or the secret is empty or 0, Ronda uses the environment's value; the
+  // default address is 127.0.0.1.
   std::string master_address;
   int master_port = 0;
   std::string secret;  // the same on every rank; needed if the address is not a loopback address
@@ -70,8 +70,8 @@ inline std::optional<double> in_seconds(const std::optional<Options::Seconds>& d
   return duration->count();
 }
 
-// The options in the form of the C ABI, and the arrays that they point at. They also point into the Options, which must
-// outlive them.
+// The options in the form of the C ABI, and the arrays that these options point at. The C ABI's options also point into
+// the Options, which must live longer.
 struct OptionsView {
   ronda_options c = RONDA_OPTIONS_INIT;
   std::vector<ronda_rank_list> process_sets;
@@ -105,7 +105,8 @@ inline OptionsView to_c(const Options& options) {
   return view;
 }
 
-// Returns `number`, the result of a C function. Throws if it is negative, because the process is then in no job.
+// Returns `number`, the result of a C function. Throws if `number` is negative, which means that the process is in no
+// job.
 inline int require_initialized(int number) {
   if (number < 0) throw Error(RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda::init() first");
   return number;
@@ -113,7 +114,7 @@ inline int require_initialized(int number) {
 
 }  // namespace detail
 
-// Joins the job that the environment describes. This is the job that rondarun has started, or that torchrun-style
+// Joins the job that the environment describes. The job is the one that rondarun has started, or that torchrun-style
 // variables describe, or else a job of this process alone. Blocks until every rank has joined.
 // Errors: RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable);
 // RONDA_ERROR_DEADLINE (start_timeout has passed); RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
@@ -124,13 +125,13 @@ inline Status try_init(const Options& options = {}) {
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
 // Completes the operations in flight, waits until every rank has called shutdown(), and ends the job for this process,
-// also if the call fails. A process that ends without this call is treated as failed.
+// also if the call fails. A process that ends without shutdown() is treated as failed.
 // Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
-// Fails the job at once, for all of its ranks, and does not wait for them; ronda.h has the details. A function abort()
-// would hide C's abort() in namespaces within `ronda`, so the name is abort_job().
+// Fails the job at once, for all of its ranks, without waiting for the other ranks; ronda.h has the details. A function
+// abort() would hide C's abort() in namespaces within `ronda`, so the name is abort_job().
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
 inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
 inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }
@@ -142,13 +143,13 @@ inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_i
 //     ...
 //   }
 //
-// The destructor does not throw. At a normal end of the block it calls shutdown() and ignores an error of the job; to
-// get this error, call shutdown() before the end of the block. If an exception leaves the block, the destructor fails
-// the job for all ranks (abort_job), because they may wait for operations that this rank will not submit. If the
-// program has called shutdown() itself, the destructor does nothing.
+// The destructor does not throw. At a normal end of the block the destructor calls shutdown() and ignores an error of
+// the job. To get this error, call shutdown() before the end of the block. If an exception leaves the block, the
+// destructor fails the job for all ranks (abort_job), because the other ranks may wait for operations that this rank
+// will not submit. If the program has called shutdown() itself, the destructor does nothing.
 //
 // C++ runs no destructor in two cases: if the program calls exit(), and (with GCC) if nothing catches the exception.
-// In these cases the process ends without shutdown(), and the other ranks report a failure.
+// If no destructor runs, the process ends without shutdown(), and the other ranks report a failure.
 class Job {
  public:
   // Errors: the errors of init().
@@ -186,7 +187,7 @@ inline int cross_rank() { return detail::require_initialized(ronda_cross_rank())
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
 // Returns whether some rank has received SIGTERM. Every rank calls the function once per step, and the result becomes
-// true on all ranks in the same step. The call does not wait for the other ranks. ronda.h has the details.
+// true on all ranks in the same step. should_stop() does not wait for the other ranks. ronda.h has the details.
 //
 //   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
 //   save_checkpoint();

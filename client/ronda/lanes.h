@@ -8,10 +8,11 @@
  * thread itself calls NCCL on the caller's buffers. The call waits for other ranks only at the first operation of each
  * kind, for which NCCL connects the ranks. Handles are the same as for other operations.
  *
- * A lane carries out allreduces, broadcasts, allgathers of equal parts into the caller's memory, and reducescatters of
- * equal parts into the caller's memory, if NCCL supports the type and the operator. Other operations on GPU memory
- * without names do not use the lane: the ranks agree on them, in the order of the calls. The next call of the lane then
- * waits until all ranks have submitted these other operations. Sends and receives never use the lane.
+ * A lane carries out allreduces, reduces, broadcasts, allgathers of equal parts into the caller's memory, and
+ * reducescatters of equal parts into the caller's memory, if NCCL supports the type and the operator. Gathers, scatters
+ * and alltoalls use the lane if the program submits them with ronda_lane_exchange_async(). Other operations on GPU
+ * memory without names do not use the lane: the ranks agree on them, in the order of the calls. The next call of the
+ * lane then waits until all ranks have submitted these other operations. Sends and receives never use the lane.
  *
  * Each rank numbers its calls of a lane. If the ranks' n-th calls differ, the result of the call is undefined, or the
  * GPUs wait for each other. If a GPU waits, Ronda finds the difference and fails the job with RONDA_ERROR_PEER_FAILED.
@@ -47,8 +48,8 @@ ronda_status ronda_lane_close(ronda_process_set process_set);
  * point of the program, can call this function. */
 ronda_status ronda_lane_retire(ronda_process_set process_set);
 
-/* Sets `*reduces` to 1 if the set has an open lane that carries allreduces and reducescatters of this type, with this
- * operator and this factor of the input (1: none); else to 0. A rank whose own arguments are wrong calls
+/* Sets `*reduces` to 1 if the set has an open lane that carries allreduces, reduces and reducescatters of this type,
+ * with this operator and this factor of the input (1: none); else to 0. A rank whose own arguments are wrong calls
  * ronda_lane_refuse() if `*reduces` is 1, and else ronda_refuse().
  * Errors: RONDA_ERROR_INVALID_ARGUMENT. */
 ronda_status ronda_lane_reduces(ronda_process_set process_set, ronda_dtype dtype, ronda_reduce_op op, double factor,
@@ -61,6 +62,45 @@ ronda_status ronda_lane_reduces(ronda_process_set process_set, ronda_dtype dtype
  * connect the ranks.
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
 ronda_status ronda_lane_refuse(ronda_process_set process_set, const char* message);
+
+/* The operations that ronda_lane_exchange_async() submits. */
+typedef enum ronda_lane_exchange {
+  RONDA_LANE_ALLTOALL = 0,
+  RONDA_LANE_GATHER = 1,
+  RONDA_LANE_SCATTER = 2
+} ronda_lane_exchange;
+
+/* Elements that a rank sends to another rank, or receives from it. */
+typedef struct ronda_lane_part {
+  void* data;    /* may be NULL if count is 0; a part that is sent is only read */
+  int64_t count; /* elements */
+} ronda_lane_part;
+
+typedef struct ronda_lane_exchange_args {
+  size_t struct_size;
+  ronda_dtype dtype;
+  ronda_lane_exchange op;
+  int root;                        /* of a gather or a scatter; else ignored */
+  const ronda_lane_part* sends;    /* a part for each rank of the process set, in the order of the ranks */
+  const ronda_lane_part* receives; /* as sends */
+  int part_count;                  /* entries of sends, and of receives */
+  ronda_call_options call;         /* memory is RONDA_MEMORY_CUDA */
+} ronda_lane_exchange_args;
+#define RONDA_LANE_EXCHANGE_ARGS_INIT \
+  { sizeof(ronda_lane_exchange_args), RONDA_FLOAT32, RONDA_LANE_ALLTOALL, 0, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* Submits a gather, a scatter or an alltoall to the open lane. Each rank knows all numbers of elements that it sends
+ * and receives, so the ranks exchange no sizes. The count that rank a passes for b in `sends` must equal the count that
+ * rank b passes for a in `receives`. Ranks that exchange nothing have parts of 0 elements. In a gather only the root
+ * receives, and in a scatter only the root sends. The part of a rank for itself may be the same memory in `sends` and
+ * `receives`. Otherwise the received parts overlap no other part. The arrays need to exist only during the call.
+ * ronda_output() has no rows for this operation.
+ *
+ * If the counts of two ranks differ, the result is undefined. On each host Ronda compares the counts of its ranks. The
+ * job fails with RONDA_ERROR_PEER_FAILED if a GPU waits, or soon after the GPU has carried out the call. In the second
+ * case Ronda does not find the difference if one of the ranks has meanwhile made more than about 100 other calls.
+ * Errors: the errors of an operation; RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
+ronda_status ronda_lane_exchange_async(const ronda_lane_exchange_args* args, ronda_handle* handle);
 
 #ifdef __cplusplus
 } /* extern "C" */

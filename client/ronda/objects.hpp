@@ -62,7 +62,7 @@ std::string_view bytes_of(const T& object) {
   }
 }
 
-// Reports an error if another rank's object has another type.
+// Returns an error if the object of `rank`, which has `size` bytes, cannot be a T. A std::string may have any size.
 template <class T>
 Status check_size(const std::string& name, std::int64_t size, int rank) {
   if (std::is_same_v<T, std::string> || size == static_cast<std::int64_t>(sizeof(T))) return {};
@@ -73,7 +73,7 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// Gives every rank the bytes of rank `root`, however many they are. The arguments of the other ranks are ignored.
+// Gives every rank the bytes of rank `root`, however many there are. The arguments of the other ranks are ignored.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);

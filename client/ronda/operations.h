@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Operations and their handles. This header is part of ronda.h; read that first. */
+/* Operations and their handles. This header is part of ronda.h; read ronda.h first. */
 #ifndef RONDA_OPERATIONS_H_
 #define RONDA_OPERATIONS_H_
 
@@ -18,10 +18,11 @@ extern "C" {
 
 /* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer.
  *
- * Ranks may submit tensors without a name (NULL). Such operations are matched by their order, as in MPI: in a process
- * set, the n-th such operation of a rank belongs to the n-th such operation of each other rank. A step that repeats
- * needs no more time than with names, if it has at most 1,024 operations without names. If ranks differ in the n-th
- * operation, it fails with RONDA_ERROR_MISMATCH, and the text gives n and the calls of two of the ranks.
+ * Ranks may submit tensors without a name (NULL). Operations on tensors without a name are matched by their order, as
+ * in MPI: in a process set, the n-th operation without a name on one rank belongs to the n-th operation without a name
+ * on each other rank. A step that repeats needs no more time than with names, if it has at most 1,024 operations
+ * without names. If ranks differ in the n-th operation, the operation fails with RONDA_ERROR_MISMATCH, and the text
+ * gives n and the calls of two of the ranks.
  *
  * An operation without a name is counted when it is submitted. A call whose arguments are refused is not counted,
  * unless the program counts it with ronda_refuse(). If a call failed with RONDA_ERROR_DEADLINE because a rank was late,
@@ -29,10 +30,10 @@ extern "C" {
  * ranks of the set have joined.
  *
  * If several threads of a rank submit operations without names at the same time, the operations have no defined order.
- * So only one thread should submit them, or each thread should use its own process set. Two equal operations that
- * follow each other may run one after the other instead of together. Sends and receives are matched by their tags (see
- * ronda_send_args). Groups, sparse tensors and error feedback need names. If the set has an open lane, the lane's calls
- * are counted separately; lanes.h says how they fail.
+ * For this reason, either only one thread should submit operations without names, or each thread should use its own
+ * process set. Two equal operations that follow each other may run one after the other instead of together. Sends and
+ * receives are matched by their tags (see ronda_send_args). Groups, sparse tensors and error feedback need names. If
+ * the set has an open lane, the lane's calls are counted separately; lanes.h says how they fail.
  */
 typedef struct ronda_tensor {
   const char* name; /* NULL, or UTF-8 that does not begin with "ronda/"; unique among the tensors in flight; the same on
@@ -44,8 +45,8 @@ typedef struct ronda_tensor {
 #define RONDA_TENSOR_INIT \
   { NULL, RONDA_FLOAT32, 0, NULL }
 
-/* The options that all operations have. No field can be added to this struct, because some argument structs have fields
- * after it. */
+/* The options that all operations have. No field can be added to ronda_call_options, because some argument structs have
+ * fields after their ronda_call_options. */
 typedef struct ronda_call_options {
   ronda_process_set process_set; /* the ranks that take part */
   double warning_s;              /* as stall_warning_s, for this operation; 0: as the job; negative: never */
@@ -63,13 +64,13 @@ typedef int64_t ronda_handle; /* > 0 */
  *
  * The result of reducescatter, allgather, gather, scatter and alltoall may have another size than the input. Without an
  * `output` Ronda allocates the result, which belongs to the handle. If `output` is given, Ronda writes the rows
- * directly to `output`, which is in the kind of memory that call.memory names. These rows stay after the handle is
- * released. With or without an `output`, ronda_output() returns the address of the result and the number of its rows.
- * `output` must not overlap the input. Each rank decides for itself whether it gives an `output`.
+ * directly to `output`, which is in the kind of memory that call.memory names. The rows in `output` stay after the
+ * handle is released. With or without an `output`, ronda_output() returns the address of the result and the number of
+ * its rows. `output` must not overlap the input. Each rank decides for itself whether it gives an `output`.
  *
  * If the result has more than `output_bytes` bytes, the operation runs, and then fails on this rank with
- * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. Ronda then writes nothing to this rank's `output`, but
- * the other ranks get their results. */
+ * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. In this case Ronda writes nothing to this rank's
+ * `output`, but the other ranks get their results. */
 
 /* Allreduce: combines the tensors of all ranks, and gives every rank the result. */
 typedef struct ronda_allreduce_args {
@@ -113,8 +114,8 @@ typedef struct ronda_reduce_args {
   }
 
 /* Reducescatter: as an allreduce, but each member of the process set gets only some rows of the result. With n rows and
- * m members each member gets n / m rows, and the first n % m members get one more. ndim >= 1. Ronda allocates the
- * output: see ronda_output(). */
+ * m members each member gets n / m rows, and the first n % m members get one row more. ndim >= 1. Without an `output`,
+ * Ronda allocates the result: see ronda_output(). */
 typedef struct ronda_reducescatter_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -171,7 +172,7 @@ typedef struct ronda_gather_args {
   { sizeof(ronda_gather_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* Scatter: distributes the rows of root's tensor to the members of the process set. ndim >= 1. The other ranks pass the
- * same dtype and dimensions; their first dimension is ignored. */
+ * same dtype and dimensions; Ronda ignores the first dimension of these ranks. */
 typedef struct ronda_scatter_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -205,9 +206,9 @@ typedef struct ronda_alltoall_args {
  * receive from rank a with that tag. Up to 64 sends from a to b with a tag may be in flight. tensor.name is ignored.
  *
  * A receive from RONDA_ANY_SOURCE takes the first message with its tag that arrives from any rank of the process set
- * and that no earlier receive takes. After that Ronda treats this receive as a receive from the rank that sent the
- * message; ronda_source() returns this rank. Until this receive has ended, all later receives with the tag get their
- * messages in the order of the calls. */
+ * and that no earlier receive takes. When the message has arrived, Ronda treats the receive as a receive from the rank
+ * that sent the message; ronda_source() returns this rank. Until the receive has ended, all later receives with the tag
+ * get their messages in the order of the calls. */
 typedef struct ronda_send_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -233,7 +234,7 @@ typedef struct ronda_recv_args {
   { sizeof(ronda_recv_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
 /* Broadcasts or gathers bytes in host memory, whose number may differ between ranks. Ronda allocates the output;
- * ronda_output() returns it, and counts bytes as rows. */
+ * ronda_output() returns the output, and counts bytes as rows. */
 typedef struct ronda_object_args {
   size_t struct_size;
   const char* name; /* as in ronda_tensor; NULL: matched by order, as tensors without a name */
@@ -274,9 +275,9 @@ ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle)
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle);
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle);
 
-/* These functions do the same as the *_async functions, but wait for the end of the operation. They return RONDA_OK, or
- * the error of the submission or of the operation. They are faster for small tensors, because the calling thread
- * carries out the operation itself, without a handle. */
+/* The functions without _async wait for the end of the operation, and return RONDA_OK, or the error of the submission
+ * or of the operation. For small tensors these functions are faster than the *_async functions, because the calling
+ * thread carries out the operation itself, without a handle. */
 ronda_status ronda_allreduce(const ronda_allreduce_args* args);
 /* As ronda_allreduce(), but waits for at most `timeout_s` seconds (negative: without limit). If the operation has not
  * ended by then, the call returns RONDA_OK, and `*handle` becomes the handle of the operation. If the operation has
@@ -291,9 +292,9 @@ ronda_status ronda_recv(const ronda_recv_args* args);
 ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* args, ronda_handle* indices,
                                           ronda_handle* values);
 
-/* Submits `count` operations, `args[0]` to `args[count - 1]`, that run together. If one of them fails, none of them is
- * carried out, and each handle has the error of the first operation that failed. `group` is a name for the operations,
- * and must be the same on every rank. Writes `count` handles, or none if the call fails. */
+/* Submits `count` operations, `args[0]` to `args[count - 1]`, that run together. If one operation fails, no operation
+ * of the group is carried out, and each handle has the error of the first operation that failed. `group` is a name for
+ * the operations, and must be the same on every rank. Writes `count` handles, or none if the call fails. */
 ronda_status ronda_grouped_allreduce_async(const ronda_allreduce_args* args, size_t count, const char* group,
                                            ronda_handle* handles);
 ronda_status ronda_grouped_allgather_async(const ronda_allgather_args* args, size_t count, const char* group,
@@ -307,10 +308,10 @@ ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t co
 /* Says that this rank cannot take part in an operation, for instance because it has found its own arguments wrong. If
  * `name` is not NULL, the function refuses the operation on the tensor `name`. If `name` is NULL, the function refuses
  * this rank's next operation without a name in the process set, and counts it. Once all other ranks have called the
- * operation, it fails on these ranks with RONDA_ERROR_MISMATCH. The error text names this rank (the first, if several
- * ranks refuse) and has the first 1,024 bytes of `message`. After that the name may be used again. ronda_refuse() does
- * not wait for other ranks. This rank gets no report of the operation's end, unless the job fails. A call of an open
- * lane is refused with ronda_lane_refuse() instead. */
+ * operation, the operation fails on these ranks with RONDA_ERROR_MISMATCH. The error text names this rank (the first,
+ * if several ranks refuse) and has the first 1,024 bytes of `message`. After the operation has failed, its name may be
+ * used again. ronda_refuse() does not wait for other ranks. This rank gets no report of the operation's end, unless the
+ * job fails. A call of an open lane is refused with ronda_lane_refuse() instead. */
 ronda_status ronda_refuse(ronda_process_set process_set, const char* name, const char* message);
 
 /* As ronda_refuse(), for the next message from rank `from` to rank `to` with this tag. Either of these two ranks may
@@ -330,12 +331,12 @@ ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* ha
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
 /* ronda_barrier_async() with the deadline of ronda_monitored_barrier(). A rank that does not want to wait passes 0.001.
- * The error then names the ranks that have not submitted the barrier yet. */
+ * The error of such a barrier names the ranks that have not submitted the barrier yet. */
 ronda_status ronda_monitored_barrier_async(ronda_process_set process_set, double timeout_s, ronda_handle* handle);
 
 /* ronda_remove_process_set() without blocking: the set is removed once every rank that must call the function has
- * called it, blocking or not. A program that does not need to know when the set is removed releases the handle at once.
- * So each rank may remove several sets at any time and in any order. Ronda does not warn of a late rank, and
+ * called it, blocking or not. A program that does not need to know when the set is removed can release the handle at
+ * once. Each rank may remove several sets at any time and in any order. Ronda does not warn of a late rank, and
  * ronda_shutdown() does not wait for a late rank, but ends the handle with an error. */
 ronda_status ronda_remove_process_set_async(ronda_process_set id, ronda_handle* handle);
 
@@ -346,8 +347,8 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);
 
 /* Says that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks go on
  * without this rank, as far as they can. Operations that need this rank (for instance as their root) fail on the other
- * ranks with RONDA_ERROR_MISMATCH. Blocks until every rank has joined. After that all ranks take part in operations
- * again. `*last_rank`, unless it is NULL, becomes the last rank that has joined.
+ * ranks with RONDA_ERROR_MISMATCH. Blocks until every rank has joined. When every rank has joined, all ranks take part
+ * in operations again. `*last_rank`, unless it is NULL, becomes the last rank that has joined.
  */
 ronda_status ronda_join(ronda_process_set process_set, ronda_absent absent, int* last_rank);
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle);
@@ -360,32 +361,34 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 /* Blocks until the operation has completed and returns its status. The handle stays valid. */
 ronda_status ronda_synchronize(ronda_handle handle);
 
-/* As ronda_synchronize(), for at most `timeout_s` seconds (negative: without end). *done becomes 1 if the operation has
- * completed; else 0, and the call returns RONDA_OK. A program that has to check for signals while it waits can call
- * this function in a loop; each call costs about one wake-up of the thread. */
+/* As ronda_synchronize(), for at most `timeout_s` seconds (negative: without end). If the operation has completed,
+ * *done becomes 1. If the operation has not completed, *done becomes 0, and the call returns RONDA_OK. A program that
+ * has to check for signals while it waits can call this function in a loop; each call costs about one wake-up of the
+ * thread. */
 ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* done);
 
 /* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory. Work that the stream is given from now on comes
- * after the operation, and may use the buffers again. The calling thread does not wait for the device's work. The
- * thread waits until all ranks have submitted the tensor, and until Ronda has given the operation's work to this rank's
- * device. In a locked schedule the thread does not wait for the other ranks. (If the tensor was submitted behind a
- * result that the device does not have yet, the device gets the tensor's work after that result, and the thread waits
- * until then.)
+ * after the operation, and may use the buffers again. The calling thread waits until all ranks have submitted the
+ * tensor, and until Ronda has given the operation's work to this rank's device. The thread does not wait until the
+ * device has done this work. In a locked schedule the thread does not wait for the other ranks. (If the tensor was
+ * submitted behind a result that the device does not have yet, the device gets the tensor's work after that result. The
+ * thread then waits until the device has got the work.)
  *
- * The call returns errors that have occurred before it returns. Later errors fail the job; ronda_synchronize() and the
- * next submission return them. After a later error the stream does not go on, because the result would be wrong, and
- * the process has to end (RONDA_FAILURE_GRACE). After RONDA_OK the handle may be released without a wait. Until the
- * release, ronda_poll() says whether the device has done the operation, and ronda_synchronize() returns the operation's
- * status. Returns RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph.
+ * The call returns the errors that have occurred so far. Errors that occur after the call fail the job;
+ * ronda_synchronize() and the next submission return these errors. After a later error the stream does not go on,
+ * because the result would be wrong, and the process has to end (RONDA_FAILURE_GRACE). After RONDA_OK the handle may be
+ * released without a wait. Until the release, ronda_poll() says whether the device has done the operation, and
+ * ronda_synchronize() returns the operation's status. Returns RONDA_ERROR_INVALID_ARGUMENT if the stream is being
+ * captured into a graph.
  *
  * For operations on host memory the call waits as ronda_synchronize() does. In an elastic job the call waits for all
- * operations as ronda_synchronize() does. Otherwise the stream's next work, for instance an optimizer's step, could
- * change parameters although a rank has died. */
+ * operations as ronda_synchronize() does. Without this wait, the stream's next work, for instance an optimizer's step,
+ * could change parameters although a rank has died. */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
 /* As ronda_synchronize_on_stream(), but the calling thread waits for at most `timeout_s` seconds (negative: without
- * end). The value of *done becomes 1 if the stream waits for the operation, or if the call returns an error; else 0,
- * and the call returns RONDA_OK. */
+ * end). *done becomes 1 if the stream waits for the operation, or if the call returns an error. Otherwise *done becomes
+ * 0, and the call returns RONDA_OK. */
 ronda_status ronda_synchronize_on_stream_for(ronda_handle handle, void* stream, double timeout_s, int* done);
 
 /* As ronda_synchronize_on_stream() without blocking the host: `callback` is called once `stream` waits for the
@@ -402,10 +405,11 @@ ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream
  * tensors or objects), gather (on root) and alltoall the array says how many of the rows came from each member of the
  * process set; for other operations the array is empty. The addresses are valid until ronda_release().
  *
- * An operation on GPU memory need not have completed. If ronda_synchronize_on_stream() has returned RONDA_OK for a
- * stream, later work on that stream finds the result at `*data`. The stream must live until ronda_release(). Ronda
- * reuses the memory after the device has done the work that the stream was given before ronda_release(). If other
- * streams use the result, their work must be done before ronda_release(), but not before ronda_release_on_stream(). */
+ * An operation on GPU memory need not have completed before ronda_output(). If ronda_synchronize_on_stream() has
+ * returned RONDA_OK for a stream, later work on that stream finds the result at `*data`. The stream must live until
+ * ronda_release(). Ronda reuses the memory after the device has done the work that the stream was given before
+ * ronda_release(). If other streams use the result, their work must be done before ronda_release(), but not before
+ * ronda_release_on_stream(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 
@@ -420,17 +424,17 @@ ronda_status ronda_source(ronda_handle handle, int* rank);
 
 /* Writes the divisor for an average of the gathered rows. The divisor is the number of ranks that took part, plus the
  * ranks that have joined and are counted as zeros. The handle must belong to an allgather, or to the indices or the
- * values of a sparse allreduce. The operation must have completed, or be on GPU memory and have a stream that waits for
- * it. */
+ * values of a sparse allreduce. The operation must have completed; if it is on GPU memory, it is enough that a stream
+ * waits for the operation. */
 ronda_status ronda_averaged_over(ronda_handle handle, int* ranks);
 
 /* Writes the last rank that joined. The handle must belong to a completed ronda_join_async(). */
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 
-/* Calls `callback` once when the operation has completed, or at once if it has already. The callback gets the
- * operation's status and, after an error, its text. The callback runs on a thread of Ronda that only runs callbacks,
- * and acts for the same rank as the calling thread. The callback may submit operations. If the callback waits, later
- * callbacks are delayed. */
+/* Calls `callback` once when the operation has completed, or at once if the operation has already completed. The
+ * callback gets the operation's status and, after an error, its text. The callback runs on a thread of Ronda that only
+ * runs callbacks, and acts for the same rank as the calling thread. The callback may submit operations. If the callback
+ * waits, later callbacks are delayed. */
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 
 /* Gives the handle back to Ronda. If the operation is in flight and no stream waits for it, the call first waits for

@@ -55,7 +55,7 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 }
 
 // Wraps a trainer's optimizer, which has a member step() that applies the gradients. The wrapper reduces each gradient
-// as soon as backward has produced it, while backward computes the other gradients.
+// as soon as backward has produced the gradient, while backward computes the other gradients.
 //
 //   ronda::DistributedOptimizer optimizer(sgd, {ronda::tensor("w.grad", w_grad), ronda::tensor("b.grad", b_grad)});
 //   for (...) {
@@ -67,22 +67,23 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 //   }
 //
 // A gradient in a GPU's memory (cuda_tensor()) may be announced as soon as its stream has been given the work that
-// computes it. No thread waits for this work, because the stream itself waits for the reduced gradient. As soon as the
-// device has been given the work of all reductions, step() calls the optimizer, which gives its own work to the same
-// stream. If the device fails later, the next synchronize() or step() reports the error; finish() waits for the device
-// and also reports it. After an error on the device the stream does not go on, so no update is made with a wrong
-// gradient, and the process has to end (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for the device
-// before it calls the optimizer.
+// computes the gradient. No thread waits for this work, because the stream itself waits for the reduced gradient. As
+// soon as the device has been given the work of all reductions, step() calls the optimizer, which gives its own work to
+// the same stream. If the device fails later, the next synchronize() or step() reports the error; finish() waits for
+// the device and also reports the error. After an error on the device the stream does not go on, so no update is made
+// with a wrong gradient, and the process has to end (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for
+// the device before it calls the optimizer.
 //
 // Every rank has gradients of the same names, shapes and dtypes. A gradient belongs to the library from its last
-// gradient_ready() to synchronize() or step(). After that it holds the reduction over all ranks.
+// gradient_ready() to synchronize() or step(). After synchronize() or step(), the gradient holds the reduction over all
+// ranks.
 //
 // After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins.
 // Compute the gradients again, or stop.
 //
-// The gradients are a prepared group (groups.h), which learns their order. The first step submits each gradient by
-// itself. In later steps, gradients that become ready one after the other are submitted together. In host memory up to
-// 32 gradients with up to 1 MiB in all are submitted together, on a GPU up to 256 gradients with up to 25 MiB.
+// The gradients are a prepared group (groups.h), which learns their order. In the first step, each gradient is
+// submitted by itself. In later steps, gradients that become ready one after the other are submitted together: in host
+// memory up to 32 gradients with up to 1 MiB in all, on a GPU up to 256 gradients with up to 25 MiB.
 //
 // Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. The destructor
 // waits for operations in flight.
@@ -94,9 +95,10 @@ class DistributedOptimizer : public GradientReducer {
                        const DistributedOptimizerOptions& options = {})
       : GradientReducer(std::move(gradients), options), optimizer_(optimizer) {}
 
-  // Calls synchronize(), unless the program has called it in this step. Then calls the optimizer's step(), unless
-  // synchronize() failed or the step is skipped. In an elastic job the state is incomplete from here to
-  // elastic::State::step_done(). Errors: as synchronize(). Exceptions of the optimizer pass through.
+  // Calls synchronize(), unless the program has called it in this step. After that, calls the optimizer's step(),
+  // unless synchronize() failed or the step is skipped. In an elastic job the state is incomplete from
+  // DistributedOptimizer::step() to elastic::State::step_done(). Errors: as synchronize(). Does not catch exceptions of
+  // the optimizer.
   Status try_step() {
     return try_step_with([this] { optimizer_.step(); });
   }

@@ -25,7 +25,7 @@ struct CallOptions {
 
   ProcessSet process_set = {};           // all ranks by default
   std::optional<Seconds> warning = {};   // an operation that waits this long for a rank is reported; <= 0: never
-  std::optional<Seconds> deadline = {};  // such an operation fails after this time; <= 0: never. Unset: as for the job
+  std::optional<Seconds> deadline = {};  // the operation fails after this time; <= 0: never. Unset: as for the job
 };
 
 enum class Op {
@@ -64,10 +64,10 @@ struct ReduceOptions {
 };
 using AllreduceOptions = ReduceOptions;
 
-// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. This memory is of the
-// same kind (host or GPU) as the tensor, and must not overlap the tensor. If the result has more than `bytes` bytes,
-// the operation writes nothing on this rank and ends with RONDA_ERROR_INVALID_ARGUMENT; the other ranks get their
-// results.
+// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. The memory for the
+// result must be of the same kind (host or GPU) as the tensor, and must not overlap the tensor. If the result has more
+// than `bytes` bytes, the operation writes nothing on this rank and ends with RONDA_ERROR_INVALID_ARGUMENT; the other
+// ranks get their results.
 //
 //   ronda::allgather_async<float>(ronda::tensor("w", shard), {}, ronda::into(weights));
 struct Into {

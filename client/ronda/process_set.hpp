@@ -23,8 +23,8 @@
 namespace ronda {
 inline namespace abi1 {
 
-// A process set, represented by its id. Objects can be copied freely, and do not keep the set alive. By default the set
-// has all ranks of the job.
+// A process set, represented by its id. ProcessSet objects can be copied freely, and do not keep the set alive. By
+// default the set has all ranks of the job.
 //
 // Immutable, thus thread-safe.
 class ProcessSet {
@@ -109,7 +109,7 @@ inline std::vector<ProcessSet> process_sets() {
   do {
     ids.resize(static_cast<std::size_t>(count));
     detail::to_status(ronda_process_set_ids(ids.data(), static_cast<int>(ids.size()), &count)).throw_if_error();
-    // Ask again if there are more sets than `ids` has room for, because another thread may have added a set.
+    // Calls the C function again if `ids` is too small for all sets, because another thread may have added a set.
   } while (count > static_cast<int>(ids.size()));
   ids.resize(static_cast<std::size_t>(count));
   return std::vector<ProcessSet>(ids.begin(), ids.end());

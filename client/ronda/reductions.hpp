@@ -25,7 +25,8 @@ inline Status check_scales(const std::string& name, const ReduceOptions& options
   return invalid_argument("tensor '" + name + "': a scale is 0, which would erase the tensor");
 }
 
-// Sets the fields that the arguments of all reductions have. `*args` points into `input`, which must outlive it.
+// Sets the fields that the arguments of all reductions have. `*args` points into `input`, which must live longer than
+// `*args`.
 template <class Args>
 void set_reduction(const Tensor& input, const ReduceOptions& options, const CallOptions& call, Args* args) {
   args->tensor = to_c(input);
@@ -65,7 +66,8 @@ inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const Re
   return args;
 }
 
-// Sets the arguments of a group of allreduces in place. `*args` points into `tensors`, which must outlive it.
+// Sets the arguments of a group of allreduces in place. `*args` points into `tensors`, which must live longer than
+// `*args`.
 inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions& options, const CallOptions& call,
                         std::vector<ronda_allreduce_args>* args) {
   args->reserve(tensors.size());
@@ -86,18 +88,15 @@ Status check_output(const Tensor& tensor, const ReduceOptions& options) {
 
 }  // namespace detail
 
-// Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank. `output` is
-// `input.data`, or does not overlap it. (T may be any type, also void. With a plain void* parameter, `{}` would mean a
-// null output, where the caller means the default options of the in-place form.)
+// Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank. `output` must be
+// `input.data`, or must not overlap `input.data`. (T may be any type, also void. With a plain void* parameter, `{}`
+// would mean a null output, where the caller means the default options of the in-place form.)
 template <class T>
 Result<Handle> try_allreduce_async(const Tensor& input, T* output, const ReduceOptions& options = {},
                                    const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
   if (!status.ok()) return status;
-  const ronda_allreduce_args args = detail::allreduce_args(input, output, options, call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_allreduce_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_allreduce_async, detail::allreduce_args(input, output, options, call));
 }
 inline Result<Handle> try_allreduce_async(const Tensor& in_place, const ReduceOptions& options = {},
                                           const CallOptions& call = {}) {
@@ -161,15 +160,12 @@ inline void grouped_allreduce(const std::string& group, const std::vector<Tensor
 }
 
 // Reduces `input` over all ranks into `output` on rank `root`. On the root, `output` must be `input.data`, or must not
-// overlap it. On other ranks `output` is ignored.
+// overlap `input.data`. On other ranks `output` is ignored.
 inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
   if (!status.ok()) return status;
-  const ronda_reduce_args args = detail::reduce_args(input, output, root, options, call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_reduce_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_reduce_async, detail::reduce_args(input, output, root, options, call));
 }
 inline Handle reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                            const CallOptions& call = {}) {
@@ -188,18 +184,15 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
 }
 
 // Reduces `input` over all ranks and distributes the rows of the result. With n rows and m ranks each rank gets n / m
-// rows, and the first n % m ranks get one more. T is the type of the tensor's elements. With `into`, Ronda writes the
-// rows to the caller's memory.
+// rows, and the first n % m ranks get one row more. T is the type of the tensor's elements. With `into`, Ronda writes
+// the rows to the caller's memory.
 template <class T>
 Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
                                                 const CallOptions& call = {}, const Into& into = {}) {
   Status status = detail::check_output<T>(input, options);
   if (!status.ok()) return status;
   const ronda_reducescatter_args args = detail::reducescatter_args(input, options, call, into);
-  ronda_handle handle = 0;
-  status = detail::to_status(ronda_reducescatter_async(&args, &handle));
-  if (!status.ok()) return status;
-  return OutputHandle<T>(handle, detail::row_of(input.shape), input.memory);
+  return detail::submit_output<T>(ronda_reducescatter_async, args, input.shape);
 }
 template <class T>
 OutputHandle<T> reducescatter_async(const Tensor& input, const ReduceOptions& options = {},

@@ -28,7 +28,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// The facts that the parent process has about the process of a rank.
+// What the parent process knows about the process of a rank.
 struct SpawnedRank {
   pid_t pid = -1;
   int errors = -1;     // the end of a pipe that carries the text of the rank's error; -1: the rank has ended
@@ -72,8 +72,9 @@ class SpawnedJob {
     return {};
   }
 
-  // Waits for all processes, and returns the job's first failure. If that failure only reports the loss of another
-  // rank, a rank's own error replaces it. After a failure the other processes have the time kGrace to end.
+  // Waits for all processes, and returns the job's first failure. If the first failure only reports that another rank
+  // was lost, a rank's own error replaces the first failure. After a failure the other processes have the time kGrace
+  // to end.
   Status wait() {
     while (true) {
       std::vector<pollfd> open;
@@ -193,7 +194,7 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 
 // Runs `body` once in each of `size` processes, which are forked from this process and are the ranks of a job on this
 // host. Returns when all these processes have ended. Each process calls init(options) before `body` and shutdown()
-// after it, so `body` must not call these functions.
+// after `body`, so `body` must not call these functions.
 //
 //   int main() {
 //     ronda::spawn(2, [] {
@@ -202,14 +203,14 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 //     });
 //   }
 //
-// Call the function before the program starts threads, because fork() copies only the calling thread. This process must
-// be in no job. Changes that `body` makes to variables are lost, because `body` runs in other processes. If a rank
-// fails, the other ranks end, and ranks that still run after 5 s get SIGKILL. If the job failed, the function returns
-// the error of the job's first failure, with the rank. If an Error leaves `body`, the result has that Error's code and
-// text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the exception's text.
-// RONDA_ERROR_PEER_FAILED means that a rank's process was ended by a signal, or has ended with an exit code other than
-// 0. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL
-// (the system cannot start a process).
+// Call the function before the program starts threads, because fork() copies only the calling thread. The process that
+// calls spawn() must be in no job. Changes that `body` makes to variables are lost, because `body` runs in other
+// processes. If a rank fails, the other ranks end, and ranks that still run after 5 s get SIGKILL. If the job failed,
+// the function returns the error of the job's first failure, with the rank. If an Error leaves `body`, the result has
+// that Error's code and text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the
+// exception's text. RONDA_ERROR_PEER_FAILED means that a rank's process was ended by a signal, or has ended with an
+// exit code other than 0. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED,
+// RONDA_ERROR_INTERNAL (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {
@@ -218,7 +219,7 @@ inline Status try_spawn(int size, const std::function<void()>& body, const Optio
   std::random_device random;
   std::string id = "spawn-";
   for (int word = 0; word < 4; ++word) id += std::to_string(random());
-  std::fflush(nullptr);  // or each process would write the buffered output again
+  std::fflush(nullptr);  // otherwise each process would write the buffered output again
   detail::SpawnedJob job;
   for (int rank = 0; rank < size; ++rank) {
     Status status = job.start([&] { return detail::run_spawned(rank, size, id, body, options); });

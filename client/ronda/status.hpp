@@ -12,8 +12,8 @@
 #include "../ronda.h"
 
 namespace ronda {
-// The namespace is inline, so that users write ronda::Error. Its name keeps the symbols of these headers apart from the
-// library's own symbols.
+// The namespace abi1 is inline, so that users write ronda::Error. The name abi1 keeps the symbols of these headers
+// apart from the library's own symbols.
 inline namespace abi1 {
 
 // The exception that Ronda's functions throw. what() names the tensor and the affected ranks, and gives advice.

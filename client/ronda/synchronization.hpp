@@ -45,8 +45,8 @@ enum class Absent {
 
 // Says that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks go on
 // without this rank, as far as they can. Operations that need this rank (for instance as their root) fail on the other
-// ranks with RONDA_ERROR_MISMATCH. Waits until every rank has joined. After that all ranks take part in operations
-// again. Returns the last rank that joined.
+// ranks with RONDA_ERROR_MISMATCH. Waits until every rank has joined. When every rank has joined, all ranks take part
+// in operations again. Returns the last rank that joined.
 //
 //   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
 //   const int longest = ronda::join();
@@ -71,7 +71,7 @@ inline Handle join_async(const ProcessSet& set = {}, Absent absent = Absent::not
   return try_join_async(set, absent).value();
 }
 
-// Waits for a join_async(), and throws its error if it failed. Else returns the last rank that joined.
+// Waits for a join_async(), and returns the last rank that joined. Throws the error if the join failed.
 inline int last_rank(const Handle& join) {
   join.synchronize();
   int rank = 0;

@@ -17,7 +17,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Types with the bits of 16-bit floating-point numbers, for programs that have no such types of their own.
+// Types with the bits of 16-bit floating-point numbers, for programs that have no 16-bit floating-point types.
 struct float16 {
   std::uint16_t bits = 0;  // IEEE 754 binary16
 };
@@ -107,8 +107,8 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
 // submission.
 struct Tensor {
   // The name is unique among the tensors in flight, and the same on every rank. If the name is empty, the tensor is
-  // matched with the other ranks' tensors by the order of such operations in the process set (see ronda_tensor in
-  // operations.h).
+  // matched with the other ranks' tensors by the order of operations without names in the process set (see ronda_tensor
+  // in operations.h).
   std::string name;
   void* data = nullptr;
   ronda_dtype dtype = RONDA_FLOAT32;
@@ -117,7 +117,7 @@ struct Tensor {
   void* stream = nullptr;  // for RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
 
   // Returns the number of elements.
-  // REQUIRES: the shape has no negative dimensions (operations check that, and report it).
+  // REQUIRES: the shape has no negative dimensions (operations check the dimensions, and report negative ones).
   std::size_t count() const noexcept {
     std::size_t count = 1;
     for (std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
@@ -159,7 +159,7 @@ namespace detail {
 // Returns the tensor's name for the C ABI. The pointer is valid as long as `name`.
 inline const char* name_to_c(const std::string& name) { return name.empty() ? nullptr : name.c_str(); }
 
-// Returns the tensor for the C ABI. The result points into `tensor`, which must outlive it.
+// Returns the tensor for the C ABI. The result points into `tensor`, which must live longer than the result.
 inline ronda_tensor to_c(const Tensor& tensor) {
   return {name_to_c(tensor.name), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }

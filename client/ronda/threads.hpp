@@ -22,7 +22,7 @@ class ThreadBody {
  public:
   explicit ThreadBody(const std::function<void()>& body) : body_(body) {}
 
-  // The function that the C ABI calls on each thread; `context` is a ThreadBody. Exceptions pass through it, because an
+  // The function that the C ABI calls on each thread; `context` is a ThreadBody. Lets exceptions pass, because an
   // exception makes the C function fail the job, so that the other ranks do not wait for this rank.
   static void run(void* context) {
     auto* const self = static_cast<ThreadBody*>(context);

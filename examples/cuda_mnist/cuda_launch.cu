@@ -10,7 +10,7 @@
 namespace cuda_mnist {
 namespace {
 
-constexpr int kThreads = 256;  // of a block
+constexpr int kThreads = 256;  // threads per block
 
 template <class Elements>
 __global__ void ComputeElements(const Elements elements) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Defines what each thread of the GPU computes. Each operation is a struct, which the threads call for the numbers 0 to
-// count - 1, in any order and all at once. The number is the index of an element. Launch() (launch.h) runs the structs
-// on a stream.
+// count - 1, in any order and all at once. The number says which element of the result the call computes. Launch()
+// (launch.h) runs the structs on a stream.
 //
 // Arrays are in the device's memory. An image is stored channel by channel, and a channel row by row. The images follow
 // each other.
@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
-// These functions also compile for the host, where tests run them.
+// The functions in this header also compile for the host, where tests run them.
 #ifdef __CUDACC__
 #define CUDA_MNIST_HOST_DEVICE __host__ __device__
 #else
@@ -21,8 +21,8 @@
 
 namespace cuda_mnist {
 
-// Copies the images whose indices are in `order` from the data set. In the result 0 is background and 1 is ink. An
-// element is a pixel of the result.
+// Copies the images whose indices are in `order` from the data set. In the result 0 is background and 1 is ink. Each
+// call copies one pixel.
 struct GatherImages {
   const std::uint8_t* pixels;
   const int* order;
@@ -65,13 +65,13 @@ struct ReluGradient {
 };
 
 // Finds the largest of each 2x2 pixels (the first one, if several are equal), and its position. The rows of all
-// channels follow each other, so the code needs no separate index of the channel. An element is an output.
+// channels follow each other, so the code needs no separate index of the channel. Each call computes one output.
 struct MaxPool {
   const float* input;
   float* output;
-  int* chosen;  // the position in its image, per output
-  int side;     // of the input; even
-  int outputs;  // of an image
+  int* chosen;  // for each output, the position of the chosen pixel in its image
+  int side;     // of the input's images; an even number
+  int outputs;  // the number of outputs per image
   int count;
 
   CUDA_MNIST_HOST_DEVICE void operator()(int i) const {
@@ -87,7 +87,7 @@ struct MaxPool {
   }
 };
 
-// An element is an input.
+// Computes the gradient of MaxPool's input. Each call computes the gradient of one value of the input.
 struct MaxPoolGradient {
   const float* output_gradient;
   const int* chosen;
@@ -117,8 +117,8 @@ struct ConvShape {
   CUDA_MNIST_HOST_DEVICE int in_pixels() const { return in_channels * side * side; }
 };
 
-// Unrolls each image into a matrix, patch() x out_pixels(), whose columns are the patches under the kernel. An element
-// of the operation is an element of the matrix.
+// Unrolls each image into a matrix, patch() x out_pixels(), whose columns are the patches under the kernel. Each call
+// copies one element of the matrix.
 struct ImageToPatches {
   const float* images;
   float* patches;
@@ -138,7 +138,7 @@ struct ImageToPatches {
 };
 
 // Computes the gradient of the images from the gradient of the patches, as the reverse of ImageToPatches. Each pixel's
-// gradient is the sum over the patches that contain it. An element is a pixel.
+// gradient is the sum over the patches that contain it. Each call computes the gradient of one pixel.
 struct PatchesToImage {
   const float* patches;
   float* images;
@@ -166,8 +166,8 @@ struct PatchesToImage {
   }
 };
 
-// Computes -log(softmax(logits)[label]) of each sample, and the gradient of the mean over `count` samples. An element
-// is a sample.
+// Computes -log(softmax(logits)[label]) of each sample, and the gradient of the mean over `count` samples. Each call
+// handles one sample.
 struct SoftmaxCrossEntropy {
   const float* logits;
   const std::uint8_t* labels;

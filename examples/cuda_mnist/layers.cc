@@ -12,7 +12,7 @@ namespace {
 
 using Order = Operand::Order;
 
-// Makes an array with `values` floats for each of `max_samples` samples.
+// Returns an array with `values` floats for each of `max_samples` samples.
 DeviceArray<float> Samples(Device& device, int max_samples, int values) {
   return {device, static_cast<std::size_t>(max_samples) * static_cast<std::size_t>(values)};
 }

@@ -31,8 +31,8 @@ struct InitialParameters {
 };
 
 // One layer of a network, like lenet::Layer, but on the device. The functions of a layer add work to the device's
-// stream, which runs it later. Their results have `max_samples` rows, of which only the first `samples` are used. The
-// results hold the values only after the stream has run the work.
+// stream, which runs it later. The results of these functions have `max_samples` rows, of which only the first
+// `samples` are used. The results hold the values only after the stream has run the work.
 //
 // Lifetime: the results belong to the layer. The input of Forward() must not change until the backward pass is done.
 // Thread-compatible.

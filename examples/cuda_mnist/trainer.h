@@ -32,8 +32,8 @@ class Trainer {
   Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
           lenet::Reporter* reporter);
 
-  // As lenet::Trainer.
   using End = lenet::Trainer::End;
+  // Trains as lenet::Trainer::Train() does, but without checkpoints.
   End Train();
 
   // Returns the fraction of `images` that the network recognises.

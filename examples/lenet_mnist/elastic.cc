@@ -29,7 +29,7 @@
 namespace lenet {
 namespace {
 
-constexpr std::size_t kGlobalBatch = 64;  // unless the user sets another, whatever the number of ranks
+constexpr std::size_t kGlobalBatch = 64;  // the default; it does not depend on the number of ranks
 
 ronda::Tensor View(const std::string& name, Matrix& matrix) {
   return ronda::tensor(name, matrix.data(), {matrix.rows(), matrix.cols()});

@@ -41,7 +41,8 @@ std::vector<std::uint8_t> ReadBytes(const std::string& path) {
     bytes.resize(before + kChunkBytes);
     const int got = gzread(file.get(), bytes.data() + before, kChunkBytes);
     bytes.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
-    // If a gzip stream ends too early, only gzerror() reports it: gzread() has returned the bytes that were there.
+    // If a gzip stream ends too early, gzread() returns the existing bytes without an error, and only gzerror() reports
+    // the error.
     int code = Z_OK;
     gzerror(file.get(), &code);
     if (got < 0 || code != Z_OK) Fail(path, "cannot read it: " + GzErrorText(file.get()));

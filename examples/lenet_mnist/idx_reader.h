@@ -23,9 +23,9 @@ struct IdxArray {
   std::vector<std::uint8_t> data;
 };
 
-// Reads the IDX file `path`, gzipped or not. An IDX file has, in this order: two zero bytes, the type of the elements
-// (0x08: unsigned bytes, the only type that is supported here), the number of dimensions, each dimension as 32 bits
-// big-endian, the elements.
+// Reads the IDX file `path`, gzipped or not. An IDX file begins with two zero bytes. After the zero bytes, the file has
+// the type of the elements (0x08 for unsigned bytes, the only type that is supported here), the number of dimensions,
+// each dimension as 32 bits big-endian, and the elements.
 //
 // Throws DataError if the file cannot be read, is damaged, or is not an IDX file.
 IdxArray ReadIdx(const std::string& path);

@@ -24,7 +24,7 @@ struct Parameter {
   Matrix gradient;
 };
 
-// One layer of a network. It computes a function of a batch, and the derivatives of the loss with respect to the
+// One layer of a network. A layer computes a function of a batch, and the derivatives of the loss with respect to the
 // layer's parameters and input.
 //
 // The backward pass has two functions, ComputeParameterGradients() and InputGradient(). So the gradients of the

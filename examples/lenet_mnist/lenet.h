@@ -12,13 +12,13 @@
 
 namespace lenet {
 
-// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today: ReLU instead of
-// tanh, max pooling instead of trainable subsampling, all maps of one layer connected to all of the next, and logits
-// instead of RBF units:
+// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today. This variant has
+// ReLU instead of tanh, max pooling instead of trainable subsampling, and logits instead of RBF units. All maps of one
+// layer are connected to all maps of the next layer:
 //
 //   convolution 5x5, 6 maps, padding 2 | pool 2x2 | convolution 5x5, 16 maps | pool 2x2 | fully connected 120, 84, 10
 //
-// It has 61,706 parameters in 10 tensors.
+// The network has 61,706 parameters in 10 tensors.
 //
 // Thread-compatible.
 class LeNet {

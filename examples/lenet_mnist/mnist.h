@@ -16,7 +16,7 @@ constexpr std::size_t kImageSide = 28;
 constexpr std::size_t kImagePixels = kImageSide * kImageSide;
 constexpr std::size_t kDigits = 10;
 
-// Digits and their labels: `pixels` has kImagePixels bytes per image, row by row, 0 for background.
+// Digits and their labels. `pixels` has kImagePixels bytes per image, row by row; 0 is background.
 struct MnistImages {
   std::vector<std::uint8_t> pixels;
   std::vector<std::uint8_t> labels;
@@ -30,9 +30,9 @@ struct MnistImages {
 // Throws DataError if a file is missing or damaged, or if the two files do not belong together.
 MnistImages LoadMnist(const std::string& directory, const std::string& prefix);
 
-// Returns the folder with the digits of this example. This is examples/lenet_mnist/data in the working directory, which
-// may be the repository or the folder in which `bazel run` starts programs. If this folder does not exist, the function
-// returns the folder that Bazel has put beside the program.
+// Returns the folder with the digits of this example. The folder is examples/lenet_mnist/data in the working directory,
+// which may be the repository or the folder in which `bazel run` starts programs. If that folder does not exist, the
+// function returns the folder that Bazel has put beside the program.
 std::string DefaultDataDirectory();
 
 }  // namespace lenet

@@ -27,7 +27,7 @@ std::string AccuracyText(double accuracy, std::chrono::duration<double> duration
 void WriteParameters(const std::string& path, const std::vector<std::vector<float>>& arrays);
 
 // Runs `body`, and returns the program's exit code: 2 after a std::invalid_argument, 1 after any other exception. After
-// an exception, it writes a line about it to stderr that begins with the program's name.
+// an exception, writes a line to stderr with the program's name and the exception's text.
 int ExitCodeOf(const std::string& program, const std::function<void()>& body);
 
 }  // namespace lenet

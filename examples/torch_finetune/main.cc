@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Fine-tunes a network with libtorch, in parallel on all ranks, as trainers do in practice. A backbone that has learned
-// one task (to tell even digits from odd digits) gets a new head, and learns another task (to read digits). Its first
-// layers are frozen.
+// one task (to tell even digits from odd digits) gets a new head, and learns another task (to read digits). The first
+// layers of the backbone are frozen.
 #include <torch/torch.h>
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 #define RONDA_KERNELS_CPU_FP8_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "absl/types/span.h"

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <optional>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -71,7 +71,7 @@ Options JobOptions(CommandLineDraft* draft) {
                  "Name the job: rondactl and the monitor show it, and rondactl takes it.", With(draft, SetName)),
       MakeOption(
           "--binding none|core|numa",
-          "Which cores a rank may run on: any, one of its own, or those of\none memory node (default: none).",
+          "Which cores a rank may run on: any, one of its own, or those of\none NUMA node (default: none).",
           WordInto(&options.binding, {{"none", Binding::kNone}, {"core", Binding::kCore}, {"numa", Binding::kNuma}})),
       MakeOption("--max-restarts --max-restart N",
                  "After a failure, start the whole job again, up to N times\n(default: 0).",

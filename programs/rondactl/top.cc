@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"

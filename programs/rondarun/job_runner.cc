@@ -25,7 +25,6 @@
 #include "programs/rondarun/elastic/node_list.h"
 #include "programs/rondarun/job_observer.h"
 #include "programs/rondarun/node.h"
-#include "programs/rondarun/node_numbers.h"
 #include "programs/rondarun/output/output_sinks.h"
 #include "programs/rondarun/plan/job_plan.h"
 #include "programs/rondarun/preflight/build_report.h"

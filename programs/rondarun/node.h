@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Nodes that come by themselves: the nodes of an elastic job (`rondarun --nnodes MIN:MAX`), and nodes that are numbered
-// by arrival (node_numbers.h).
+// by arrival.
 #ifndef RONDA_PROGRAMS_RONDARUN_NODE_H_
 #define RONDA_PROGRAMS_RONDARUN_NODE_H_
 
@@ -32,6 +32,16 @@ absl::StatusOr<JoinedNode> JoinJob(const LaunchOptions& options);
 // code.
 // REQUIRES: options.elastic->nodes.
 int RunNode(const LaunchOptions& options);
+
+// Returns the number of this node, once all nodes of its group have connected to the master's address. The first
+// rondarun that can listen there, on the host that has the address, is node 0. It numbers the other nodes in the order
+// in which they come, and reports each node on standard error.
+//
+// REQUIRES: options.nodes is set, and its nodes are numbered in the order in which they come.
+// Errors: DEADLINE_EXCEEDED if not all nodes come within --start-timeout, or within ten minutes without that option.
+// FAILED_PRECONDITION if nodes have different numbers of ranks. UNAVAILABLE if node 0 ends before it has sent the
+// numbers. Other errors are those of JoinJob.
+absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
 
 }  // namespace ronda
 

@@ -120,36 +120,42 @@ absl::StatusOr<std::string> MeritUnless(std::string objection, absl::string_view
 absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& request, const NcclLoader& nccl,
                                                  DeviceHierarchyOptions::Across across) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
-  return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across, .order = order});
+  RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
+  return ConnectDeviceHierarchy({.request = request,
+                                 .library = std::move(library),
+                                 .across = across,
+                                 .order = settings.order,
+                                 .windows = settings.windows});
 }
 
 }  // namespace
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
   const std::string fields =
-      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order,
+      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.windows,
                      facts.why_no_peer.substr(0, kLongestPeerReason), facts.why_no_nccl},
                     absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 7));
-  if (fields.size() != 8) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 8));
+  if (fields.size() != 9) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
   return DeviceFacts{.host = fields[0],
                      .pci_bus = fields[1],
                      .uuid = fields[2],
                      .nccl = fields[3],
-                     .why_no_nccl = fields[7],
+                     .why_no_nccl = fields[8],
                      .wanted = fields[4],
-                     .why_no_peer = fields[6],
-                     .order = fields[5]};
+                     .why_no_peer = fields[7],
+                     .order = fields[5],
+                     .windows = fields[6]};
 }
 
-absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts) {
+absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts) {
   RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(facts.front()));
-  return first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks;
+  return NcclSettings{.order = first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks,
+                      .windows = first.windows.empty() ? NcclWindows::kNone : NcclWindows::kSymmetric};
 }
 
 namespace {
@@ -161,7 +167,7 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
 
 absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
+  RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                          NcclCommunicator::Create({.rank = request.rank,
                                                    .size = static_cast<int>(request.facts.size()),
@@ -170,7 +176,8 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                                                    .library = std::move(library),
                                                    .host = request.host,
                                                    .marks = request.marks,
-                                                   .order = order,
+                                                   .order = settings.order,
+                                                   .windows = settings.windows,
                                                    .job_failure = request.job_failure}));
   NcclCommunicator* const made = communicator.get();
   return DeviceTransport{.communicator = std::move(communicator),
@@ -182,8 +189,8 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
 absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const DeviceSupport::DirectRequest& request,
                                                                      const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request.facts));
-  return NcclDirect::Connect(request, std::move(library), order);
+  RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
+  return NcclDirect::Connect(request, std::move(library), settings.order);
 }
 
 // Returns why the devices of the ranks cannot map each other's memory; empty if nothing is known that prevents it.
@@ -295,19 +302,23 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
   Libraries libraries = {.cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
                          .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home,
                                   python = settings.python] { return LoadNccl(path, toolkit, python); }};
-  const SumOrder order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl;
+  const NcclSettings of_nccl = {.order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl,
+                                .windows = settings.nccl_windows ? NcclWindows::kSymmetric : NcclWindows::kNone};
   if (!settings.nccl_host.empty()) {
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
-                                            Identity::kPlace, order);
+                                            Identity::kPlace, of_nccl);
   }
   // Identifies the host in the same way as NCCL. The host's name alone is not enough, because machines may have the
   // same name.
   return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
-                                          Identity::kUuid, order);
+                                          Identity::kUuid, of_nccl);
 }
 
 std::string DeviceBackends::Facts(Device& device) {
-  DeviceFacts facts = {.host = host_, .wanted = wanted_, .order = order_ == SumOrder::kOfRanks ? "ranks" : ""};
+  DeviceFacts facts = {.host = host_,
+                       .wanted = wanted_,
+                       .order = nccl_.order == SumOrder::kOfRanks ? "ranks" : "",
+                       .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : ""};
   ronda_cuda_device description = {};
   // If the device's place is not known, the rank counts as the only rank that uses the device.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {

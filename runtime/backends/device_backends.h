@@ -15,6 +15,7 @@
 #include "runtime/backends/registry.h"
 #include "runtime/base/config.h"
 #include "runtime/collectives/host_map.h"
+#include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
@@ -31,6 +32,7 @@ struct DeviceFacts {
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies
   std::string why_no_peer;  // the reason, if the device cannot share memory with other ranks
   std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
+  std::string windows;      // "symmetric" with RONDA_NCCL_WINDOWS, otherwise empty; rank 0's applies
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
@@ -40,10 +42,15 @@ std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` does not come from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// Returns the order in which sums must be made, which the first of some ranks has requested. `facts` are the facts of
-// these ranks.
+// How NCCL is used. All ranks of a communicator must have the same settings.
+struct NcclSettings {
+  SumOrder order = SumOrder::kOfNccl;
+  NcclWindows windows = NcclWindows::kNone;
+};
+
+// Returns the settings of the first of some ranks, which apply to all of them. `facts` are the facts of these ranks.
 // Errors: as DecodeDeviceFacts.
-absl::StatusOr<SumOrder> OrderOfSums(absl::Span<const std::string> facts);
+absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts);
 
 // The facts on which the choice between backends for the memory of GPUs depends.
 struct DeviceSituation {
@@ -72,12 +79,12 @@ class DeviceBackends : public DeviceSupport {
 
   // `host` is the name that NCCL gives this host.
   DeviceBackends(Libraries libraries, std::string wanted, std::string host, Identity identity = Identity::kUuid,
-                 SumOrder order = SumOrder::kOfNccl)
+                 NcclSettings nccl = {})
       : libraries_(std::move(libraries)),
         wanted_(std::move(wanted)),
         host_(std::move(host)),
         identity_(identity),
-        order_(order) {}
+        nccl_(nccl) {}
 
   absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
   std::string Facts(Device& device) override;
@@ -89,7 +96,7 @@ class DeviceBackends : public DeviceSupport {
   const std::string wanted_;
   const std::string host_;
   const Identity identity_;
-  const SumOrder order_;
+  const NcclSettings nccl_;
 };
 
 }  // namespace ronda

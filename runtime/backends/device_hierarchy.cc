@@ -123,6 +123,7 @@ class Connecting {
                                                      .host = host,
                                                      .marks = stream.marks,
                                                      .order = options_.order,
+                                                     .windows = options_.windows,
                                                      .job_failure = request_.job_failure}));
     nccl_.Add(communicator.get());
     return communicator;

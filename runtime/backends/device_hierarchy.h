@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
@@ -22,6 +23,7 @@ struct DeviceHierarchyOptions {
   // tensors travel over NCCL.
   enum class Across { kStaged, kNccl } across = Across::kStaged;
   SumOrder order = SumOrder::kOfNccl;
+  NcclWindows windows = NcclWindows::kNone;
   size_t chunk_bytes = size_t{8} << 20;  // as in HierarchicalCommunicator
 };
 

@@ -178,6 +178,9 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   std::optional<bool> reproducible;
   RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_REPRODUCIBLE", &reproducible));
   devices->reproducible = reproducible.value_or(false);
+  std::optional<bool> windows;
+  RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_NCCL_WINDOWS", &windows));
+  devices->nccl_windows = windows.value_or(false);
   RONDA_RETURN_IF_ERROR(ReadFailureGrace(variables, devices));
   return ReadBackend(variables, "RONDA_DEVICE_BACKEND", DeviceBackendNames(), &devices->backend);
 }

@@ -129,6 +129,7 @@ struct DeviceSettings {
   // Infinite: the process does not end. nullopt: the streams are not blocked and go on.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;  // floating-point numbers are added in the order of the ranks. Rank 0's applies
+  bool nccl_windows = false;  // Ronda's buffers become symmetric windows of NCCL. Rank 0's applies
 };
 
 // Settings for the timeline, which is a trace of the operations on tensors (docs/timeline.md).

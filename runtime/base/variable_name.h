@@ -50,6 +50,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_MPI",
     "RONDA_MPI_PLUGIN",
     "RONDA_NCCL_LIBRARY",
+    "RONDA_NCCL_WINDOWS",
     "RONDA_NEGOTIATION_LOG",
     "RONDA_NETWORK_INTERFACE",
     "RONDA_OUTPUT_IS_TERMINAL",

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/cpu/fp8.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 

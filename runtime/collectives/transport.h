@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/host_map.h"
@@ -65,18 +66,33 @@ struct DeviceTransport {
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
+// Elements that a rank sends to another rank, or receives from it.
+struct DirectPart {
+  void* data = nullptr;  // a part that is sent is only read
+  size_t count = 0;      // elements
+};
+
 // A collective that a transport carries out in the order of the calls, without a negotiation between the ranks.
 struct DirectCall {
-  // All ranks of the transport take part. The operation is an allreduce, a broadcast, an allgather of equal parts, or a
-  // reducescatter into equal parts.
+  // All ranks of the transport take part. The operation is an allreduce, a reduce, a broadcast, an allgather of equal
+  // parts, a reducescatter into equal parts, or an exchange (see `sends`).
   CallInfo info;
   const void* input = nullptr;
-  void* output = nullptr;  // may equal the input of an allreduce or a broadcast
+  void* output = nullptr;  // may equal the input of an allreduce, a reduce or a broadcast; a reduce: only on the root
   size_t count = 0;        // elements of this rank's `input`; for a reducescatter, of its `output`
   DType dtype = DType::kFloat32;
   ReduceOp reduction = ReduceOp::kSum;
   kernels::Scale scale;  // applied to each rank's elements, before a sum
-  int root = 0;          // the root's position; only for a broadcast
+  int root = 0;          // the root's position; only for a reduce or a broadcast
+
+  // An exchange is a gather, a scatter or an alltoall. These two fields then have a part for each rank, in the order of
+  // the positions, and `input`, `output` and `count` are not used. What a rank sends to a second rank must have as many
+  // elements as the second rank receives from it. The part of a rank for itself may be the same memory in both fields.
+  // Otherwise the received parts overlap no other part. Other operations have no parts.
+  absl::Span<const DirectPart> sends = {};
+  absl::Span<const DirectPart> receives = {};
+
+  bool is_exchange() const { return !sends.empty(); }
 };
 
 // Does collectives between the devices of some ranks. All of these ranks must make the same calls in the same order;

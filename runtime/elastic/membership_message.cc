@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <initializer_list>
-#include <optional>
 #include <tuple>
 #include <utility>
 

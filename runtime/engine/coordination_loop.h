@@ -6,7 +6,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
-#include "runtime/base/group.h"
 #include "runtime/base/peer.h"
-#include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/coordinator_role.h"

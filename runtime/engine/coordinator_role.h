@@ -3,14 +3,11 @@
 #ifndef RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 #define RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/config.h"
 #include "runtime/base/types.h"
@@ -21,7 +18,6 @@
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/recording.h"
-#include "runtime/negotiation/tensor_request.h"
 #include "runtime/tuning/tuning_role.h"
 
 namespace ronda {

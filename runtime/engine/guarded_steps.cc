@@ -2,12 +2,17 @@
 
 #include "runtime/engine/guarded_steps.h"
 
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#else
+#include <cfenv>
+#endif
+
 #include <exception>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/float_environment.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/out_of_memory.h"
 
@@ -16,6 +21,41 @@ namespace {
 
 // Enough memory to record a failure and to complete the handles with it.
 constexpr size_t kEmergencyBytes = size_t{256} << 10;
+
+// Until this object is destroyed, the calling thread has the default floating-point environment: rounding to nearest,
+// denormals unchanged, no traps. Trainers change the environment of their threads (flush to zero, traps). But if a
+// trainer's thread does a reduction, its result must have the same bits as on all other ranks.
+class ScopedFloatEnvironment {
+ public:
+  ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
+  ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
+
+#ifdef __x86_64__
+  ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
+    if (!IsDefault(saved_)) _mm_setcsr(kDefault);
+  }
+  ~ScopedFloatEnvironment() {
+    if (!IsDefault(saved_)) _mm_setcsr(saved_);
+  }
+
+ private:
+  static constexpr unsigned kFlags = 0x3f;      // exceptions since the last clear: not part of the environment
+  static constexpr unsigned kDefault = 0x1f80;  // the state of a new thread
+
+  static bool IsDefault(unsigned state) { return (state & ~kFlags) == kDefault; }
+
+  const unsigned saved_;  // state of the SSE unit; switching only this takes nanoseconds
+#else
+  ScopedFloatEnvironment() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~ScopedFloatEnvironment() { std::fesetenv(&saved_); }
+
+ private:
+  std::fenv_t saved_;
+#endif
+};
 
 }  // namespace
 

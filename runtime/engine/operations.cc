@@ -3,7 +3,6 @@
 #include "runtime/engine/operations.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/engine/coordinator_role.h"
 #include "runtime/engine/executor.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "kernels/dtype.h"
-#include "runtime/engine/submission.h"
 #include "runtime/negotiation/tensor_request.h"
 
 namespace ronda {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace ronda {
@@ -78,7 +79,7 @@ void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, 
   slot.sequence.store(2 * ticket + 2, std::memory_order_release);
 }
 
-std::optional<FlightEvent> FlightRecorder::Read(uint64_t ticket) const {
+std::optional<FlightEvent> FlightRecorder::Read(uint64_t ticket, absl::string_view prefix) const {
   const Slot& slot = slots_[ticket % kEvents];
   const uint64_t complete = 2 * ticket + 2;
   if (slot.sequence.load(std::memory_order_acquire) != complete) return std::nullopt;
@@ -90,18 +91,20 @@ std::optional<FlightEvent> FlightRecorder::Read(uint64_t ticket) const {
   if (slot.sequence.load(std::memory_order_relaxed) != complete) return std::nullopt;
   const std::optional<Description> what = Unpack(bits);
   if (!what.has_value()) return std::nullopt;
+  const absl::string_view text(reinterpret_cast<const char*>(name), what->name_bytes);
+  if (!absl::StartsWith(text, prefix)) return std::nullopt;
   return FlightEvent{.kind = what->kind,
                      .op = what->op,
-                     .name = std::string(reinterpret_cast<const char*>(name), what->name_bytes),
+                     .name = std::string(text),
                      .bytes = bytes,
                      .time = absl::Nanoseconds(static_cast<int64_t>(time))};
 }
 
-std::vector<FlightEvent> FlightRecorder::Events() const {
+std::vector<FlightEvent> FlightRecorder::Events(absl::string_view prefix) const {
   const uint64_t end = next_ticket_.load(std::memory_order_acquire);
   std::vector<FlightEvent> events;
   for (uint64_t ticket = end - std::min<uint64_t>(end, kEvents); ticket < end; ++ticket) {
-    if (std::optional<FlightEvent> event = Read(ticket); event.has_value()) events.push_back(*std::move(event));
+    if (std::optional<FlightEvent> event = Read(ticket, prefix); event.has_value()) events.push_back(*std::move(event));
   }
   return events;
 }

@@ -3,7 +3,6 @@
 #ifndef RONDA_RUNTIME_MONITOR_RANK_METER_H_
 #define RONDA_RUNTIME_MONITOR_RANK_METER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +10,6 @@
 
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
-#include "runtime/base/types.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/rank_words.h"

@@ -4,7 +4,6 @@
 #define RONDA_RUNTIME_NEGOTIATION_NEGOTIATOR_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

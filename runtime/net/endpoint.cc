@@ -17,11 +17,12 @@
 #include <optional>
 
 #include "absl/algorithm/container.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
@@ -41,15 +42,17 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
   return AddressList(found, &freeaddrinfo);
 }
 
-// Returns the first IPv4 address, or else the first IPv6 address. So if a name has an IPv4 address and an IPv6 address,
-// all ranks choose the IPv4 address, no matter in which order the system's resolver lists the two.
-const addrinfo* Choose(const addrinfo* list) {
-  const addrinfo* ipv6 = nullptr;
-  for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
-    if (item->ai_family == AF_INET) return item;
-    if (item->ai_family == AF_INET6 && ipv6 == nullptr) ipv6 = item;
+// Returns the IPv4 addresses, or else the IPv6 addresses. So if a name has an IPv4 address and an IPv6 address, all
+// ranks choose the IPv4 address, no matter in which order the system's resolver lists the two.
+std::vector<const addrinfo*> Choose(const addrinfo* list) {
+  std::vector<const addrinfo*> chosen;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
+      if (item->ai_family == family) chosen.push_back(item);
+    }
+    if (!chosen.empty()) break;
   }
-  return ipv6;
+  return chosen;
 }
 
 struct NumericAddress {
@@ -165,20 +168,35 @@ std::string ToString(const Endpoint& endpoint) {
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port) {
   const absl::StatusOr<AddressList> list = Lookup(std::string(host), absl::StrCat(port), 0);
   if (!list.ok()) return list.status();
-  const addrinfo* const chosen = Choose(list->get());
-  if (chosen == nullptr)
+  const std::vector<const addrinfo*> chosen = Choose(list->get());
+  if (chosen.empty()) {
     return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address; check MASTER_ADDR"));
-  NumericAddress address = Read(*chosen);
+  }
+  NumericAddress address = Read(*chosen.front());
   if (address.unspecified) {
     return absl::InvalidArgumentError(absl::StrCat("MASTER_ADDR \"", host,
                                                    "\" stands for all interfaces, and Ronda listens on one only: "
                                                    "give the address of rank 0 that the other ranks reach"));
   }
-  return Endpoint{.host = std::string(host),
-                  .family = chosen->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
-                  .address = std::move(address.text),
-                  .port = port,
-                  .loopback = address.loopback};
+  Endpoint endpoint = {.host = std::string(host),
+                       .family = chosen.front()->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
+                       .address = std::move(address.text),
+                       .port = port,
+                       .loopback = address.loopback};
+  // A job on loopback may have no secret. Then a rank checks which user listens, but only at one address.
+  if (endpoint.loopback) return endpoint;
+  for (const addrinfo* const item : absl::MakeSpan(chosen).subspan(1)) {
+    NumericAddress other = Read(*item);
+    if (!other.loopback && !other.unspecified) endpoint.other_addresses.push_back(std::move(other.text));
+  }
+  return endpoint;
+}
+
+std::vector<Endpoint> ByAddress(const Endpoint& endpoint) {
+  std::vector<Endpoint> all(1 + endpoint.other_addresses.size(), endpoint);
+  for (size_t i = 1; i < all.size(); ++i) all[i].address = endpoint.other_addresses[i - 1];
+  for (Endpoint& each : all) each.other_addresses.clear();
+  return all;
 }
 
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret) {
@@ -225,6 +243,18 @@ absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addr
   return absl::NotFoundError(
       absl::StrCat("no network interface here leads to other hosts: name one in RONDA_NETWORK_INTERFACE if one does; ",
                    ListInterfaces(addresses)));
+}
+
+absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names) {
+  const bool is_own_name =
+      endpoint.loopback && endpoint.host != endpoint.address && !absl::StrContains(endpoint.host, "localhost");
+  if (!is_own_name) return endpoint;
+  absl::StatusOr<Endpoint> chosen = ChooseAddress(InterfaceAddresses(), names);
+  if (!chosen.ok() && names.empty()) return endpoint;  // no other host reaches this host, so none is in the job
+  RONDA_RETURN_IF_ERROR(chosen.status());
+  chosen->host = std::move(endpoint.host);
+  chosen->port = endpoint.port;
+  return chosen;
 }
 
 }  // namespace ronda

@@ -21,6 +21,9 @@ struct Endpoint {
   std::string address;                          // numeric: "127.0.0.1", "::1"
   int port = 0;                                 // 0: the system chooses the port of a server
   bool loopback = false;                        // only processes of this host can reach it
+  // The other addresses of `host`, numeric and of the same family; none if `address` is on loopback. A server listens
+  // only at `address`. A client also tries the other addresses, because the server's host may have chosen one of them.
+  std::vector<std::string> other_addresses = {};
 };
 
 // Returns the address and the port, for example "127.0.0.1:29500" or "[::1]:29500".
@@ -29,10 +32,13 @@ std::string NumericText(const Endpoint& endpoint);
 // Returns the host as the user wrote it and the port, for example "localhost:29500" or "[::1]:29500".
 std::string ToString(const Endpoint& endpoint);
 
-// Finds the address of `host`, which is a name, an IPv4 address or an IPv6 address.
+// Finds the addresses of `host`, which is a name, an IPv4 address or an IPv6 address.
 // Errors: INVALID_ARGUMENT if the address is the wildcard address of all interfaces; NOT_FOUND if there is no such
 // host.
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
+
+// Returns one endpoint for each address of `endpoint`, in their order. They have no other addresses.
+std::vector<Endpoint> ByAddress(const Endpoint& endpoint);
 
 // Checks that the job has a secret if the endpoint is not on loopback.
 // Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
@@ -58,6 +64,13 @@ std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 // Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);
+
+// Returns where the server at `endpoint` listens, if processes on several hosts use it. Some systems resolve a host's
+// own name to loopback (Debian: 127.0.1.1), but other hosts resolve the name to another address. If `endpoint` is such
+// a name of this host, the result has the address that ChooseAddress() chooses. Otherwise, or if `names` is empty and
+// no interface leads to other hosts, the result is `endpoint`. Errors: NOT_FOUND as for ChooseAddress, if `names` is
+// not empty.
+absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names);
 
 }  // namespace ronda
 

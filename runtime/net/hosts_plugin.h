@@ -63,7 +63,8 @@ typedef struct {
    * closed. Streams that were never opened must be ended first. */
   void (*shut_down)(ronda_hosts_server* server, int64_t grace_ms);
 
-  /* Returns a connection to `target` ("ipv4:127.0.0.1:29500"), which may begin to listen later. */
+  /* Returns a connection to `target` ("ipv4:127.0.0.1:29500"), which may begin to listen later. If `target` lists
+   * several addresses ("ipv4:10.0.0.1:29500,10.0.1.1:29500"), the connection uses the first one that answers. */
   ronda_hosts_channel* (*connect)(const char* target, const ronda_hosts_limits* limits);
   /* Ends the connection. May be called before the streams of the connection have closed. */
   void (*disconnect)(ronda_hosts_channel* channel);

@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/plugin_search.h"
@@ -158,14 +159,24 @@ MessageServer::~MessageServer() {
   if (server_ != nullptr) plugin_->shut_down(server_, absl::ToInt64Milliseconds(options_.grace));
 }
 
+namespace {
+
+// Returns the name of the endpoint for gRPC. If the endpoint has several addresses, gRPC tries one after the other.
+std::string TargetOf(const Endpoint& endpoint) {
+  const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
+  return scheme + absl::StrJoin(ByAddress(endpoint), ",", [](std::string* target, const Endpoint& address) {
+           absl::StrAppend(target, NumericText(address));
+         });
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<MessageChannel>> MessageChannel::Connect(const std::string& plugin_path,
                                                                         const Endpoint& endpoint,
                                                                         const MessageLimits& limits) {
   RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(plugin_path));
-  const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
   const ronda_hosts_limits plugin_limits = ToPlugin(limits);
-  ronda_hosts_channel* const channel =
-      plugin->connect(absl::StrCat(scheme, NumericText(endpoint)).c_str(), &plugin_limits);
+  ronda_hosts_channel* const channel = plugin->connect(TargetOf(endpoint).c_str(), &plugin_limits);
   return std::unique_ptr<MessageChannel>(new MessageChannel(plugin, channel));
 }
 

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <iterator>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/btree_map.h"

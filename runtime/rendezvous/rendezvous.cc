@@ -204,8 +204,8 @@ absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSessi
       {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
 }
 
-// Returns the endpoint at which rank 0 listens.
-absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
+// Looks up the name of rank 0's host.
+absl::StatusOr<Endpoint> LookUpMaster(const Config& config) {
   constexpr absl::Duration kPause = absl::Milliseconds(200);
   const absl::Time deadline = SteadyNow() + config.tunables.start_timeout;
   for (;;) {
@@ -214,6 +214,13 @@ absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
     if (!may_appear || SteadyNow() + kPause > deadline) return endpoint;
     absl::SleepFor(kPause);
   }
+}
+
+// Returns the endpoint at which rank 0 listens.
+absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
+  absl::StatusOr<Endpoint> endpoint = LookUpMaster(config);
+  if (!endpoint.ok() || config.job.IsOnOneHost()) return endpoint;
+  return BeyondLoopback(*std::move(endpoint), config.network.interfaces);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/net/proof.h"
 
 namespace ronda {
 namespace {

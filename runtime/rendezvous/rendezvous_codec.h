@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/ronda/v1/rendezvous.pb.h"
-#include "runtime/net/proof.h"
 #include "runtime/rendezvous/rendezvous_table.h"
 
 namespace ronda {

@@ -3,18 +3,15 @@
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_
 #define RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/ronda/v1/rendezvous.pb.h"
 #include "runtime/base/mutex.h"

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/poll.h"
 #include "runtime/base/status_macros.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The real program, with the smallest settings. The program starts its ranks, finds the peer libraries, measures, and
+// Tests the real ronda-bench with the smallest settings: it starts its ranks, finds the peer libraries, measures, and
 // writes files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,8 +77,8 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
   const std::string json = PathOf("collectives.json");
   const Outcome outcome =
       RunTool("collectives -np 2 --op all --place in,out -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
-  // There are six operations and the barrier. One operation is measured both in place and out of place. Each is
-  // measured in two layers.
+  // There are six operations and the barrier. One operation is measured both in place and out of place. Each of these
+  // eight cases is measured in two layers.
   ExpectRows(outcome, json, 16);
   EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
 }
@@ -275,8 +275,8 @@ TEST_P(PeerSmokeTest, APeerIsRightToo) {
 INSTANTIATE_TEST_SUITE_P(AllPeers, PeerSmokeTest, testing::Values("mpi", "mpich", "gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
-// If a user asks for a peer by name and the peer is missing, the run must fail. Its output must not look like a
-// comparison.
+// If a user asks for a peer by name and the peer is missing, the run must fail. The output of the failed run must not
+// look like a comparison.
 TEST(SmokeTest, APeerThatIsMissingIsAnError) {
   const std::filesystem::path folder = PathOf("alone");
   std::filesystem::create_directories(folder);

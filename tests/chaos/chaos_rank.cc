@@ -85,8 +85,8 @@ class Rank {
 
   void Injure(const std::vector<int32_t>& pids) {
     const Injury& injury = plan_.injury;
-    // A rank that will be killed waits for this here. If a rank shut down before it is killed, the job would not notice
-    // its death.
+    // A rank that will be killed waits here for the signal. If a rank shut down before it is killed, the job would not
+    // notice its death.
     while (injury.kind == Injury::Kind::kKill && IsVictim()) pause();
     std::this_thread::sleep_for(injury.after);
     if (injury.kind == Injury::Kind::kExit && IsVictim()) _exit(kExitCode);
@@ -143,7 +143,8 @@ class Rank {
     return first_failure;
   }
 
-  // Each rank makes a different number of steps, then calls join(). When all ranks have joined, all take part again.
+  // Each rank makes a different number of steps, then calls join(). When all ranks have joined, all ranks take part in
+  // operations again.
   Status RunLastSteps() {
     const int steps = plan_.last_steps[static_cast<size_t>(rank_)];
     for (int step = 0; step < steps; ++step) {

@@ -8,15 +8,15 @@ namespace ronda::chaos {
 
 inline constexpr int kRanks = 4;
 
-// The round's seed, in the environment of its ranks.
+// The environment variable from which ranks read the round's seed.
 inline constexpr char kSeedVariable[] = "CHAOS_ROUND_SEED";
 // The beginning of the line in which a rank reports the first failure that it saw.
 inline constexpr char kFailureLine[] = "FIRST FAILURE: ";
-// The exit code of the victim of Injury::Kind::kExit.
+// The exit code of a rank that exits because of Injury::Kind::kExit.
 inline constexpr int kExitCode = 7;
 
-// Carries out this process' part of the round. Checks the results, the failure if the round must fail, and that all
-// resources have been released. Every difference is a gtest failure.
+// Carries out this process' part of the round. Checks the results, and that all resources have been released. If the
+// round must fail, checks the failure. Every difference is a gtest failure.
 void RunRound();
 
 }  // namespace ronda::chaos

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs rounds of random operations on four ranks. Some of the ranks are killed, stopped or late. The tests check that
-// in each round no rank hangs, no result is wrong, all survivors report the same first failure, and all resources are
-// released.
+// Runs rounds of random operations on four ranks. In a round, some ranks may be killed, stopped or late. The tests
+// check that in each round no rank hangs, no result is wrong, all survivors report the same first failure, and all
+// resources are released.
 //
-// CHAOS_ROUNDS is the number of rounds (50). CHAOS_SEED, set to a printed seed, repeats that round.
+// CHAOS_ROUNDS is the number of rounds (default: 50). If CHAOS_SEED is set to a seed that an earlier run has printed,
+// the test repeats the round of this seed.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that each sample is part of one step in each pass over the data. Meanwhile ranks of the elastic job are killed,
-// stopped and asked to leave at random, and the job grows and shrinks.
+// Tests that each sample is part of one step in each pass over the data. During the training, ranks of the elastic job
+// are killed, stopped and asked to leave at random, and the job grows and shrinks.
 //
-// CHAOS_SECONDS is the duration (10). If CHAOS_SEED is set to a seed that an earlier run has printed, the ranks get the
-// same injuries, if the job is at the same point.
+// CHAOS_SECONDS is the duration in seconds (default: 10). CHAOS_SEED may be a seed that an earlier run has printed.
+// Ranks then get the same injuries as in that run while the two jobs are in the same state.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using ::testing::SizeIs;
 
 constexpr char kTrainer[] = "tests/chaos/counting_trainer";
 
-// Trainers end when this file exists.
+// A file whose existence makes the trainers end.
 class FinishFile {
  public:
   FinishFile() { std::filesystem::remove(path_); }
@@ -68,7 +68,8 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
                       .pause = is_short ? absl::Milliseconds(500) : absl::Seconds(2.5),
                       .stops = is_short ? 0 : static_cast<int>(absl::ToInt64Minutes(time))});
   const absl::Time begin = SteadyNow();
-  // Waits for some epochs, even if one of them takes long because it waits for a rank that has died before it joined.
+  // Returns a condition that is true after the time `end` if there have been at least `epochs` epochs. One epoch may
+  // take long, because its members wait for a rank that has died before it joined.
   const auto until = [](absl::Time end, int64_t epochs) {
     return [end, epochs](const JobLog& log) { return SteadyNow() >= end && log.epochs() >= epochs; };
   };
@@ -104,7 +105,8 @@ TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
   run.ReadUntil(has_members(3), "three members that are left");
   const int oldest = log.members().front();
   const auto only_the_oldest = [&] {
-    // Kills the other members again and again, because a replacement may join before the oldest member is alone.
+    // Kills all members except the oldest one. This function runs again and again, because a replacement may join
+    // before the oldest member is alone.
     for (const int member : log.members()) {
       if (member != oldest && IsRunning(log.pids().at(member))) strike(member, SIGKILL);
     }

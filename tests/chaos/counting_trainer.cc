@@ -5,7 +5,7 @@
 //   rondarun -np 4 --min-np 2 counting_trainer FILE
 //
 // Trains until FILE exists at the end of a pass over the data. After each pass, every rank checks that its state has
-// counted every sample once in each pass. If not, the rank prints WRONG and exits with code 3.
+// counted every sample once in each pass. If a count is wrong, the rank prints WRONG and exits with code 3.
 #include <unistd.h>
 
 #include <cstddef>
@@ -77,7 +77,7 @@ class CountingTrainer {
     }
   }
 
-  // The trainer calls this function before each step. The answer is the same on all ranks.
+  // The trainer calls IsFinished() before each step. The result is the same on all ranks.
   bool IsFinished() {
     if (sampler_.cursor().taken != 0) return false;
     CheckCounts();

@@ -31,15 +31,16 @@ namespace {
 
 constexpr int kMembers = 4;
 
-// How much a process's memory may grow. An allocator may keep memory, and a trainer needs more memory when its share of
-// a batch first grows. In the ten minutes of `make chaos` this limit is some 40 KiB per epoch.
+// The limit for the growth of a process's memory. An allocator may keep memory, and a trainer needs more memory when
+// its share of a batch first grows. In the ten minutes of `make chaos`, the limit amounts to about 40 KiB per epoch.
 constexpr int64_t kMemorySlackKib = 8192;
 // A process has more descriptors if the job has more members. The launcher needs four descriptors for each member, and
 // a member needs one for each other member.
 constexpr int64_t kDescriptorSlackOfLauncher = 4 * kMembers;
 constexpr int64_t kDescriptorSlackOfMember = kMembers;
 constexpr int64_t kThreadSlack = 2;  // those of a rank that is not alone
-// A process is compared only when it has this many samples, because the memory of a new process still grows.
+// The samples of a process are compared only if there are this many of them, because the memory of a new process still
+// grows.
 constexpr size_t kTellingSamples = 9;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -91,8 +92,8 @@ struct Range {
   int64_t last_least = 0;  // in the last third
 };
 
-// Samples are taken while members come and leave. At such a time a process may use more resources for a moment. So the
-// smallest of the late values is compared with the greatest of the early values.
+// Samples are taken while members come and leave, when a process may use more resources for a moment. So the smallest
+// value of the last third is compared with the greatest value of the first third.
 Range RangeOf(const std::vector<int64_t>& values) {
   const auto third = static_cast<std::ptrdiff_t>((values.size() + 2) / 3);
   return {.first_most = *std::max_element(values.begin(), values.begin() + third),
@@ -220,8 +221,8 @@ bool ElasticChaos::ChangeKeeper() {
 }
 
 // If rank 0 dies while the members connect, the members that rank 0 has already admitted join again at once. A member
-// that arrives after the death waits for rank 0 until RONDA_START_TIMEOUT. The launcher kills this member 5 s after the
-// others have joined.
+// that arrives after the death waits for rank 0 until RONDA_START_TIMEOUT. The launcher kills the waiting member 5 s
+// after the other members have joined.
 void ElasticChaos::ReplaceKeeper() {
   ++counts_["keepers killed as late"];
   EXPECT_THAT(run_.out(),
@@ -277,8 +278,8 @@ std::vector<int> ElasticChaos::VictimsInEpoch() const {
   return victims;
 }
 
-// The launcher starts no more members if three in a row end before they join. So another new member is killed only
-// after one has joined.
+// If three new members in a row end before they join, the launcher starts no more members. So the result is empty until
+// a member that is newer than the last killed one has joined.
 std::vector<int> ElasticChaos::JoiningMembers() const {
   std::vector<int> joining;
   bool has_one_come = !struck_joining_member_.has_value();

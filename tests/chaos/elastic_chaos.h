@@ -42,10 +42,10 @@ struct Footprint {
 //   SIGSTOP        the launcher kills it after 10 s
 //   SIGSTOP and SIGCONT  in less than half a second: the member continues
 //
-// Each such signal is a turn. The next turn comes when the job has completed a step, because the launcher gives up a
-// job that fails three times at the same step. One member at a time, the keeper, gets no signal, so that the state is
-// never lost. Most keepers become rank 0 sooner or later. When another member becomes the keeper, the old keeper is
-// killed.
+// Each entry of the list is called a turn. The next turn comes when the job has completed a step, because the launcher
+// gives up a job that fails three times at the same step. At any time one member, the keeper, gets no signal, so that
+// the state is never lost. Most keepers become rank 0 sooner or later. When another member becomes the keeper, the old
+// keeper is killed.
 //
 // Thread-compatible.
 class ElasticChaos {

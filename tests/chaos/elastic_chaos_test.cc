@@ -4,11 +4,12 @@
 //
 //   elastic_chaos_test [PROGRAM [ARGUMENT...]]
 //
-// This command tests another program, for example examples/pytorch_elastic.py. The program must accept `--epochs N`.
+// With a PROGRAM, the command tests this program instead of LeNet, for example examples/pytorch_elastic.py. The program
+// must accept `--epochs N`.
 //
-// The first job makes CHAOS_PASSES passes over the data (8). If CHAOS_SECONDS is set, further jobs with longer pauses
-// follow until the time is over. If CHAOS_SEED is set to a seed that an earlier run has printed, the ranks get the same
-// injuries, if the job is at the same point.
+// The first job makes CHAOS_PASSES passes over the data (default: 8). If CHAOS_SECONDS is set, further jobs with longer
+// pauses follow until the time is over. CHAOS_SEED may be a seed that an earlier run has printed. Ranks then get the
+// same injuries as in that run while the two jobs are in the same state.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -42,8 +43,8 @@ int64_t ShortPasses() {
 // LeNet in C++ learns enough in a few passes, because its learning rate falls.
 double AccuracyAfter(int64_t passes) { return Program().front() == kLeNet || passes >= kEnoughPasses ? 0.97 : 0.95; }
 
-// How the job ends depends on whether the member that dies last has finished the program. So the last passes are
-// trained without injuries.
+// If a member died near the end of the job, the job's end would depend on whether the member had finished the program.
+// So no member is injured in the last passes.
 int64_t InjuredPassesOf(int64_t passes) { return passes - std::max<int64_t>(2, passes / 10); }
 
 void ExpectLearns(int64_t passes, ElasticChaos::Options options) {

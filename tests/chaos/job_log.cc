@@ -95,15 +95,15 @@ void JobLog::OnEpoch(absl::string_view members) {
   }
 }
 
-// If a member has been lost, the launcher places a new epoch. Lines that were printed before the loss come before the
-// line of this epoch.
+// If a member has been lost, the launcher begins a new epoch. All lines that were printed before the loss come before
+// the line of the new epoch.
 void JobLog::OnMet(int64_t step) {
   have_met_ = true;
   beginnings_.push_back(step);
   if (progress_ == Progress::kMeets) {
     met_after_ = step;
     progress_ = Progress::kHasMet;
-    // In the first epoch no member has been lost yet, so this line counts as a step.
+    // Before any member has been lost, the line of an epoch counts as a completed step.
     if (lost_.empty()) OnStep();
   } else if (progress_ == Progress::kHasMet && step > met_after_) {
     OnStep();

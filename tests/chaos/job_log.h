@@ -17,8 +17,8 @@
 
 namespace ronda::chaos {
 
-// Reads the lines of `rondarun --verbose` and the lines of its trainer. Both kinds of lines come from one stream, in
-// the order in which rondarun has written them. The log understands these lines of a trainer:
+// Reads the lines of `rondarun --verbose` and the lines of its trainer. The lines of rondarun and of the trainer come
+// from one stream, in the order in which rondarun has written them. The log understands these lines of a trainer:
 //
 //   4 ranks go on after step 17       (or: in epoch 3) the members of an epoch have met, and have the state
 //   epoch 3 is done                   (or: epoch 3: accuracy 0.97) a pass over the data is complete
@@ -45,7 +45,7 @@ class JobLog {
   int64_t epochs() const { return epochs_; }
   int64_t passes() const { return passes_; }
   double accuracy() const { return accuracy_; }
-  // Returns, for each epoch in order, the step or pass after which the epoch has continued.
+  // Returns the step or pass after which each epoch has continued, in the order of the epochs.
   const std::vector<int64_t>& beginnings() const { return beginnings_; }
 
   // Reports that a member is about to be killed. HasTrained() then returns false until an epoch without this member has

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Implements the operations of a chaos round. For each operation it has how one rank submits it, and the expected
+// Implements the operations of a chaos round. Each class submits one kind of operation on a rank, and checks the
 // result.
 #include "tests/chaos/operation.h"
 
@@ -46,7 +46,8 @@ size_t SomeCount(Random& random) {
   return kCounts[random.Below(std::size(kCounts))];
 }
 
-// The base class of all operations. All ranks draw random numbers in the same order, so they get the same ones.
+// The base class of all operations. All ranks draw the same random numbers, because they have the same seed and draw in
+// the same order.
 class PlannedOperation : public Operation {
  public:
   PlannedOperation(const OperationPlan& plan, int rank) : plan_(plan), rank_(rank), random_(plan.seed) {}
@@ -346,8 +347,8 @@ class Reducing : public PlannedOperation {
     const int choice = random_.Below(choices);
     options_.compression = kWires[choice];
     if (choice >= 3) {
-      // These formats keep about two digits of each contribution and of the result. Error feedback may add the errors
-      // of earlier steps.
+      // The 8-bit wire formats keep about two digits of each contribution and of the result. Error feedback may add the
+      // errors of earlier steps.
       wire_error_ = 0.5 * 4 * static_cast<double>(members() + 1);
       options_.error_feedback = random_.OneIn(2);
     } else if (options_.op != Op::Adasum && random_.OneIn(4)) {

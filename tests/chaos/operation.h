@@ -10,7 +10,7 @@
 
 namespace ronda::chaos {
 
-// One operation on one rank, and its expected result. Each rank can compute the result, because it knows how to compute
+// One operation on one rank, and its expected result. A rank can compute the expected result, because it can compute
 // every rank's contribution. The object must not be moved while the operation is in flight, because it owns the
 // buffers.
 class Operation {

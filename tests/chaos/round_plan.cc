@@ -82,7 +82,7 @@ RoundPlan PlanRound(uint64_t seed, int size) {
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto kind = static_cast<OperationKind>(random.Below(kAsynchronousKindCount));
       batch[i] = PlanOperation(kind, plan.sets, random);
-      // Later batches use the same names again, with other shapes and for other operations.
+      // All batches use the same tensor names, with different shapes and for different operations.
       batch[i].name = absl::StrCat("operation ", i);
     }
     const int waiting_kinds = kOperationKindCount - kAsynchronousKindCount;

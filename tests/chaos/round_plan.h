@@ -54,7 +54,7 @@ enum class OperationKind {
 inline constexpr int kOperationKindCount = 14;
 inline constexpr int kAsynchronousKindCount = 12;  // the kinds before kSparseAllreduce
 
-// One operation. The contents and sizes of its tensors, and its options, are computed from `seed`.
+// One operation. The options of the operation, and the contents and sizes of its tensors, are computed from `seed`.
 struct OperationPlan {
   OperationKind kind = OperationKind::kAllreduce;
   std::string name;

@@ -263,6 +263,43 @@ TEST(OtherArgumentsTest, OnlyTheRootOfAReduceHasAnOutput) {
   }
 }
 
+// Buffers that a struct may name. Each is ignored on a rank on which the operation does not use it.
+template <typename Args>
+absl::StatusOr<Submission> SubmitBuffers(Args init, int root, const float* input, float* output) {
+  return Submit<Args>(init, [&](Args* args) {
+    args->root = root;
+    args->input = input;
+    args->output = output;
+    args->output_bytes = 8;
+  });
+}
+
+TEST(OtherArgumentsTest, OnlyTheRootOfAGatherHasAnOutput) {
+  float input[2] = {};
+  float output[2] = {};
+  for (const int root : {kCaller.rank, kCaller.rank + 1}) {
+    const auto gather = SubmitBuffers<ronda_gather_args>(RONDA_GATHER_ARGS_INIT, root, input, output);
+    ASSERT_TRUE(gather.ok()) << gather.status();
+    EXPECT_EQ(gather->request.root, root);
+    EXPECT_EQ(gather->input, input);
+    EXPECT_EQ(gather->output, root == kCaller.rank ? output : nullptr);
+    EXPECT_EQ(gather->output_bytes, root == kCaller.rank ? 8 : 0);
+  }
+}
+
+TEST(OtherArgumentsTest, OnlyTheRootOfAScatterHasAnInput) {
+  float input[2] = {};
+  float output[2] = {};
+  for (const int root : {kCaller.rank, kCaller.rank + 1}) {
+    const auto scatter = SubmitBuffers<ronda_scatter_args>(RONDA_SCATTER_ARGS_INIT, root, input, output);
+    ASSERT_TRUE(scatter.ok()) << scatter.status();
+    EXPECT_EQ(scatter->request.root, root);
+    EXPECT_EQ(scatter->input, root == kCaller.rank ? input : nullptr);
+    EXPECT_EQ(scatter->output, output);
+    EXPECT_EQ(scatter->output_bytes, 8u);
+  }
+}
+
 TEST(OtherArgumentsTest, OperationsAreWhatTheyAreCalled) {
   EXPECT_EQ(Submit<ronda_reducescatter_args>(RONDA_REDUCESCATTER_ARGS_INIT)->request.op, OpType::kReduceScatter);
   EXPECT_EQ(Submit<ronda_broadcast_args>(RONDA_BROADCAST_ARGS_INIT)->request.op, OpType::kBroadcast);
@@ -485,8 +522,8 @@ TEST(Utf8Test, RefusesControlCharacters) {
   EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
 }
 
-// Long names are checked eight bytes at a time. So the test puts every byte at every position in a name of printable
-// ASCII.
+// The test puts every byte at every position in a name of printable ASCII, because the library checks long names eight
+// bytes at a time.
 TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
   for (int byte = 0; byte < 256; ++byte) {
     for (size_t place = 0; place < 20; ++place) {

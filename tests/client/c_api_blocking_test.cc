@@ -145,8 +145,8 @@ TEST(CBlockingTest, ThreadsOfOneRankMayWaitAtOnce) {
   EXPECT_EQ(RunRanks(2, body), RONDA_OK) << ronda_last_error();
 }
 
-// Before a rank ends, it waits for the threads that make calls for this rank. But the rank does not wait for a thread
-// that waits for other ranks.
+// Before a rank ends, it waits for the threads that make calls for this rank. A rank does not wait for a thread that
+// itself waits for other ranks.
 TEST(CBlockingTest, ABodyThatThrowsEndsTheJobAlsoForAThreadThatWaits) {
   std::thread waiting;
   std::atomic<int> status{RONDA_OK};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI's calls for many handles at once, and barriers with a handle, on ranks that are threads.
+// Tests the C ABI's calls for many handles at once, and barriers with a handle, on ranks that are threads.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -202,7 +202,7 @@ TEST(CHandlesTest, ABarrierWithAHandleEndsWhenEveryRankHasSubmittedIt) {
     }
     Tell(2);  // before this, rank 2 is not at the barrier
     if (ronda_rank() != 0) {
-      // Here this rank calls the barrier without a handle, and rank 0 waits for the same barrier with a handle.
+      // All ranks except rank 0 call the barrier without a handle. Rank 0 waits for the same barrier with a handle.
       EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
       return;
     }

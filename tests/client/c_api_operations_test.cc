@@ -28,7 +28,7 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// Sets the tensor that all operations on tensors have. The tensor has the type float32 and the shape `shape`, which
+// Sets the field `tensor` of an operation's arguments. The tensor has the type float32 and the shape `shape`, which
 // must outlive the arguments.
 template <typename Args>
 Args WithTensor(Args args, const char* name, const std::vector<int64_t>& shape) {
@@ -36,7 +36,8 @@ Args WithTensor(Args args, const char* name, const std::vector<int64_t>& shape) 
   return args;
 }
 
-// `handle` is a reference, because the call that writes the handle may be evaluated after this argument.
+// `handle` is a reference, because the call that returns `submitted` writes the handle, and C++ may make this call
+// after it has evaluated `handle`.
 void ExpectDone(ronda_status submitted, const ronda_handle& handle) {
   ASSERT_EQ(submitted, RONDA_OK) << ronda_last_error();
   EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
@@ -296,8 +297,7 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
   });
 }
 
-// A call with wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows, without
-// buffers, on rank 0.
+// A call of rank 0 with wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows.
 struct WrongCall {
   const char* what;
   std::function<ronda_status(ronda_handle*)> call;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ronda.h is C: it compiles as C99, pedantically, and its structs initialise as documented. */
+/* Tests that ronda.h compiles as C99 with -pedantic, and that its structs initialise as documented. */
 #include "client/ronda.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void test_allreduce(void) {
   expect(values[0] == 3 && values[1] == 6, "the result of the allreduce");
 }
 
-/* The first field is set, and the last are zero. */
+/* The initializer sets the first field, and makes the last fields zero. */
 #define EXPECT_INITIALIZED(type, initializer)                                                                         \
   do {                                                                                                                \
     const type args = initializer;                                                                                    \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Programs that were built with an older ronda.h: their argument structs are smaller. This file has the layouts of
- * those versions, unchanged. After each struct comes memory that the library must not read. */
+/* Tests programs that were built with an older ronda.h, whose argument structs are smaller. This file has the unchanged
+ * layouts of the older versions. After each struct comes memory that the library must not read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@ static void expect(int condition, const char* what) {
   ++failures;
 }
 
-/* ronda_call_options, before buffers could be in a GPU's memory. */
+/* The first version of ronda_call_options, before buffers could be in a GPU's memory. */
 typedef struct first_call_options {
   ronda_process_set process_set;
   double warning_s;
   double deadline_s;
 } first_call_options;
 
-/* The options at the end of all operations, before some operations got further fields. */
+/* The second version of ronda_call_options, from the time when each operation's struct ended with it. */
 typedef struct second_call_options {
   ronda_process_set process_set;
   double warning_s;
@@ -89,7 +89,7 @@ STRUCTS_OF(second)
 static const int64_t shape[1] = {2};
 static const float values[2] = {1, 2};
 
-/* The operation has Ronda's own output, as it had in those versions. */
+/* Expects that the operation succeeds, and that Ronda owns its output, as in the old versions. */
 static void expect_output(ronda_status submitted, ronda_handle handle, const char* what) {
   const void* data = NULL;
   int64_t rows = 0;
@@ -133,7 +133,7 @@ static void expect_output(ronda_status submitted, ronda_handle handle, const cha
     EXPECT_OPERATION(version, alltoall);      \
   } while (0)
 
-/* Other operations have grown only once. */
+/* Allreduce's struct has grown only once, so only its first version differs from the current one. */
 static void test_allreduce(void) {
   struct {
     first_allreduce_args args;

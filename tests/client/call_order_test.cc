@@ -89,8 +89,8 @@ TEST(CallOrderTest, RememberedNamesAreThoseThatWereGiven) {
   EXPECT_EQ(order.count(), names.size());
 }
 
-// Two ranks make different calls once, and notice the difference at different times. After that both ranks make the
-// same calls.
+// Two ranks make different calls once, and notice the difference at different times. After the difference, both ranks
+// make the same calls.
 TEST(CallOrderTest, RanksThatHaveDifferedAgreeAgain) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

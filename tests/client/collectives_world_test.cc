@@ -47,8 +47,8 @@ bool same(T a, T b) {
 bool same(ronda::float16 a, ronda::float16 b) { return a.bits == b.bits; }
 bool same(ronda::bfloat16 a, ronda::bfloat16 b) { return a.bits == b.bits; }
 
-// Returns element i of rank `rank`'s input. All elements are between 0 and 3, so that sums and products over a few
-// ranks stay small.
+// Returns element i of rank `rank`'s input. Each element is between 0 and 3, so sums and products over a few ranks stay
+// small.
 int input_of(int rank, int i) { return (rank + i) % 4; }
 
 int expected(Op op, int i, int ranks) {
@@ -162,7 +162,8 @@ void Compress() {
     ronda::allreduce(ronda::tensor("wave", values), {Op::Sum, compression});
     double worst = 0;
     for (int i = 0; i < 5000; ++i) worst = std::max(worst, std::abs(values[i] - sums[i]));
-    // The limit is half a unit in the last place for each input, which is at most 1, and for the sum.
+    // The inputs are at most 1. The limit allows a rounding error of half a unit in the last place for each input and
+    // for the sum.
     EXPECT_LE(worst, ronda::size() * relative) << "compression " << static_cast<int>(compression);
     EXPECT_GT(worst, 0) << "nothing was compressed";
     // Expects that all ranks have the same bits.

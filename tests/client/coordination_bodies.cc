@@ -161,7 +161,7 @@ void JoinedRanksMayCountAsZeros() {
   const int size = ronda::size();
   const bool last = ronda::rank() == size - 1;
   if (last) {
-    // The other ranks do not submit this tensor, so the operation completes only after they have joined.
+    // The other ranks do not submit the tensor "w", so the allreduce completes only after they have joined.
     std::vector<float> gradient(5, static_cast<float>(size));
     ronda::allreduce(ronda::tensor("w", gradient));
     EXPECT_THAT(gradient, Each(1));
@@ -187,8 +187,8 @@ void WhatNeedsARankThatHasJoinedFails() {
   ronda::join();
 }
 
-// A rank that has joined misses operations without a name. After the join, the operations of all ranks must still
-// match.
+// A rank that has joined misses the unnamed operations that other ranks make. After all ranks have joined, the unnamed
+// operations of all ranks must match again.
 void BarriersAndMessagesGoOnAfterAJoin() {
   if (ronda::size() == 1) return;
   constexpr CallOptions kSoon = {.deadline = std::chrono::seconds(20)};

@@ -43,7 +43,7 @@ float Gradient(float parameter, int rank, int step, std::size_t i) {
   return parameter * 0.25f + static_cast<float>(rank + 1) / static_cast<float>(step + 3) + static_cast<float>(i % 7);
 }
 
-// Backward and Descend train one tensor, in any kind of memory.
+// Backward and Descend make a training step for one tensor, in any kind of memory.
 void Backward(const float* parameters, float* gradients, std::size_t size, int rank, int step) {
   for (std::size_t i = 0; i < size; ++i) gradients[i] = Gradient(parameters[i], rank, step, i);
 }
@@ -79,7 +79,7 @@ struct HostModel {
   std::vector<std::vector<float>> parameters, velocities, gradients;
 };
 
-// Like the model above, but all arithmetic is work on a stream of the GPU.
+// The same model as HostModel, but a stream of the GPU does all arithmetic.
 struct DeviceModel {
   explicit DeviceModel(const FakeGpuStream& stream) : stream(stream) {
     for (const std::size_t size : kSizes) {

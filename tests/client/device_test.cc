@@ -55,7 +55,8 @@ class Gate {
   void Open() { *is_open_ = true; }
 
  private:
-  // The flag is shared, because the stream reads it once more after the gate has been opened, and perhaps destroyed.
+  // The stream shares the flag with the gate, because the stream reads the flag once more after Open(), when the gate
+  // may already be destroyed.
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -271,8 +272,8 @@ TEST_F(DeviceTest, ResultsMayGoToTheCallersMemoryOfTheGpu) {
   });
 }
 
-// The first callback runs as soon as the stream has been told to wait, before the device has begun. The other ranks
-// submit the tensor later.
+// The callback runs when the stream has been ordered to wait, although the device has not begun the operation. Rank 1
+// submits the tensor later than rank 0.
 TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
@@ -317,7 +318,7 @@ TEST_F(DeviceTest, TheCallbackOfAStreamGetsTheErrorOfTheOperation) {
   });
 }
 
-// A program that averages gathered rows must know how many ranks took part, because it divides by this number.
+// A program that averages gathered rows divides by the number of ranks that took part, so it must get this number.
 TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownHowManyRanksTookPart) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
@@ -358,7 +359,8 @@ TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownWhoHasSent) {
   });
 }
 
-// The stream reads the result only after the handle was released and other results of the same size have been made.
+// The stream reads the result only after the handle has been released and operations with results of the same size have
+// run.
 TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank()), reader(ronda::rank());
@@ -382,7 +384,7 @@ TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
     }
     reader.Synchronize();
     EXPECT_THAT(read, ElementsAre(1, 10, 2, 20));
-    // For an operation without an output of Ronda's, try_release_on() is an ordinary release.
+    // If the caller owns the output, as in an allreduce, try_release_on() only releases the handle.
     ronda::Handle reduced = ronda::allreduce_async(view);
     EXPECT_TRUE(reduced.try_release_on(stream.handle()).ok());
     EXPECT_TRUE(ronda::Handle().try_release_on(stream.handle()).ok());
@@ -409,7 +411,8 @@ TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
   });
 }
 
-// Backward may compute a gradient on another stream than in the previous step, and later than the host announces it.
+// Each step computes the gradient on another stream than the previous step. The host announces the gradient before the
+// stream has computed it.
 TEST_F(DeviceTest, AMemberOfAGroupMayMoveToAnotherStream) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream first(ronda::rank()), second(ronda::rank());

@@ -107,15 +107,15 @@ class Model {
   }
 
   const FakeGpuStream stream_{static_cast<int>(Member())};
-  // Only the first member begins with the right state, which all other members must get.
+  // Only member 0 begins with the right state. All other members must get its state.
   const FakeGpuArray<float> weights_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> moves_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> gradient_{stream_, kWeights};
 };
 
 // Tells in which step a member is killed, and when in this step. For example, "20:computing" kills the member while its
-// GPU computes step 20. With "20:busy" the GPU takes long for the computation of step 20, and with "20:stuck" it never
-// completes it. If the member joins after step 20, this happens in its first step.
+// GPU computes step 20. With "20:busy" the GPU takes long for the computation of step 20, and with "20:stuck" the GPU
+// never completes this computation. If the member joins after step 20, the event happens in the member's first step.
 class Plan {
  public:
   Plan() {

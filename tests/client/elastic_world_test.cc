@@ -51,8 +51,8 @@ std::string Variable(const char* name, const char* otherwise = "") {
   return value == nullptr ? otherwise : value;
 }
 
-// Tells what a member does to itself in a step. For example, with "20:submitted:kill" it kills itself in step 20 after
-// it has submitted its tensors. If the member joins after step 20, this happens in its first step.
+// Tells what a member does to itself in a step. For example, with "20:submitted:kill" the member kills itself in step
+// 20 after it has submitted its tensors. If the member joins after step 20, it kills itself in its first step.
 class Plan {
  public:
   Plan() {
@@ -71,7 +71,7 @@ class Plan {
     todo_.erase(found);
     if (what == "kill") raise(SIGKILL);
     if (what == "leave") raise(SIGTERM);
-    // Only this rank calls the barrier, so the barrier fails when its deadline has passed.
+    // No other rank calls this barrier, so the barrier fails when its deadline has passed.
     if (what == "late") ronda::monitored_barrier(ronda::CallOptions::Seconds(0.05));
     if (what == "operate") {
       std::vector<float> small(3);
@@ -203,8 +203,8 @@ class ElasticWorldTest : public ::testing::Test {
     }
   }
 
-  // Expects that these members finish with the same weights, and that every sample was used once. Returns the hash of
-  // the weights.
+  // Expects that `members` finish with the same weights, and that every sample was used once. Returns the hash of the
+  // weights.
   std::string ExpectFinished(const std::vector<std::size_t>& members, const std::string& beginning) {
     std::string hash;
     for (const std::size_t i : members) {
@@ -305,8 +305,8 @@ TEST_F(ElasticWorldTest, AllMembersMayBeAskedToLeaveAndTheJobIsOver) {
   }
 }
 
-// Two members become four because new members join and get the state. All but the oldest die, and new members join
-// again.
+// Two members become four because new members join and get the state. All members but the oldest die, and new members
+// join again.
 TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,1,3"}});
   Start(2);
@@ -323,8 +323,8 @@ TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   ExpectFinished({0, 4, 5}, "finished with 3");
 }
 
-// All members but one die, each at a random point of a random step. Each dead member is replaced. Most replacements
-// also die and are replaced.
+// All members but one die, each at a random point of a random step. Each dead member is replaced. Most of the
+// replacements also die, and are themselves replaced.
 TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -383,7 +383,7 @@ TEST_F(ElasticWorldTest, WithoutASnapshotAnInconsistentStateOnAllRanksIsAnError)
   }
 }
 
-// No rank dies. One rank gives up an operation that the other ranks do not submit.
+// No rank dies. One rank gives up a barrier that the other ranks do not call.
 TEST_F(ElasticWorldTest, ADeadlineIsAReasonToMeetAgain) {
   Start(1, "20:before:late");
   Start(2);

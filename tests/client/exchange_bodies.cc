@@ -46,7 +46,7 @@ void GatherToEveryRoot() {
 void ScatterFromEveryRoot() {
   const int rank = ronda::rank(), size = ronda::size();
   for (int root = 0; root < size; ++root) {
-    // Rank r gets r rows of two elements. Each element is r.
+    // Rank r gets r rows of two elements with the value r.
     std::vector<std::int32_t> all, expected(static_cast<std::size_t>(2 * rank), rank);
     Dims splits;
     for (int r = 0; r < size; ++r) {
@@ -58,7 +58,7 @@ void ScatterFromEveryRoot() {
                              rank == root ? splits : Dims()),
               expected);
   }
-  // The rows are divided as evenly as possible. Rank 0 gets one row more.
+  // The rows are divided as evenly as possible. Rank 0 gets one row more than the other ranks.
   std::vector<float> values(static_cast<std::size_t>(size + 1));
   std::iota(values.begin(), values.end(), 0.0f);
   const std::vector<float> part = ronda::scatter("even", values.data(), {size + 1}, 0);
@@ -71,7 +71,7 @@ void ScatterFromEveryRoot() {
 
 void AlltoallWithUnevenSplits() {
   const int rank = ronda::rank(), size = ronda::size();
-  // Rank r sends s + 1 elements to rank s, and none to itself. Each element is r.
+  // Rank r sends s + 1 elements with the value r to rank s, and none to itself.
   std::vector<std::int64_t> input, expected, splits, received;
   for (int other = 0; other < size; ++other) {
     splits.push_back(other == rank ? 0 : other + 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tests let one rank fail in every possible way. The others must learn its number, and no rank may hang.
+// The tests let one rank fail in every possible way. The other ranks must get an error that names the failed rank, and
+// no rank may hang.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,8 +36,8 @@ using ::testing::Not;
 
 constexpr int kFailingRank = 1;
 
-// Expects the error that a surviving rank must get: it says that kFailingRank has failed. The rank gets it at once and
-// not after a deadline, and every later call returns it.
+// Expects the error that a surviving rank must get: it says that kFailingRank has failed. The rank gets the error at
+// once and not after a deadline, and every later call returns the same error.
 void ExpectPeerFailure(const ronda::Status& status) {
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("rank 1"));
@@ -118,8 +119,8 @@ void IsKilledAfterTheExitOfAChild() {
   raise(SIGKILL);
 }
 
-// Functions that a program has registered with atexit() before init() still run when the program ends. Such functions
-// may shut the job down without an error.
+// Functions that a program has registered with atexit() before init() still run when the program ends. A function that
+// is registered with atexit() may shut the job down without an error.
 void ShutsDownAtExit() {
   std::atexit([] {
     float value = 1;
@@ -153,8 +154,8 @@ void IsKilledInTheMiddleOfAnAllreduce() {
   ReduceUntilItFails();
 }
 
-// With this file rank 0 tells kFailingRank to continue. A collective cannot be used for this message, because it would
-// also be late.
+// Rank 0 creates the go-ahead file when kFailingRank may continue. A collective could not carry this message, because
+// kFailingRank would also be late in the collective.
 std::string GoAheadFile() { return ::testing::TempDir() + "/" + std::getenv("RONDA_JOB_ID") + ".go"; }
 
 void AwaitGoAhead() {

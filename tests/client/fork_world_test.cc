@@ -33,10 +33,10 @@ using ::testing::HasSubstr;
 constexpr int kWorkers = 8;
 
 #ifdef __SANITIZE_ADDRESS__
-// Ends a child that leaves through exit(0). This destructor runs after all other destructors, but before LeakSanitizer
-// looks for leaks, because LeakSanitizer was initialised earlier. The parent's other threads do not exist in the child.
-// So LeakSanitizer would report memory to which only the stacks of these threads refer ("Running thread ... was not
-// suspended. False leaks are possible.").
+// Ends a child that leaves through exit(0). LastDestructorOfAChild's destructor runs after all other destructors, but
+// before LeakSanitizer looks for leaks, because LeakSanitizer was initialised earlier. The parent's other threads do
+// not exist in the child. So LeakSanitizer would report memory to which only the stacks of these threads refer. (Its
+// warning is "Running thread ... was not suspended. False leaks are possible.")
 struct LastDestructorOfAChild {
   ~LastDestructorOfAChild() {
     if (getpid() != parent) _exit(0);
@@ -54,7 +54,7 @@ void Require(bool holds, int line) {
 }
 #define REQUIRE(condition) Require(condition, __LINE__)
 
-// Requires that Ronda is uninitialised in this child of a rank.
+// Requires that Ronda is uninitialised in this process, which is a child of a rank.
 void RequireUninitialized(ronda_handle in_flight) {
   REQUIRE(ronda_is_initialized() == 0);
   REQUIRE(ronda_rank() == -1);
@@ -94,8 +94,8 @@ Pipe MakePipe() {
   std::exit(0);
 }
 
-// Executes a program that checks its descriptors. The program may have only the three standard descriptors, and the
-// descriptor with which it lists its descriptors.
+// Executes a program that checks its descriptors. The program fails if it has inherited a descriptor other than the
+// three standard descriptors.
 [[noreturn]] void ExecuteAnother() {
   execl("/bin/sh", "sh", "-c", "set -- /proc/self/fd/*; for fd; do [ ${fd##*/} -le 2 ] || [ ! -e $fd ] || exit 7; done",
         nullptr);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank dies while another rank's stream waits for the reduced gradients. The waiting stream has already got the
-// optimizer's work.
+// Tests a job in which a rank dies while another rank's stream waits for the reduced gradients. The waiting stream has
+// already got the optimizer's work.
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,8 +55,8 @@ struct Descent {
 
 using Optimizer = ronda::DistributedOptimizer<Descent>;
 
-// Trains up to a step whose reduction has begun on the device of rank 0 but not on the device of rank 1. Then rank 1
-// dies. Objects are leaked, because their destructors would wait for a stream.
+// Trains up to a step whose reduction has begun on the device of rank 0 but not on the device of rank 1. At this point
+// rank 1 dies. Objects are leaked, because their destructors would wait for a stream.
 Optimizer& TrainUntilRank1Dies() {
   ronda::init();
   auto& descent = *new Descent;

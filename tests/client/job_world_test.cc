@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A job as an object (ronda::Job). The job ends without an error however the program leaves the object's block.
+// Tests ronda::Job, an object that is a job. The job ends without an error, however the program leaves the block of the
+// object.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -42,7 +43,7 @@ void Returns() {
   EXPECT_FALSE(ronda::is_initialized());
 }
 
-// One rank throws, and the others learn of the exception at their next operation.
+// One rank throws an exception. The next operation of each other rank fails with an error that names the throwing rank.
 void TrainUntilAnErrorComes() {
   const ronda::Job job;
   Sum();

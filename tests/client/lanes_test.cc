@@ -197,6 +197,87 @@ TEST_F(LanesTest, AClosedLaneLeavesTheOperationsToTheEngine) {
   });
 }
 
+// Returns the arguments of an alltoall.
+ronda_lane_exchange_args ExchangeArgs(const std::vector<ronda_lane_part>& sends,
+                                      const std::vector<ronda_lane_part>& receives, const FakeGpuStream& stream) {
+  ronda_lane_exchange_args args = RONDA_LANE_EXCHANGE_ARGS_INIT;
+  args.sends = sends.data();
+  args.receives = receives.data();
+  args.part_count = static_cast<int>(sends.size());
+  args.call.memory = RONDA_MEMORY_CUDA;
+  args.call.stream = stream.handle();
+  return args;
+}
+
+TEST_F(LanesTest, ExchangesAndReducesDoNotReachTheEngine) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own())), room(stream, kCount);
+    Open(array);
+    const std::uint64_t before = TensorsOfEngine();
+    // Rank 0 sends 30 elements to each rank, and rank 1 sends 50 to each.
+    const std::int64_t own = ronda::rank() == 0 ? 30 : 50;
+    const std::vector<ronda_lane_part> sends = {{array.data(), own}, {array.data() + own, own}};
+    const std::vector<ronda_lane_part> receives = {{room.data(), 30}, {room.data() + 30, 50}};
+    ronda_lane_exchange_args args = ExchangeArgs(sends, receives, stream);
+    ronda_handle handle = 0;
+    ASSERT_EQ(ronda_lane_exchange_async(&args, &handle), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_synchronize_on_stream(handle, stream.handle()), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_release(handle), RONDA_OK);
+    std::vector<float> values = room.Get();
+    EXPECT_THAT(std::vector<float>(values.begin(), values.begin() + 30), Each(1));
+    EXPECT_THAT(std::vector<float>(values.begin() + 30, values.begin() + 80), Each(2));
+    ronda_reduce_args reduce = RONDA_REDUCE_ARGS_INIT;
+    SetTensor(reduce, &kCount, 1, stream);
+    reduce.input = reduce.output = array.data();
+    reduce.root = 1;
+    EXPECT_EQ(ronda_reduce(&reduce), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(array.Get(), Each(ronda::rank() == 1 ? 3 : 1));
+    EXPECT_EQ(TensorsOfEngine(), before);
+  });
+}
+
+TEST_F(LanesTest, WrongExchangesAreRefused) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own())), room(stream, kCount);
+    const std::vector<ronda_lane_part> sends(2, {array.data(), 2});
+    const std::vector<ronda_lane_part> receives = {{room.data(), 2}, {room.data() + 2, 2}};
+    const ronda_lane_exchange_args right = ExchangeArgs(sends, receives, stream);
+    const auto error = [](const ronda_lane_exchange_args& args) {
+      ronda_handle handle = 0;
+      EXPECT_EQ(ronda_lane_exchange_async(&args, &handle), RONDA_ERROR_INVALID_ARGUMENT);
+      EXPECT_EQ(handle, 0);
+      return std::string(ronda_last_error());
+    };
+    EXPECT_THAT(error(right), HasSubstr("process set 0 has no open lane: call ronda_lane_open() first"));
+    Open(array);
+    ronda_lane_exchange_args wrong = right;
+    wrong.op = static_cast<ronda_lane_exchange>(3);
+    EXPECT_THAT(error(wrong), HasSubstr("op 3 is not one of ronda_lane_exchange, 0 to 2"));
+    wrong = right;
+    wrong.dtype = static_cast<ronda_dtype>(99);
+    EXPECT_THAT(error(wrong), HasSubstr("dtype 99"));
+    wrong = right;
+    wrong.call = RONDA_CALL_OPTIONS_INIT;
+    EXPECT_THAT(error(wrong), HasSubstr("call.memory is not RONDA_MEMORY_CUDA"));
+    wrong = right;
+    wrong.receives = nullptr;
+    EXPECT_THAT(error(wrong), HasSubstr("part_count is 2: pass that many parts in receives"));
+    const std::vector<ronda_lane_part> negative(2, {array.data(), -2});
+    EXPECT_THAT(error(ExchangeArgs(negative, receives, stream)), HasSubstr("sends[0].count is -2"));
+    EXPECT_THAT(error(ExchangeArgs({}, {}, stream)), HasSubstr("sends has 0 parts for 2 ranks"));
+    EXPECT_EQ(ronda_lane_exchange_async(&right, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_lane_exchange_async(nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    ronda_handle handle = 0;
+    EXPECT_EQ(ronda_lane_exchange_async(nullptr, &handle), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_lane_exchange_args is NULL"));
+    ASSERT_EQ(ronda_lane_exchange_async(&right, &handle), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_release(handle), RONDA_OK);
+  });
+}
+
 TEST_F(LanesTest, RanksKnowWhichReductionsTheLaneCarries) {
   ronda::run_threads(3, [] {
     const auto reduces = [](ronda_dtype dtype, ronda_reduce_op op, double factor) {

@@ -17,8 +17,8 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// Expects the error of a job in which rank 1 contradicts all other ranks. The text names the tensor, rank 1 and the
-// other rank that submitted first, and the values of these two ranks.
+// Expects the error of a job in which rank 1 contradicts all other ranks. The text names the tensor, rank 1, the other
+// rank that submitted first, and the values of these two ranks.
 void ExpectMismatch(const ronda::Status& status, const std::string& said_by_others, const std::string& said_by_1) {
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(),

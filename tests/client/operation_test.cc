@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Returns a handle whose operation has completed with these bytes.
+// Returns the handle of a completed operation whose result has these bytes.
 std::shared_ptr<Handle> Completed(const void* data, size_t bytes, RowCounts first_dims) {
   OperationResult result{.data = ResultData(new std::byte[bytes]), .first_dims = std::move(first_dims)};
   std::memcpy(result.data.get(), data, bytes);

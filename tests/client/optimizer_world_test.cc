@@ -53,7 +53,7 @@ void AveragesGradients() {
   ronda::shutdown();
 }
 
-// Counts the gradients that it gets.
+// An optimizer that counts the gradients that it gets.
 struct Recorder {
   void step() { ++steps; }
   int steps = 0;
@@ -89,7 +89,7 @@ void AccumulatesOverPasses() {
     optimizer.gradient_ready("w");
   }
   optimizer.step();
-  // Each rank averages over its passes, and then the ranks average.
+  // Each rank adds 3 * (rank + pass) in each pass. The result is the average over the passes and the ranks.
   EXPECT_THAT(gradients, Each(::testing::FloatEq(3 * ((ronda::size() - 1) / 2.0f + 1))));
   ronda::shutdown();
 }
@@ -100,8 +100,8 @@ void GradientReadyDoesNotWait() {
   float go = 0;
   Recorder recorder;
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("early", early), ronda::tensor("late", late)});
-  // The other ranks announce nothing before rank 0 has returned from gradient_ready(). If gradient_ready() waited for
-  // the other ranks, no rank would continue.
+  // The other ranks announce no gradient before rank 0 has returned from gradient_ready(). If gradient_ready() waited
+  // for the other ranks, no rank would continue.
   if (ronda::rank() == 0) optimizer.gradient_ready("early");
   ronda::broadcast(ronda::tensor("go", &go), 0);
   if (ronda::rank() != 0) optimizer.gradient_ready("early");

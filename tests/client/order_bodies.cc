@@ -127,8 +127,8 @@ void EachProcessSetHasAnOrderOfItsOwn() {
   ronda::remove_process_set(set);
 }
 
-// Submits more equal operations than a repeated step has names for. Operations with the same name run one after the
-// other.
+// Submits 200 equal operations before it waits for any of them. A repeated step has fewer names, so some operations get
+// the same name. Operations with the same name run one after the other.
 void ManyAlikeMayBeInFlight() {
   constexpr int kMany = 200;
   for (int round = 0; round < 3; ++round) {
@@ -145,8 +145,8 @@ void ManyAlikeMayBeInFlight() {
   }
 }
 
-// Rank r trains r + 1 batches and then calls join(). Afterwards all ranks number their operations from the beginning
-// again.
+// Rank r trains r + 1 batches and then calls join(). After the join, all ranks number their operations from the
+// beginning again.
 void UnnamedTensorsGoOnAfterAJoin() {
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int batch = 0; batch <= ronda::rank(); ++batch) {

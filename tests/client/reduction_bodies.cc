@@ -80,7 +80,7 @@ void AdasumAveragesWhatAgreesAndAddsWhatDoesNot() {
   for (float value : orthogonal) EXPECT_NEAR(value, 2, 1e-5);
 }
 
-// The values are multiples of 1/8 between 1/8 and 1. The format e4m3 represents them exactly, and e5m2 nearly.
+// The values are multiples of 1/8 between 1/8 and 1. The format e4m3 represents these values exactly, and e5m2 nearly.
 void EightBitWires() {
   for (const Compression compression : {Compression::fp8_e4m3, Compression::fp8_e5m2}) {
     std::vector<float> values(1000);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ranks leave a job because one rank has died, or because the test wants it. The same processes meet again in the job's
-// next epoch. The test is the launcher: it decides which processes are members, and the rank of each.
+// Tests ranks that leave a job because one rank has died, or because the test tells them to leave. The ranks that have
+// left meet again, as the same processes, in the job's next epoch. The test is the launcher: it decides which processes
+// are members, and the rank of each.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -264,8 +265,8 @@ class ReformTest : public TestWithParam<Meeting> {
     for (const auto& member : members_) EXPECT_THAT(member->Hear(), StartsWith(beginning));
   }
 
-  // Makes all members join the next epoch. Member `first` gets rank 0, the next member in the list rank 1, and so on.
-  // The first member follows the last.
+  // Makes all members join the next epoch. Member `first` of the list gets rank 0, the next member rank 1, and so on.
+  // After the last member, the numbering continues with the first member of the list.
   void Meet(size_t first = 0) {
     ++epoch_;
     const size_t size = members_.size();
@@ -341,8 +342,8 @@ TEST_P(ReformTest, TheOldestSurvivorTakesThePlaceOfRankZero) {
   TrainAndLeave();
 }
 
-// A member dies while the members connect. The others wait for it until their time limit or notice its death, and then
-// meet in the next epoch.
+// A member dies while the members connect. The other members wait for the dead member until their time limit, or notice
+// its death. Then they meet in the next epoch.
 TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   constexpr char kSeconds[] = "1";
   for (const size_t victim : {2, 0}) {

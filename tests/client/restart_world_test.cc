@@ -84,7 +84,7 @@ void StartsAgainAfterAFailureThatAllSurvive() {
   ronda::shutdown();
 }
 
-// Process sets and handles of one job do not exist in the next.
+// Process sets and handles of one job do not exist in the next job.
 void RestartedProcessKeepsNoStateOfAnEarlierJob() {
   ronda::Options options;
   options.process_sets = {{0}, {0, 1}};

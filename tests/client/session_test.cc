@@ -174,7 +174,7 @@ TEST(NumberSequenceTest, OtherEndsUseANumberUp) {
   Begin(sequence, good);
   Begin(sequence, mismatch);
   good->Complete(absl::OkStatus());
-  // All ranks have submitted this operation, and all of them have this error.
+  // All ranks get the mismatch error only after all ranks have submitted the operation, so all ranks count it.
   mismatch->Complete(absl::FailedPreconditionError("ranks disagree"));
   EXPECT_EQ(sequence.Next(), 2u);
 }

@@ -67,8 +67,8 @@ Cost Measure(const std::function<void()>& step) {
 }
 
 // Repeats `step` until a schedule must have been locked, and then counts the costs. A busy machine can stop a rank for
-// so long that a schedule is unlocked, or that a pool grows because more operations than ever are in flight. So a bad
-// measurement is repeated. A cost that every step has would appear in all repetitions.
+// so long that a schedule is unlocked, or that a pool grows because more operations than ever are in flight. So the
+// test repeats a bad measurement. A cost that every step has would appear in all repetitions.
 void ExpectSteady(const std::function<void()>& step) {
   for (int i = 0; i < kWarmUp; ++i) step();
   Cost cost = Measure(step);

@@ -122,7 +122,7 @@ void PeerFails() {
   EXPECT_EQ(ronda::try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
 }
 
-// Ranks that are threads share a signal. The signal may come when only some of them have made a call, but all ranks
+// Ranks that are threads share a signal. The signal may come when only some ranks have made a call, but all ranks must
 // stop in the same call.
 void RanksAreThreads() {
   EXPECT_EQ(ronda_should_stop(nullptr), RONDA_ERROR_NOT_INITIALIZED);

@@ -128,8 +128,8 @@ class AdasumConformanceTest : public ConformanceTest {
     EXPECT_EQ(OnRank(rank).Run(call), absl::OkStatus()) << ToString(c);
   }
 
-  // Compares two float32 results. On the host they must have the same bits. Devices may add up the dot products in
-  // another order, so on a device the results need only be close.
+  // Compares two float32 results. On the host, both results must have the same bits. Devices may add up the dot
+  // products in another order, so on a device the results need only be close.
   void ExpectAgreement(const std::string& output, const std::string& other) const {
     ASSERT_EQ(output.size(), other.size());
     if (!IsOnDevice()) {
@@ -143,7 +143,7 @@ class AdasumConformanceTest : public ConformanceTest {
     }
   }
 
-  // Compares with the tree in fp64, tensor by tensor.
+  // Compares each tensor of `output` with the Adasum tree in fp64.
   static void CompareWithTree(const ReduceCase& c, int members, const std::string& output) {
     size_t begin = 0;
     for (size_t count : SegmentCounts(c)) {
@@ -194,7 +194,8 @@ TEST_P(AdasumConformanceTest, IsTheTreeOfPairsOnEveryMember) {
   }
 }
 
-// In host memory, a result has the same bits on every backend, and whether its tensor is fused with others or alone.
+// In host memory, a result has the same bits on every backend. Fusion with other tensors does not change the bits
+// either.
 TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   const Group all = Group::All(size());
   const ReduceCase fused = {.count = 5000, .cut = Cut::kPieces, .seed = 77};
@@ -230,7 +231,8 @@ TEST_P(AdasumConformanceTest, ManyTensorsAreWeighedEachForItself) {
     std::vector<float> values(2 * kTensors);
     std::vector<Segment> segments;
     for (size_t i = 0; i < kTensors; ++i) {
-      // Every second tensor has the same elements on all ranks. The others are orthogonal on the first two ranks.
+      // Tensors with even numbers have the same elements on all ranks. Tensors with odd numbers are orthogonal on the
+      // first two ranks.
       values[2 * i] = static_cast<float>(i % 2 == 0 ? i : rank == 0 ? i : 0);
       values[2 * i + 1] = static_cast<float>(i % 2 == 0 ? 1 : rank == 1 ? i : 0);
       segments.push_back({.input = &values[2 * i], .output = &values[2 * i], .count = 2});

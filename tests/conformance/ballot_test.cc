@@ -22,8 +22,8 @@ using Result = Ballot::Result;
 class BallotConformanceTest : public ConformanceTest {
  protected:
   // Returns reductions with all properties that change the algorithm: sizes around a chunk, partial results, fused or
-  // not, in place or not. The cases have no narrower wire format, because no vote goes with such a call
-  // (VoteGoesWithData).
+  // not, in place or not. No case has a narrower wire format, because a call with a narrower format never carries a
+  // vote (VoteGoesWithData).
   static std::vector<ReduceCase> Cases() {
     std::vector<ReduceCase> cases;
     uint64_t seed = 100;
@@ -206,12 +206,12 @@ TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
   });
 }
 
-// The last rank makes its call after all other ranks have been told that a rank is late. In this call the last rank
-// vetoes or approves.
+// The last rank makes its call after all other ranks have been notified that a rank is late. The last rank vetoes or
+// approves in its late call.
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
-  // This barrier comes first because some backends connect in the first call, and such a call waits for all ranks
-  // without a vote.
+  // Some backends connect in their first call, which waits for all ranks without a vote. So a barrier comes before the
+  // calls with votes.
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });
@@ -222,7 +222,7 @@ TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
       while (is_late && told.load() < size() - 1) std::this_thread::yield();
       int times = 0;
       const auto when_late = [&] {
-        // The callback may use the job's control plane.
+        // RequestUnlock shows that a callback may use the job's control plane.
         transport.control->RequestUnlock(1);
         told.fetch_add(1);
         ++times;

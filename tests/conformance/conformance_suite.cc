@@ -22,9 +22,9 @@ size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contribution
   return 0;
 }
 
-// Returns how often a result has been rounded, if NCCL has added up in another order than the ranks' order. Returns 0
-// if the result must have the same bits as in the ranks' order. NCCL adds more than two contributions in another order,
-// and rounds 16-bit sums after every addition and after the factors.
+// Returns the number of roundings of a result if NCCL has added up the contributions in another order than the ranks'
+// order. Returns 0 if the result must have the same bits as in the ranks' order. NCCL changes the order if it adds more
+// than two contributions. NCCL rounds 16-bit sums after every addition and after the multiplication by a factor.
 int RoundingsOfNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;

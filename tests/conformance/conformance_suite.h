@@ -25,7 +25,7 @@ namespace ronda::testing {
 
 class ConformanceTest : public BackendTest {
  protected:
-  // Returns information with a deadline, so that a call that hangs ends the test with a message.
+  // Returns a CallInfo with a deadline, so that a call that hangs ends the test with a message.
   static CallInfo Info(absl::string_view label, const Group* group = nullptr) {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }

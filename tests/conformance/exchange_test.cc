@@ -183,7 +183,8 @@ TEST_P(ExchangeConformanceTest, AGroupDoesNotWaitForRanksOutside) {
   const Group second({2, 3});
   std::atomic<int> first_is_done{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // The operation of the second group comes first in the order of calls, and the members of this group delay it.
+    // The second group's operation comes first in the order of calls. The members of the second group make this call
+    // only when the first group's operation is done.
     if (!first.Contains(rank)) {
       while (first_is_done.load() < first.size()) std::this_thread::yield();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The result in fp64, and a communicator's permitted distance from it.
+// Computes the result in fp64, and the tolerance: how far a communicator's result may be from it.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace ronda::testing {
 namespace {
 
-// All tolerances come from this table. For each wire format it has the relative error of one rounding, the absolute
-// error of a rounding below the normal numbers, and the error of one operation in the format's accumulator. For the
-// 8-bit formats the absolute error assumes that the largest magnitude in a block is 1. The block's scale maps this
-// magnitude to at least half of the format's range.
+// The precision of a wire format, from which all tolerances are computed. The fields are the relative error of one
+// rounding, the absolute error of a rounding below the normal numbers, and the error of one operation in the format's
+// accumulator. For the 8-bit formats the absolute error assumes that the largest magnitude in a block is 1. The block's
+// scale maps this magnitude to at least half of the format's range.
 struct Precision {
   double rounding;
   double smallest;
@@ -67,8 +67,9 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
     magnitude = c.op == ReduceOp::kProduct ? std::abs(value) : magnitude + std::abs(next);
   }
   const Precision precision = PrecisionOf(c);
-  // Each contribution is rounded to the wire's format, and the result once on each level. So on one level a sum takes
-  // two roundings, and a product takes one for each factor and one for the result.
+  // Each contribution is rounded to the wire's format, and the result is rounded once on each level. So on one level,
+  // two roundings affect a sum: one of a contribution, and one of the result. A product is affected by the roundings of
+  // all its factors and of the result.
   const double roundings = c.op == ReduceOp::kProduct ? ranks * levels + 1 : 1 + levels;
   const double relative = std::pow(1 + precision.rounding, roundings) - 1 + (ranks + 2) * precision.accumulation;
   // No input is larger than 2.

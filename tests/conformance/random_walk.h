@@ -31,7 +31,7 @@ class RandomWalk {
   CallInfo Info(absl::string_view label) const;
   // Returns the CallInfo for a call on which the ranks may vote.
   CallInfo InfoWithBallot(absl::string_view label);
-  // Returns whether the last call was vetoed. Expects that this is the result of the drawn votes.
+  // Returns whether the last call was vetoed, and expects that the drawn votes have this result.
   bool IsVetoedAsDrawn() const;
   void Reduce();
   void Barrier();

@@ -14,7 +14,7 @@
 
 namespace ronda::testing {
 
-// Which members receive the result, and which part of it.
+// The members that receive the result, and the part of the result that each of them receives.
 enum class Receives {
   kAll,      // all members, the whole result
   kRootAll,  // one member, the whole result: a reduce
@@ -48,8 +48,8 @@ std::vector<Part> PartsOf(const ReduceCase& c, int member, int members);
 // Returns the input of a member: pseudo-random numbers from the case's seed.
 std::string MakeInput(const ReduceCase& c, int member);
 
-// Returns the whole result that every backend must deliver, bit for bit. The kernels compute this result, and reduce
-// each whole segment at once.
+// Returns the whole result that every backend must deliver, bit for bit. The kernels compute the result, and reduce
+// each segment as a whole.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
 
 // Like ExpectedBits above, but first reduces the ranks of each host, and then the hosts' results. If `hosts` is empty,

@@ -136,8 +136,8 @@ TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
                 {.count = kLargeCount / 4, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 4}});
 }
 
-// For every wire format, the result of a tensor has the same bits whether the tensor is alone in a bucket or with
-// others.
+// For every wire format, a tensor's result has the same bits whether the tensor is alone in its bucket or with other
+// tensors.
 TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   for (WireFormat wire : kWires) {
     const ReduceCase fused = {.count = 3000, .wire = wire, .cut = Cut::kPieces, .seed = 17};
@@ -196,7 +196,8 @@ TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   }
 }
 
-// The residual has the rounding errors of a rank's contributions, no matter which thread packs them.
+// The residual must contain the rounding errors of a rank's contributions, no matter which thread packs the
+// contributions.
 TEST_P(ReduceConformanceTest, ResidualsHoldTheRoundingErrorsOfContributions) {
   constexpr size_t kCount = 5000;
   for (WireFormat wire : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2}) {

@@ -13,7 +13,7 @@
 
 namespace ronda::testing {
 
-// How a tensor is divided into the segments of a bucket.
+// The number of segments into which a tensor is divided.
 enum class Cut {
   kWhole,   // one segment
   kPieces,  // several, some empty

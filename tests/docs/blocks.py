@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The fenced blocks of README.md and of the pages in docs/."""
+"""Reads the fenced blocks of README.md and of the pages in docs/."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-# Languages of data, which are neither run nor compiled.
+# Languages of blocks with data, which the tests neither run nor compile.
 _DATA = {"dockerfile", "ini", "json", "mermaid", "toml", "yaml"}
 
 

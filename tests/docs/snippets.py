@@ -28,7 +28,8 @@ class Snippet:
 
     def program(self) -> str:
         """Returns the program with the block. If several pages have the block, its words must be
-        equal."""
+        the same on each page.
+        """
         return self.before + self.text() + self.after
 
     def text(self) -> str:
@@ -90,7 +91,7 @@ model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 dataset = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(4, 2))
 """
-# A training step. After it the parameters must be the same on every rank.
+# A training step, and a check that all ranks have the same parameters after the step.
 _STEP = """
 import os as _os
 model(torch.full((1, 2), float(_os.environ["RONDA_RANK"]) + 1)).sum().backward()
@@ -147,7 +148,7 @@ PYTHON = [
     ),
 ]
 
-# Programs that start as one process, and that start their ranks themselves.
+# Blocks of programs that start as one process and start their ranks themselves.
 PYTHON_ALONE = [
     Snippet(
         "def mean_of_ranks(factor):",
@@ -250,7 +251,8 @@ template <typename Samples> double train(const Samples&, double) { return 0; }
     ),
 ]
 
-# Whole programs that are compiled, linked and run on two ranks, and the output of rank 0.
+# Blocks that are whole programs, and the expected output of rank 0. The tests compile and link each
+# program, and run it on two ranks.
 CPP_PROGRAMS = {Snippet("#include <ronda.hpp> #include <cstdio>"): "w[0] = 0.500"}
 
 _SLURM = "needs Slurm: tests/python/slurm runs rondarun in an allocation"
@@ -295,7 +297,7 @@ _EXAMPLE_HOSTS = "the hosts do not exist: tests/multiprocess tests these options
 _NEEDS_GPU = "needs a GPU"
 _PROJECT = "needs another project: tests/python/frameworks runs such a program"
 
-# For blocks that no test of this folder runs: their first words, and the reason.
+# The first words of each block that no test of this folder runs, and the reason.
 _JAX = "needs JAX: tests/python/jax runs examples/jax_mnist.py, which has these lines"
 _JAX_ELASTIC = "needs JAX: the elastic job of tests/python/jax/elastic_test.py has these lines"
 _KERAS = "needs Keras: tests/python/keras runs examples/keras_mnist.py, which has these lines"

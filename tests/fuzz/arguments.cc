@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The input has the command line of rondarun, one word per line. After a zero byte it has the content of every file
-// that the command line names.
+// The input has the command line of rondarun, one word per line. After a zero byte, the input has the content of every
+// file that the command line names.
 #include "programs/options/arguments.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The argument structs of the C ABI, with arbitrary fields. The pointers in the structs are null or valid, because the
-// library cannot check other pointers.
+// Tests the C ABI with argument structs whose fields are arbitrary. The pointers in the structs are null or valid,
+// because the library cannot check other pointers.
 #include <cstddef>
 #include <iterator>
 #include <string>
@@ -46,7 +46,7 @@ class Pointers {
   uint8_t choices_ = 0;
 };
 
-// A struct of the caller. The struct is aligned. Its number of bytes is its struct_size, up to a limit.
+// A struct of the caller. The struct is aligned. The number of its bytes is the value of struct_size, up to a limit.
 template <typename Args>
 class CallersStruct {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The environment, one variable per line.
+// Tests how Ronda reads its settings from the environment. The input has one variable per line.
 #include "runtime/base/config.h"
 #include "runtime/backends/read_config.h"
 

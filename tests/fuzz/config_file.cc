@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A configuration file of rondarun, and the options that result from it.
+// Tests a configuration file of rondarun, and the options that result from the file.
 #include "programs/options/config_file.h"
 
 #include "programs/options/option_table.h"

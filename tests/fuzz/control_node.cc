@@ -21,7 +21,7 @@ ControlNode MakeNode() {
   return ControlNode(std::move(options));
 }
 
-// Bytes as they arrive over a stream, cut by the input.
+// Gives the node bytes that have arrived from rank `from` over a stream. The input decides where the stream is cut.
 void ReceiveBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::string_view bytes,
                   absl::Duration now) {
   assembler.Append(bytes);

@@ -17,7 +17,7 @@
 
 namespace ronda::fuzz {
 
-// Ends the process unless `holds`. A fuzz target fails by ending the process.
+// Ends the process unless `holds` is true. A fuzz target fails by ending the process.
 inline void Require(bool holds, const char* requirement) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", requirement);
@@ -31,7 +31,7 @@ inline void RequireOkOrRefused(const absl::Status& status) {
   Require(refused, status.ToString().c_str());
 }
 
-// Reads decisions from the front of an input. After the end of the input it reads zeros. Thread-compatible.
+// Reads decisions from the front of an input. After the end of the input, all reads return zeros. Thread-compatible.
 class FuzzInput {
  public:
   FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The -H option of rondarun.
+// Tests the value of rondarun's option -H.
 #include "programs/options/hosts.h"
 
 #include <numeric>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const ronda::HostSlots& host : *hosts) {
     ronda::fuzz::Require(!host.host.empty() && host.slots > 0, "each host takes ranks");
   }
-  // Hosts are filled in order. If a host still has free slots, the hosts after it get no ranks.
+  // Ranks fill the hosts in order. If a host still has free slots, the hosts after it get no ranks.
   const std::vector<int> ranks = ronda::FillHosts(*hosts, 3);
   ronda::fuzz::Require(ranks.size() == hosts->size(), "each host is filled, or not");
   ronda::fuzz::Require(std::accumulate(ranks.begin(), ranks.end(), 0) <= 3, "no rank is placed twice");

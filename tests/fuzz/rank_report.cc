@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank's report, as the coordinator decodes it.
+// Tests how the coordinator decodes a rank's report.
 #include "runtime/negotiation/messages.h"
 #include "tests/fuzz/fuzz_input.h"
 

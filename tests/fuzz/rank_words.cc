@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// Begins with valid RankWords, to which the input adds damage.
+// The target begins with valid RankWords, which the input then damages.
 void FillIn(RankWords* words) {
   words->bytes = sizeof(RankWords);
   words->pid = getpid();

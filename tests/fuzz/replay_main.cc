@@ -25,7 +25,7 @@ class Replay : public ::testing::Test {
   void TestBody() override {
     std::ostringstream contents;
     contents << std::ifstream(file_, std::ios::binary).rdbuf();
-    // A copy of exactly this size, so that AddressSanitizer detects reads past its end.
+    // The copy has exactly the size of the input, so that AddressSanitizer detects reads past the end.
     const std::string text = contents.str();
     const std::vector<uint8_t> input(text.begin(), text.end());
     EXPECT_EQ(LLVMFuzzerTestOneInput(input.data(), input.size()), 0);

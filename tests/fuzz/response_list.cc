@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The coordinator's answer, as every rank decodes and applies it.
+// Tests how a rank decodes and applies the coordinator's response list.
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/reporter.h"
 #include "tests/fuzz/fuzz_input.h"

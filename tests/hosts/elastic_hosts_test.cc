@@ -45,8 +45,9 @@ struct Counter {
   void step() { total[0] += gradient[0]; }
 };
 
-// Counts steps until the finish file exists. After the first step of each epoch, prints its rank and the number of
-// ranks. In each step all ranks together add 1, for any number of ranks.
+// The program of a member. The program counts steps until the finish file exists. After the first step of each epoch,
+// the program prints the member's rank and the number of ranks. In each step all ranks together add 1, for any number
+// of ranks.
 void CountSteps() {
   Counter counter;
   std::int64_t finish = 0;
@@ -115,9 +116,8 @@ class ElasticHostsTest : public testing::SshHostsTest {
     return {"-H", absl::StrCat(hosts_->AddressOf(0), ":", each, ",", hosts_->AddressOf(1), ":", each)};
   }
 
-  // Waits until there have been `times` epochs with `size` ranks, and all ranks of the last of them have made a step.
-  // After a death, a test must not wait for an epoch without the replacement, because a replacement may join before
-  // slow survivors.
+  // Waits until `times` epochs have had `size` ranks, and all ranks of these epochs have made a step. After a death, a
+  // test must not wait for an epoch without the replacement, because a replacement may join before slow survivors.
   static void AwaitSize(LauncherRun* run, int size, int times = 1) {
     run->WaitForOut(absl::StrCat("size ", size, " local size "), size * times);
   }

@@ -26,25 +26,29 @@ using ::testing::StartsWith;
 
 class ElasticNodesTest : public testing::LauncherHostsTest {
  protected:
-  std::string Address() const { return absl::StrCat(hosts_->AddressOf(0), ":29400"); }
+  std::string Address() const {
+    return absl::StrCat(hosts_files_.empty() ? hosts_->AddressOf(0) : "trainer", ":29400");
+  }
 
   // Starts the job's command, which is the same on each host, on one host. The members run programs of
   // elastic_hosts_test.cc.
   std::unique_ptr<LauncherRun> Start(int host, const std::string& nodes, const std::string& secret = "f00d") const {
-    const std::vector<std::string> words = {"cd",
-                                            std::filesystem::current_path(),
-                                            "&&",
-                                            "export RONDA_JOB_SECRET=" + secret,
-                                            "TEST_FINISH=" + directory_ + "/finish",
-                                            "RONDA_HEARTBEAT=200ms RONDA_HEARTBEAT_TIMEOUT=2s",
-                                            "RONDA_HOSTS_PLUGIN=" + HostsPlugin(),
-                                            "&&",
-                                            "exec programs/rondarun/rondarun --nproc-per-node 2 --nnodes",
-                                            nodes,
-                                            "--rdzv-endpoint",
-                                            Address(),
-                                            std::filesystem::read_symlink("/proc/self/exe"),
-                                            "--rank_program=count_steps"};
+    const std::vector<std::string> words = {
+        hosts_files_.empty() ? "" : "mount --bind " + hosts_files_[host] + " /etc/hosts &&",
+        "cd",
+        std::filesystem::current_path(),
+        "&&",
+        "export RONDA_JOB_SECRET=" + secret,
+        "TEST_FINISH=" + directory_ + "/finish",
+        "RONDA_HEARTBEAT=200ms RONDA_HEARTBEAT_TIMEOUT=2s",
+        "RONDA_HOSTS_PLUGIN=" + HostsPlugin(),
+        "&&",
+        "exec programs/rondarun/rondarun --nproc-per-node 2 --nnodes",
+        nodes,
+        "--rdzv-endpoint",
+        Address(),
+        std::filesystem::read_symlink("/proc/self/exe"),
+        "--rank_program=count_steps"};
     const std::string command = absl::StrJoin(words, " ");
     const std::string agent = hosts_->agent();
     const std::string name = hosts_->NameOf(host);
@@ -61,7 +65,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return leader;
   }
 
-  // Waits until there have been `time` epochs with `size` ranks, and all ranks of the last of them have made a step.
+  // Waits until `time` epochs have had `size` ranks, and all ranks of these epochs have made a step.
   static void AwaitSize(LauncherRun* leader, int size, int time = 1) {
     leader->WaitForOut(absl::StrCat("size ", size, " local size "), size * time);
   }
@@ -70,6 +74,9 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     std::ofstream(directory_ + "/finish") << "";
     return leader->Finish();
   }
+
+  // By host. If there are files, nodes join the leader by the name "trainer", which they look up in their host's file.
+  std::vector<std::string> hosts_files_;
 };
 
 TEST_F(ElasticNodesTest, TheJobGrowsByANodeAndGoesOnWithoutIt) {
@@ -135,6 +142,20 @@ TEST_F(ElasticNodesTest, ANodeThatIsCutOffIsGoneOnWithout) {
   EXPECT_EQ(node->Finish(), 1);
   EXPECT_THAT(node->LastLine(), HasSubstr("or has given this node up"));
   EXPECT_EQ(Finish(leader.get()), 0) << leader->out() << leader->err();
+}
+
+// The leader's host resolves the leader's name to loopback. The other host knows two addresses of the leader.
+TEST_F(ElasticNodesTest, NodesJoinALeaderWhoseNameHostsResolveDifferently) {
+  const std::string first = hosts_->AddressOf(0);
+  const std::string second = first.substr(0, first.rfind('.')) + ".77";
+  ASSERT_EQ(hosts_->RunOn(0, absl::StrCat("ip addr add ", second, "/24 dev eth0")), absl::OkStatus());
+  hosts_files_ = {WriteHostsFile(hosts_->NameOf(0), {"127.0.1.1"}), WriteHostsFile(hosts_->NameOf(1), {second, first})};
+  const auto leader = StartLeader("1:2");
+  AwaitSize(leader.get(), 2);
+  const auto node = Start(1, "1:2");
+  AwaitSize(leader.get(), 4);
+  EXPECT_EQ(Finish(leader.get()), 0) << leader->out() << leader->err();
+  EXPECT_EQ(node->Finish(), 0) << node->err();
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ void Record(const std::string& kind, const std::string& text) {
   std::filesystem::rename(path + ".new", path);
 }
 
-// Adds up until an allreduce fails.
+// Makes allreduces until one of them fails.
 void AddUp() {
   init();
   std::vector<float> data(300'000, 1.0f);
@@ -95,9 +95,9 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
                                    {"RONDA_HEARTBEAT", "200ms"},
                                    {"RONDA_HEARTBEAT_TIMEOUT", "2s"},
                                    {"RONDA_BACKEND", GetParam()}});
-    // Without the option --enable-recovery, mpirun kills the other ranks before they can report. Even with the option,
-    // mpirun's helpers sometimes kill them, but never a process with its own session. With the option, mpirun does not
-    // end by itself, and does not always notice that the ranks have ended.
+    // Without the option --enable-recovery, mpirun kills the other ranks before they can report the failure. Even with
+    // the option, mpirun's helpers sometimes kill the other ranks, but never a process with its own session. With the
+    // option, mpirun does not end by itself, and does not always notice that the ranks have ended.
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
@@ -175,8 +175,8 @@ TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(Across, HostsFailureTest, ::testing::Values("hierarchical-mpi", "hierarchical-tcp"),
                          [](const auto& info) { return info.index == 0 ? "Mpi" : "Tcp"; });
 
-// All ranks can reach the first host, so they can meet there. But ranks 1 and 2 cannot send data to each other over
-// TCP.
+// All ranks can reach the first host, so they can meet there. Ranks 1 and 2, however, cannot send data to each other
+// over TCP.
 TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
   const std::unique_ptr<NetworkHosts> hosts = MakeHosts({.count = 3});
   ASSERT_NE(hosts, nullptr);

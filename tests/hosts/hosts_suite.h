@@ -47,6 +47,15 @@ class HostsTest : public ::testing::Test {
     return hosts.ok() ? *std::move(hosts) : nullptr;
   }
 
+  // Writes a file to mount over a host's /etc/hosts, in which "trainer" has these addresses. Returns its path.
+  static std::string WriteHostsFile(const std::string& host_name, const std::vector<std::string>& addresses) {
+    const std::string path = absl::StrCat(::testing::TempDir(), "/hosts-", host_name);
+    std::ofstream file(path);
+    file << "127.0.0.1 localhost\n";
+    for (const std::string& address : addresses) file << address << " trainer\n";
+    return path;
+  }
+
   // Returns the absolute path of the plugin, which is valid on all hosts.
   static std::string HostsPlugin() { return std::filesystem::absolute("runtime/net/libronda_hosts.so"); }
 
@@ -119,7 +128,7 @@ class LauncherHostsTest : public HostsTest {
   std::string directory_;
 };
 
-// Like LauncherHostsTest, but the launcher reaches the hosts by OpenSSH.
+// A fixture like LauncherHostsTest, in which the launcher reaches the hosts by OpenSSH.
 class SshHostsTest : public LauncherHostsTest {
  protected:
   void SetUp() override {

@@ -58,8 +58,8 @@ bool IsOfDeadTest(absl::string_view name) {
   return parts.size() == 3 && absl::SimpleAtoi(parts[1], &pid) && kill(pid, 0) != 0;
 }
 
-// Removes the namespaces and bridges of killed tests. A bridge has the test's id in its name, and cables vanish with
-// their namespaces.
+// Removes the namespaces and bridges of killed tests. The name of a bridge contains the same process id as the names of
+// its namespaces. A cable disappears with its namespace.
 void RemoveLeftovers() {
   for (absl::string_view line : absl::StrSplit(Shell("ip netns list").output, '\n')) {
     const absl::string_view name = line.substr(0, line.find(' '));
@@ -189,8 +189,8 @@ std::string NetworkHosts::AddressIn(int number) const {
 std::string NetworkHosts::AddressOf(int host) const { return AddressIn(host); }
 
 std::vector<std::pair<std::string, std::string>> NetworkHosts::MpiNetwork() const {
-  // For Open MPI one can name an interface or a network, but no IPv6 network. The machine of mpirun does not have the
-  // hosts' interface "eth0".
+  // Open MPI's parameters accept an interface or an IPv4 network, but no IPv6 network. For IPv4 the result names the
+  // network, because the machine on which mpirun runs does not have the hosts' interface "eth0".
   if (options_.family == Family::kIPv6) return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_if_include", "eth0"}};
   const int net = getpid() % (250 * 250);
   const std::string network = absl::StrCat("10.", net / 250, ".", net % 250, ".0/24");
@@ -252,7 +252,7 @@ absl::Status NetworkHosts::RunOn(int host, const std::string& command) const {
 
 absl::Status NetworkHosts::LimitRate(double mbit) {
   for (int host = 0; host < count(); ++host) {
-    // The limit allows a burst of 2 ms, and a queue of 50 ms.
+    // A host may send the data of 2 ms, plus 16 kB, at once. Data waits in the queue for at most 50 ms.
     RONDA_RETURN_IF_ERROR(
         Do(absl::StrCat("ip netns exec ", NameOf(host), " tc qdisc replace dev eth0 root tbf rate ", mbit,
                         "mbit burst ", static_cast<int>(mbit * 250) + 16'000, " latency 50ms")));

@@ -29,12 +29,12 @@ class NetworkHosts {
   struct Options {
     int count = 2;
     Family family = Family::kIPv4;
-    // With kRelayed all data between hosts goes through this process, which can delay the data. The tests do so because
-    // not every kernel has netem.
+    // With kRelayed all data between hosts goes through this process, which can delay the data. The tests delay data in
+    // this way because not every kernel has netem.
     enum class Cables { kOfTheKernel, kRelayed } cables = Cables::kOfTheKernel;
   };
 
-  // Returns OK if hosts can be made here, otherwise the reason why not.
+  // Returns OK if this machine can simulate hosts, otherwise the reason why not.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<NetworkHosts>> Create(const Options& options);

@@ -14,11 +14,10 @@
 namespace ronda::testing {
 
 // An sshd on every host, with keys made for this test. The processes of a host's sshd see the host's name, and share
-// one /dev/shm.
-// The servers end with the hosts.
+// one /dev/shm. The servers end when the hosts are removed.
 class SshServers {
  public:
-  // Returns OK if servers can run here, otherwise the reason why not.
+  // Returns OK if this machine can run the servers, otherwise the reason why not.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<SshServers>> Start(const NetworkHosts& hosts);
@@ -32,11 +31,11 @@ class SshServers {
   std::string identity() const { return directory_ + "/known"; }
   std::string foreign_identity() const { return directory_ + "/foreign"; }
 
-  // Returns a folder that contains an `ssh` program for these hosts. This ssh knows only the hosts' keys, and reads no
-  // other settings.
+  // Returns a folder that contains an `ssh` program for these hosts. The `ssh` program knows only the keys of these
+  // hosts, and reads no other settings.
   std::string client_directory() const { return directory_ + "/bin"; }
 
-  // Makes the user forget this host's key.
+  // Removes the key of this host from the hosts' keys that `ssh` knows.
   void Forget(int host);
 
  private:

@@ -125,7 +125,7 @@ TEST_P(Fp8Test, EveryFiniteCodeSurvivesTheRoundTripAtEveryScale) {
   }
 }
 
-// Tests the tie between each code and the next, and the numbers just beside the tie.
+// Tests the number in the middle between each code and the next code (the tie), and the numbers just beside the tie.
 TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
   const std::vector<uint8_t> codes = MagnitudeCodes();
   for (int exponent : {-126, -120, -1, 0, 7, 112}) {
@@ -141,7 +141,7 @@ TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
         values.push_back(value);
         values.push_back(-value);
       }
-      // Fills the block up if it has no room for the next six numbers, which must be in one block.
+      // The next six numbers must be in one block. If the current block has no room for them, fills it up.
       if (values.size() % kFp8BlockElements > kFp8BlockElements - 6) {
         values.resize((values.size() / kFp8BlockElements + 1) * kFp8BlockElements);
       }
@@ -312,7 +312,7 @@ TEST_P(Fp8Test, FeedbackMatchesItsDefinition) {
   }
 }
 
-// After many steps, even a number arrives that is far too small for its block's scale.
+// With error feedback, even a number that is far too small for its block's scale arrives after many steps.
 TEST_P(Fp8Test, FeedbackDeliversWhatEachRoundLoses) {
   std::vector<float> values(kFp8BlockElements, 1e-7f);
   values[0] = 1.0f;

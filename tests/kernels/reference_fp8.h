@@ -11,7 +11,7 @@
 
 namespace ronda::kernels {
 
-// The functions of kernels/cpu/fp8.h, which follow their specification element by element.
+// Do the same as the functions of kernels/cpu/fp8.h, element by element, as the specification says.
 void ReferenceEncodeFp8(const EncodeFp8Args& args);
 void ReferenceDecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count);
 void ReferenceReduceFp8(const ReduceFp8Args& args);

@@ -10,8 +10,8 @@
 
 namespace ronda::kernels {
 
-// Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h), which follow their specification element by
-// element.
+// Do the same as Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h), element by element, as the
+// specification says.
 void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale);
 void ReferenceReduce(const ReduceArgs& args);
 

@@ -58,8 +58,8 @@ Trainer MakeTrainer() {
   return {.device = device, .stream = std::move(stream), .access = DeviceAccess(device, handle)};
 }
 
-// Returns the elements of a reduced tensor. The elements are sums of small integers, so they are exact in every format
-// and order.
+// Returns the elements of a reduced tensor. The elements are sums of small integers, so the sums are exact in every
+// format and in every order.
 float Expected(int step, size_t tensor) {
   const int ranks = size() * (size() + 1) / 2;
   return static_cast<float>(ranks * (step % 3 + 1)) + static_cast<float>(tensor) * static_cast<float>(size());

@@ -131,8 +131,17 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
 
-// NCCL lets ranks share a device if their values of NCCL_HOSTID differ, because it then takes the ranks for ranks of
-// several hosts.
+TEST_F(DeviceRanksTest, RanksWhoseBuffersAreWindowsOfNcclGetTheSameSums) {
+  if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
+  const int ranks = IsReal() ? *CountDevices(**LoadCudaPlugin(Plugin())) : 3;
+  if (ranks < 2) GTEST_SKIP() << "there is one device";
+  LauncherRun run({"-np", std::to_string(ranks), kProgram}, OverNccl({"FAKE_CUDA_DEVICES=3", "RONDA_NCCL_WINDOWS=1"}));
+  ExpectAllOk(run, ranks);
+  EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
+}
+
+// If ranks have different values of NCCL_HOSTID, NCCL treats them as ranks of different hosts, and lets them share a
+// device.
 TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),

@@ -98,11 +98,11 @@ class ElasticMember {
     try {
       init(options);
       Send(EpochMet{.epoch = epoch_});
-      // This allreduce tells new members which step the other members have reached.
+      // The allreduce gives a new member the step that the other members have reached.
       allreduce(tensor("step", &step_, {1}), {Op::Max});
       Verdict verdict = Step();
-      // The program prints this line after a step. If a test waits for the line, each epoch completes a step, so no two
-      // epochs fail at the same step.
+      // The member prints this line only after a step. So if a test waits for the line in each epoch, no two epochs
+      // fail at the same step.
       Say(absl::StrCat("epoch ", epoch_, " is rank ", rank(), " of ", size(), ", pid ", getpid(), ";"));
       while (verdict == kGoOn) verdict = Step();
       shutdown();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// This library is preloaded into the launcher and its ranks. The library makes one call of one process fail with an
-// error number.
+// A library that is preloaded into the launcher and its ranks, and makes one call of one process fail with an error
+// number.
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
 //       the function: * for all of them
@@ -80,8 +80,8 @@ class Subject {
   int fd_ = -1;
 };
 
-// Returns true if this call has made the file. The file already exists if this member is a replacement, and the planned
-// call has failed in the member before it.
+// Returns true if this call of MakeMark has made the file. If this process replaces a member in which the planned call
+// has failed, the file already exists.
 bool MakeMark(const char* path, const char* function) {
   const long mark = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (mark < 0) return false;
@@ -95,8 +95,9 @@ const Plan& ThePlan() {
   return plan;
 }
 
-// Returns the record of this process's unsynced files if the plan is its power failure and the file is in the plan's
-// folder, else nullptr. There is no lock, because only one thread of the process uses the folder.
+// Returns the record of this process's unsynced files, or nullptr. The result is nullptr unless the plan is a power
+// failure of this process and the file is in the plan's folder. There is no lock, because only one thread of the
+// process uses the folder.
 ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))
@@ -107,7 +108,7 @@ ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
 
 std::atomic<int> calls{0};
 
-// Returns whether this call must fail. If it must fail, sets errno.
+// Returns whether the current call must fail. If the call must fail, sets errno.
 bool Fails(const char* function, const Subject& subject = Subject()) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process) return false;
@@ -130,8 +131,8 @@ Function* Next(const char* name) {
 
 #define STANDS_IN extern "C" __attribute__((visibility("default")))
 
-// Defines a function that does nothing when it must fail. The last argument of the macro is the file that the function
-// uses, if any.
+// Defines a replacement of a function that does nothing in a call that must fail. The last argument of the macro is the
+// file that the function uses, if any.
 #define FAILING(type, name, failure, parameters, arguments, ...) \
   STANDS_IN type name parameters {                               \
     static auto* const next = Next<type parameters>(#name);      \
@@ -179,7 +180,7 @@ STANDS_IN ssize_t __recv_chk(int fd, void* data, size_t size, size_t room, int f
   return Fails("recv") ? -1 : next(fd, data, size, room, flags);
 }
 
-// Defines a function that closes its argument even when it must fail.
+// Defines a replacement of a function that closes its argument even in a call that must fail.
 #define FAILING_CLOSE(name, type)                       \
   STANDS_IN int name(type opened) {                     \
     static auto* const next = Next<int(type)>(#name);   \
@@ -216,7 +217,7 @@ STANDS_IN int fsync(int fd) {
   return 0;
 }
 
-// Writes only a part of the data when it must fail, because a full disk also accepts only a part.
+// A call that must fail writes only a part of the data, because a full disk also accepts only a part.
 STANDS_IN size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
   static auto* const next = Next<size_t(const void*, size_t, size_t, FILE*)>("fwrite");
   if (!Fails("fwrite", Subject(file))) return next(data, size, count, file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Special values for the error number in FAILING_CALL (failing_calls.cc). With them the call does something other than
-// fail with an error number.
+// Special values for the error number in FAILING_CALL (failing_calls.cc). With a special value, the planned call does
+// something other than fail with an error number.
 #ifndef RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 #define RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // In each job one call of a function fails, in the launcher or in a rank, or a rank is killed during the call. The job
-// must still work, or end soon with an error. In both cases it must leave no process and no file behind.
+// must still work, or end soon with an error. Whether the job works or fails, it must leave no process and no file
+// behind.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,9 +103,11 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
 
 TEST_P(FailingCallsTest, TheJobWorksOrEndsWithAnErrorAndLeavesNothing) { RunEach(steps_, {"-", "0", "1"}, 12); }
 
-// `nm -D --undefined-only` shows which functions rondarun and a rank use. The list does not have these functions:
-// - functions that this job does not call. FailingCheckpointTest and FailingElasticCallsTest test some of them. Only
-//   jobs on several hosts call the others, and there gRPC and Abseil abort a process that lacks memory or descriptors;
+// `nm -D --undefined-only` shows which functions rondarun and a rank use. The list of failures below does not have
+// these functions:
+// - functions that this job does not call. FailingCheckpointTest and FailingElasticCallsTest test some of these
+//   functions. Only jobs on several hosts call the rest, and in such jobs gRPC and Abseil abort a process that lacks
+//   memory or descriptors;
 // - functions that a system may always refuse, which RefusedCallsTest tests;
 // - functions that fail only if the caller makes a mistake, such as kill, waitid and sigaction.
 std::vector<Failure> Failures() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Each call on the files of a checkpoint fails once. In other jobs the process is killed during the call, or the
-// machine loses its power. A restart must find the newest complete checkpoint, with the same bits that were saved.
+// In each job, one call on the files of a checkpoint fails, the process is killed during the call, or the machine loses
+// its power. A restart must find the newest complete checkpoint, with the same bits that were saved.
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,8 +82,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     return function;
   }
 
-  // Expects that the ranks have always resumed from the newest complete checkpoint. Starts another job, which must also
-  // resume from it, and must leave the same files as a job without failures.
+  // Expects that the ranks have always resumed from the newest complete checkpoint. Starts another job. The job must
+  // also resume from the newest complete checkpoint, and must leave the same files as a job without failures.
   void ExpectNewestIsFound(std::vector<std::string> lines) const {
     const Job next = Run(0);
     EXPECT_EQ(next.exit_code, 0);
@@ -94,8 +94,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
       if (absl::StartsWith(line, "saved ")) safe = step;
       if (absl::StartsWith(line, "cannot ")) ExpectNamesFileAndReason(line);
       if (!absl::StartsWith(line, "resumed ")) continue;
-      // The step may be one later, because a save may have failed, or its process may have been killed, after the file
-      // was complete.
+      // The resumed step may be one later than the last saved step. A save may have failed, or its process may have
+      // been killed, after the file was complete.
       EXPECT_THAT(step, AnyOf(safe, safe + 1));
       safe = step;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tests jobs of real processes, in which a rank is stopped, runs out of memory, or throws in a callback. Also tests
-// jobs that lose a rank while they follow a locked schedule. (tests/client/failure_world_test.cc tests other ranks that
-// are killed or end.)
+// jobs that lose a rank while they follow a locked schedule. (tests/client/failure_world_test.cc tests other jobs that
+// lose a rank.)
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -46,7 +46,7 @@ using testing::RunRankProgram;
 
 constexpr char kFailureLine[] = "FIRST FAILURE: ";
 constexpr milliseconds kNever{1000 * 1000};
-// In a job without failures no step takes this long, even if a rank waits for a core on a busy machine.
+// A deadline that is longer than any step of a job without failures, even if a rank waits for a core on a busy machine.
 constexpr milliseconds kDeadline{2000};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -81,8 +81,8 @@ bool IsStopped(const std::filesystem::path& thread) {
   return absl::StrContains(ReadFile(thread / "stat").value_or(""), ") T ");
 }
 
-// Waits until no thread of the process runs any more, because kill() does not wait for this. On a busy machine the
-// threads continue until the thread that handles the signal is scheduled.
+// Stops the process, and waits until none of its threads runs any more, because kill() does not wait. On a busy machine
+// the threads continue until the thread that handles the signal is scheduled.
 void StopAndAwait(pid_t pid) {
   kill(pid, SIGSTOP);
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";
@@ -94,7 +94,7 @@ void StopAndAwait(pid_t pid) {
 }
 
 // An allreduce of two ranks in which rank `victim` is stopped. The victim submits its tensor. When the coordinator
-// knows of it, the other rank stops the victim, and then submits its own tensor.
+// knows the victim's tensor, the other rank stops the victim, and then submits its own tensor.
 class StoppedAllreduce {
  public:
   explicit StoppedAllreduce(int victim) : is_victim_(rank() == victim) {
@@ -189,7 +189,7 @@ void CallbackThrows() {
   ReportAndShutDown(status);
 }
 
-// Ronda refuses a shutdown in a callback, because it would wait for its own callback.
+// Ronda refuses a shutdown in a callback, because the shutdown would wait for the callback in which it was called.
 void ShutsDownInACallback() {
   init();
   float value = 1;
@@ -211,7 +211,7 @@ void EndsWithoutShutdown() {
   ReportAndShutDown(status);
 }
 
-// Rank 1 leaves while the others wait. Then all ranks join another job.
+// Rank 1 leaves while the other ranks wait. After that, all ranks join another job.
 void AbortsTheJob() {
   EXPECT_EQ(try_abort_job("too early").code(), RONDA_ERROR_NOT_INITIALIZED);
   init();

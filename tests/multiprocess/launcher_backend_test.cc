@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs of one host whose ranks rondarun starts. RONDA_BACKEND selects how their data travels.
+// Tests jobs of one host whose ranks rondarun starts. RONDA_BACKEND selects how the data of these ranks travels.
 #include <filesystem>
 #include <string>
 #include <vector>

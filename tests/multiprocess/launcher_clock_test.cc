@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The machine's clock is set while a job waits. The change must not make any deadline pass too early or too late.
+// Tests jobs that wait while the machine's clock is set. The new time must not make any deadline pass too early or too
+// late.
 #include <fstream>
 #include <string>
 #include <vector>

@@ -34,7 +34,7 @@ using ::testing::StartsWith;
 
 constexpr char kMember[] = "tests/multiprocess/elastic_member";
 
-// With this option the other members wait only one second for a member that dies while the members connect.
+// If a member dies while the members connect, kShortStart makes the other members wait only one second for it.
 const LauncherRun::Options kShortStart = {.environment = {"RONDA_START_TIMEOUT=1s"}};
 
 // An elastic job whose members run elastic_member, which the test controls by signals and files.
@@ -310,7 +310,8 @@ TEST_P(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
 }
 
 TEST_P(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
-  // The test has a replacement, because the launcher starts it while other members already have sockets.
+  // One member of the test is a replacement, because the launcher starts replacements while other members already have
+  // sockets.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/first.", getpid());
   std::filesystem::remove_all(flag);
   LauncherRun run(Joined(

@@ -69,7 +69,7 @@ std::vector<std::string> ExportedFunctions() {
 // Returns a descriptor from which `text` can be read, up to its end.
 UniqueFd InputWith(const std::string& text) {
   Ends pipe = MakePipe();
-  // One write is enough, because the texts of all tests fit into a pipe.
+  // One call of write() is enough, because the texts of all tests fit into a pipe.
   if (write(pipe.theirs.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) abort();
   return std::move(pipe.ours);
 }
@@ -157,8 +157,8 @@ int LauncherRun::Finish() {
 
 void LauncherRun::StopReadingOut() {
   reading_out_ = false;
-  // Opens the pipe's write end once more to see whether the pipe is full. The number of bytes in the pipe is not
-  // enough, because a pipe can be full with few bytes.
+  // Opens the pipe's write end once more to see whether the pipe is full. The number of bytes in the pipe does not show
+  // whether it is full, because a pipe can be full with few bytes.
   const UniqueFd writer(
       open(absl::StrCat("/proc/self/fd/", out_.descriptor.get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   const auto is_full = [&] {

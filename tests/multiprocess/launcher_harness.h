@@ -87,19 +87,19 @@ class LauncherRun {
 // Returns the lines of `text`.
 std::vector<std::string> Lines(const std::string& text);
 
-// Returns the number that follows `label` in `text`. If there is no such number, the test fails and the result is 0.
+// Returns the number that follows `label` in `text`. If no number follows `label`, the test fails and the result is 0.
 pid_t NumberAfter(const std::string& text, const std::string& label);
 
 // Returns whether a process runs. A process that has ended does not run, even if its parent has not waited for it yet.
 bool IsRunning(pid_t pid);
 
-// Waits until `condition` holds. If this takes too long, the test fails with a text that names `awaited`.
+// Waits until `condition` holds. If the wait takes too long, the test fails with a text that names `awaited`.
 void WaitUntil(const std::function<bool()>& condition, const std::string& awaited);
 
 // Returns {"-np", "<rank_count>", "sh", "-c", script}.
 std::vector<std::string> Shell(int rank_count, const std::string& script);
 
-// Returns a shell command that ends with "; ". In this command each of `rank_count` ranks waits for all other ranks,
+// Returns a shell command that ends with "; ". The command makes each of `rank_count` ranks wait for all other ranks,
 // for example until all ranks have set their traps. Each call of this function makes a new barrier.
 std::string AwaitAllRanks(int rank_count);
 

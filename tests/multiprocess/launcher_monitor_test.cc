@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun --monitor. The monitor runs exactly as long as the job.
+// Tests rondarun --monitor. The monitor must run exactly as long as the job.
 #include <unistd.h>
 
 #include <csignal>

@@ -26,7 +26,7 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Puts the mpirun of the MPI in the test's parameter first in the launcher's PATH. A script replaces ssh, and runs
+// The test's parameter names an MPI, whose mpirun comes first in the launcher's PATH. A script replaces ssh, and runs
 // commands for other hosts on this host.
 class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -54,7 +54,7 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return {"-np", absl::StrCat(rank_count), "--mpi", "--grace-period", "1", "sh", "-c", WithRank(script)};
   }
 
-  // Returns arguments for a job that, for mpirun, has two ranks on host a and one rank on host b.
+  // Returns arguments that make mpirun start two ranks on host a and one rank on host b.
   std::vector<std::string> OnTwoHosts(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {
         "-np", "3", "-H", "a:2,b:1", "--launcher", "mpirun", "--launch-agent", directory_ + "/agent"};
@@ -71,9 +71,9 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Both ranks wait until mpirun
-  // has passed on the output of both. Without this wait, MPI may fail on a busy machine to report the end of a rank
-  // that it has only just started. (MPICH's Hydra then fails one of its own assertions.)
+  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Each rank first waits until
+  // mpirun has passed on the output of both ranks. If the ranks did not wait, MPI might fail on a busy machine to
+  // report the end of a rank that it has only just started. (MPICH's Hydra then fails one of its own assertions.)
   std::unique_ptr<LauncherRun> FailAsRank1(const std::string& script, const std::string& other) const {
     const std::string go = directory_ + "/go";
     auto run = std::make_unique<LauncherRun>(
@@ -121,7 +121,8 @@ TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
   LauncherRun run({"-np", "2", "--mpi", "sh", "-c", say}, Options());
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/2 0/2 host=0 1", "[1]<stdout>: 1/2 1/2 host=0 1"));
-  // If hosts have different numbers of ranks, a host's number cannot be computed from the rank, so it is empty.
+  // If hosts have different numbers of ranks, the number of a host cannot be computed from a rank, so the variable with
+  // the number is empty.
   LauncherRun hosts(OnTwoHosts({"sh", "-c", say}), Options());
   EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
   for (const std::string& line : Lines(hosts.out())) {

@@ -16,9 +16,9 @@
 namespace ronda {
 namespace {
 
-// A process with its own session. Ranks start it with the command `eval "$DAEMON"`, which waits until it runs. The
-// process writes its pid to a file, because a line of output would be lost if the launcher were killed before it has
-// forwarded the line.
+// A process with its own session. Ranks start the process with the command `eval "$DAEMON"`, which waits until the
+// process runs. The process writes its pid to a file, because a line of output would be lost if the launcher were
+// killed before it has forwarded the line.
 class Daemon {
  public:
   explicit Daemon(const std::string& name)
@@ -70,7 +70,7 @@ TEST(OrphansTest, ChildrenOfARankEndWhenTheLauncherIsKilled) {
   daemon.ExpectItsEnd();
 }
 
-// When the inner launcher is killed, its guard process still runs, and kills the processes of the inner ranks.
+// The guard process of the inner launcher outlives the inner launcher, and kills the processes of the inner ranks.
 TEST(OrphansTest, ALauncherWithinARankTakesItsOwnRanksWithIt) {
   const Daemon daemon("inner");
   LauncherRun run(Shell(1,

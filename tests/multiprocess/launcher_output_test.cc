@@ -55,7 +55,7 @@ TEST(LauncherOutputTest, ManyLinesOfManyRanksComeOutWholeAndInOrder) {
 }
 
 TEST(LauncherOutputTest, OverlongLinesAreCut) {
-  // The line has 150,000 bytes. The launcher prints this line as two pieces of 64 KiB and the rest.
+  // The line has 150,000 bytes. The launcher prints the line as two pieces of 64 KiB and the rest.
   LauncherRun run(Shell(1, "head -c 150000 /dev/zero | tr '\\0' x; echo; echo next"));
   EXPECT_EQ(run.Finish(), 0);
   const Words lines = Lines(run.out());
@@ -107,7 +107,7 @@ TEST(LauncherOutputTest, ProgressCollapsesToItsLastStateInAPipe) {
 }
 
 TEST(LauncherOutputTest, ProgressIsRedrawnInPlaceOnATerminal) {
-  // Each part of the script waits until the test has seen the output of the part before it.
+  // After "10%" and after "20%", the script waits until the test has seen this output.
   const std::string go = absl::StrCat(::testing::TempDir(), "/go.", getpid(), ".");
   LauncherRun run(Shell(1, absl::StrCat("wait_for() { while [ ! -e ", go, "$1 ]; do sleep 0.01; done; }; ",
                                         "printf '\\r10%%'; wait_for 1; echo note >&2; printf '\\r20%%'; wait_for 2; "
@@ -149,7 +149,7 @@ TEST(LauncherOutputTest, ReaderThatDoesNotReadCannotKeepTheLauncherFromEnding) {
   run.StopReadingOut();
   run.Signal(SIGINT);
   run.WaitForErr("rondarun: the job was ended: received SIGINT\n");
-  // The launcher still waits for the reader of its output. A second interrupt ends this wait.
+  // The launcher still waits for the reader of its output. A second interrupt ends the launcher's wait.
   run.Signal(SIGINT);
   EXPECT_EQ(run.Finish(), 128 + SIGINT);
 }

@@ -54,7 +54,7 @@ TEST(LauncherSignalTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
 }
 
 TEST(LauncherSignalTest, SecondInterruptKillsAtOnce) {
-  // The second interrupt is needed because the launcher would otherwise kill the ranks only after an hour.
+  // Without the second interrupt, the launcher would kill the ranks only after an hour.
   LauncherRun run({"--grace-period", "3600", "-np", "2", "sh", "-c",
                    "trap 'echo ignored' INT; echo ready; while :; do sleep 0.02; done"});
   run.WaitForOut("ready", 2);

@@ -36,7 +36,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// The ranks run so long that rondarun reads their statistics a few times.
+// The ranks run for a second, so rondarun reads their statistics a few times.
 void StepsForASecond() {
   init();
   for (int i = 0; i < 100; ++i) {
@@ -130,7 +130,7 @@ TEST(LauncherSummaryTest, ChronicStragglerIsNamedWhileTheJobRuns) {
   run.Signal(SIGTERM);
   EXPECT_EQ(run.Finish(), 128 + SIGTERM);
   EXPECT_THAT(run.err(), HasSubstr("rondarun:   slowest         rank 1 "));
-  // Rank 0 does nothing but wait.
+  // Rank 0 spends all its time waiting for rank 1.
   EXPECT_THAT(run.err(), ContainsRegex("exposed         [0-9]+ to (9[0-9]|100) % of a rank's time"));
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
 }

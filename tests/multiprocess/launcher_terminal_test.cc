@@ -25,7 +25,8 @@ namespace {
 constexpr char kStopKey[] = "\x1a";
 constexpr char kInterruptKey[] = "\x03";
 
-// A shell with job control on a terminal. This object acts as the user: it reads what the terminal shows, and types.
+// A shell with job control on a terminal. A ShellOnATerminal acts as the user: it reads what the terminal shows, and
+// types.
 class ShellOnATerminal {
  public:
   ShellOnATerminal() {
@@ -151,7 +152,7 @@ TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
 // The ranks are children of rondarun, children of an agent, or members of an elastic job.
 INSTANTIATE_TEST_SUITE_P(All, StopKeyTest, ::testing::Values("", " --launcher ssh", " --min-np 1"));
 
-// Rank 0 or member 0 asks two questions. When it asks the second question, it already has the terminal.
+// Rank 0 or member 0 asks two questions. At the second question, the asking process already has the terminal.
 constexpr char kQuestions[] =
     "printf \"pid=%s.\\n\" $$; if [ $LOCAL_RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
     "printf \"more? \"; read more; echo got $more; fi";
@@ -193,7 +194,8 @@ TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.Type("ada\r");
   shell.WaitFor("[0]<stdout>: hello ada\r\n");
   shell.WaitFor("more? ");
-  // A job in the background stops when it reads from the terminal. The shell reports this at one of its next prompts.
+  // A job in the background stops when it reads from the terminal. The shell reports the stopped job at one of its next
+  // prompts.
   shell.Type(kStopKey);
   shell.WaitFor("Stopped");
   shell.Type("bg\r");
@@ -226,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(All, LauncherTerminalTest,
                                            Asking{.options = " --min-np 1",
                                                   .interrupted = "rondarun: the job was ended: received SIGINT"}));
 
-// Member 0 has had the terminal. Then the launcher gets a SIGINT that does not come from the terminal.
+// Member 0 has had the terminal before. After that, the launcher gets a SIGINT that does not come from the terminal.
 TEST(LauncherTerminalOfMembersTest, SigintToTheLauncherLeavesTheMembersTimeToSave) {
   ShellOnATerminal shell;
   shell.Type(absl::StrCat(kLauncher,

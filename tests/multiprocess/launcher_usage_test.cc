@@ -231,7 +231,8 @@ TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
   EXPECT_EQ(free.Finish(), 0);
   const int all = NumberAfter(free.out(), "cpus=");
   EXPECT_GE(NumberAfter(bound.out(), "cpus="), 1);
-  // With at most two CPUs there is nothing to compare, because a machine with one core may show two CPUs (threads).
+  // If the machine has at most two CPUs, they may be the two threads of its only core. A rank that is bound to the only
+  // core may use all CPUs.
   if (all > 2) {
     EXPECT_LT(NumberAfter(bound.out(), "cpus="), all);
   }
@@ -257,7 +258,7 @@ TEST(LauncherUsageTest, ThisHostMayBeNamed) {
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: hello", "[1]<stdout>: hello"));
 }
 
-// Both host names in the list mean this host.
+// Both host names in Slurm's list mean this host.
 TEST(LauncherUsageTest, SchedulersAllocationSaysTheHostsAndTheRanks) {
   const std::vector<std::string> slurm = {"SLURM_JOB_NODELIST=localhost,127.0.0.1", "SLURM_TASKS_PER_NODE=2,1"};
   LauncherRun run({"sh", "-c", "echo $RANK of $WORLD_SIZE, host $GROUP_RANK"}, {.environment = slurm});

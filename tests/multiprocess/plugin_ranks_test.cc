@@ -43,8 +43,8 @@ TEST(PluginRanksTest, PartsOfAGpuGoOverAnNcclThatTellsThemApart) {
   ExpectThreeRanksOver("nccl", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_PARTS=3", "FAKE_NCCL_VERSION=23007"});
 }
 
-// In both jobs, freeing memory and the first launch of a kernel wait for the device. In the second job, allocating
-// memory also waits for it.
+// With FAKE_CUDA_STRICT=1, freeing memory and the first launch of a kernel wait for the device. With
+// FAKE_CUDA_STRICT=2, allocating memory also waits for the device.
 TEST(PluginRanksTest, DevicesMayWaitWhereCudaMay) {
   ExpectThreeRanksOver("nccl", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_STRICT=1"});
   ExpectThreeRanksOver("staged", {"FAKE_CUDA_DEVICES=1", "FAKE_CUDA_STRICT=2"});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The system refuses a call to the launcher and its ranks, as profiles of containers do. The job must still work, or
-// end soon with an error that names the call.
+// In each job, the system refuses a call to the launcher and its ranks, as security profiles of containers do. The job
+// must still work, or end soon with an error that names the call.
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -25,9 +25,10 @@ struct Call {
   long number;
   // A part of rondarun's last line; empty if the job works.
   std::string says;
-  // Like `says`, for a job that shows a table of the ranks at work, and that binds each rank to a core.
+  // The expected part of the last line, like `says`, in a job that shows a table of the ranks at work and binds each
+  // rank to a core.
   std::string says_with_cores;
-  // Like `says`, for a job over TCP.
+  // The expected part of the last line, like `says`, in a job over TCP.
   std::string says_over_tcp = says;
 };
 

@@ -50,7 +50,7 @@ class SavesCheckpoints {
   // The number of elements in the state. The state is larger than a file's buffer, so it is written in several calls.
   static constexpr std::size_t kElements = 3000;
 
-  // Resumes from the newest checkpoint, and returns its step. If this fails, the ranks try once more.
+  // Resumes from the newest checkpoint, and returns its step. If the resume fails, the ranks try once more.
   std::int64_t Resume() {
     std::vector<float> state(kElements, -1);
     const std::vector<ronda::Tensor> tensors = {ronda::tensor("state", state)};

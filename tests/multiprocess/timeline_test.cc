@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests timelines of jobs whose ranks are processes. The environment or the program begins them, and a kill may end
-// them.
+// Tests timelines of jobs whose ranks are processes. The environment or the program begins a timeline, and a kill may
+// end it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -51,8 +51,8 @@ std::vector<TraceEvent> Read(const std::string& name, int rank) {
   return events.value_or(std::vector<TraceEvent>());
 }
 
-// Reads the timeline of a rank that was killed. The file may end within an event, if the kernel was copying events at
-// this moment.
+// Reads the timeline of a rank that was killed. If the kernel was copying events when the rank was killed, the file may
+// end in the middle of an event.
 std::vector<TraceEvent> ReadOfKilled(const std::string& name, int rank) {
   if (auto events = ReadTraceFile(FileOf(name, rank)); events.has_value()) return *std::move(events);
   const std::string text = ReadFile(FileOf(name, rank)).value_or("");

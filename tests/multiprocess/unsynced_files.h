@@ -20,7 +20,7 @@ std::string PathOf(int fd);
 // Thread-compatible. The owner must report each change, with absolute paths.
 class UnsyncedFiles {
  public:
-  // A file whose name is lost is moved to `lost`, which must be on the same file system.
+  // Moves a file whose name is lost to the path `lost`, which must be on the same file system.
   explicit UnsyncedFiles(std::string lost) : lost_(std::move(lost)) {}
 
   void Opened(int fd);  // for writing

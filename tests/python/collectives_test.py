@@ -15,7 +15,8 @@ from ronda import ReduceOp
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
-# For each operation: the NumPy function that combines two arrays, and the types that support it.
+# The operations, each with the NumPy function that combines two arrays, and the types that support
+# it.
 _REDUCTIONS = {
     ReduceOp.SUM: (np.add, _FLOATS + _INTEGERS),
     ReduceOp.MIN: (np.minimum, _FLOATS + _INTEGERS),
@@ -43,7 +44,7 @@ def total(dtype, shape=(5, 3)):
 
 
 def rows_for(rank, rows):
-    """Returns which of `rows` rows a rank gets."""
+    """Returns the part of `rows` rows that a rank gets."""
     each, more = divmod(rows, ronda.size())
     begin = rank * each + min(rank, more)
     return slice(begin, begin + each + (rank < more))
@@ -254,7 +255,7 @@ class HandlesTest(CollectivesTest):
 
 
 class MemoryTest(CollectivesTest):
-    """Arrays of other libraries."""
+    """Tests arrays of other libraries."""
 
     def test_buffer_protocol(self):
         for own in (

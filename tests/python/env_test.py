@@ -48,11 +48,12 @@ class LauncherTest(unittest.TestCase):
             "GROUP_RANK": "1",
         }
         self.assertEqual(exported(env), expected)
-        # In this case, a rank of another job has started the launcher of this job.
+        # The variables of another job may be set, because a rank of that job has started the
+        # launcher of this job.
         self.assertEqual(
             exported({**env, "RANK": "0", "WORLD_SIZE": "2", "HOROVOD_RANK": "0"}), expected
         )
-        # In this case, the launcher or the user has already set these variables.
+        # The launcher or the user may already have set MASTER_ADDR and MASTER_PORT.
         store = {"MASTER_ADDR": "alpha", "MASTER_PORT": "1"}
         self.assertEqual(exported({**env, **store}), expected)
 
@@ -185,7 +186,7 @@ class JobTest(unittest.TestCase):
                 (os.environ["RANK"], os.environ["WORLD_SIZE"], store[0]), ("0", "1", "127.0.0.1")
             )
             job.shutdown()
-            # The next job must not take the exported variables for variables of a launcher.
+            # The next job must not treat the exported variables as variables of a launcher.
             os.environ["RONDA_JOB_ID"] = "alone"
             os.environ.update({"RONDA_RANK": "0", "RONDA_SIZE": "1"})
             job.init()

@@ -35,8 +35,6 @@ class FailureTest(unittest.TestCase):
 
     def train(self, deed, **options):
         program = _TRAINER.format(deed=deed)
-        # The option is needed because rondarun would otherwise end the other ranks. In this test
-        # each rank must notice the failure itself.
         return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
 
     def expect_others_learn_of_it(self, finished, culprit):

@@ -127,7 +127,7 @@ class HandlesTest(JobTest):
         buffers = [floats(1) for _ in range(2000)]
         handles = [allreduce_async(f"t{i}", buffer) for i, buffer in enumerate(buffers)]
         native.synchronize_all(handles)
-        # Releasing the handles in this order leaves gaps everywhere in the table of handles.
+        # This order of releases leaves gaps everywhere in the table of handles.
         for i in sorted(range(len(handles)), key=lambda i: (i * 7919) % len(handles)):
             self.assertIs(native.keep(handles[i]), buffers[i])
             native.release(handles[i])
@@ -255,8 +255,8 @@ class ThreadsTest(JobTest):
                 thread.start()
                 for turn in range(1000):
                     self.assertTrue(turn or thread.is_alive())
-                # This thread tells the other ranks to continue only now, so `thread` was waiting
-                # until here.
+                # The other ranks continue only after this message, so `thread` has been waiting
+                # until now.
                 for other in range(1, native.size()):
                     finish(native.send_async(INT, (0,), 0, None, other, 1))
             else:
@@ -313,10 +313,10 @@ class StressTest(JobTest):
 
 
 class InterruptTest(JobTest):
-    """Interrupts rank 0 by Ctrl-C while it waits; the other ranks come only afterwards."""
+    """Interrupts rank 0 by Ctrl-C while it waits for the other ranks, which come later."""
 
     def interrupt(self, wait):
-        """Interrupts `wait` on rank 0. After that, the other ranks run `wait`."""
+        """Interrupts `wait` on rank 0. After the interrupt, the other ranks run `wait`."""
         if native.rank() == 0:
             killer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
             begin = time.monotonic()

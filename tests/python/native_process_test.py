@@ -64,7 +64,9 @@ class ExitTest(unittest.TestCase):
         self.assert_ends("job.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_without_the_shutdown_at_exit(self):
-        """Only ronda.job shuts down at exit. A single rank without it also ends without error."""
+        """A single rank that does not use ronda.job does not shut down at exit, and also ends
+        without an error.
+        """
         self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_operations_in_flight(self):
@@ -190,7 +192,9 @@ native.shutdown()
 
 class FailureTest(unittest.TestCase):
     def test_a_killed_rank(self):
-        """Each rank that waits for the killed rank learns its name at once, whatever the call."""
+        """Each rank that waits for the killed rank, in any call, at once gets an error that names
+        it.
+        """
         source = """
 native.init()
 native.monitored_barrier()
@@ -224,7 +228,7 @@ except errors.PeerFailedError:
             self.assertEqual((result.code, result.out), (0, "told\n"), result.err)
 
     def test_an_aborted_job(self):
-        """Both ranks get the reason of the abort, and can then start a new job."""
+        """Both ranks of an aborted job get the reason, and can then start a new job."""
         source = """
 native.init()
 native.job_status()

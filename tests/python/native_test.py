@@ -457,8 +457,8 @@ class ErrorsTest(JobTest):
             self.assertIsInstance(caught.exception, TimeoutError)
             with self.assertRaisesRegex(errors.DeadlineError, "1"):
                 native.monitored_barrier(0, 0.2)
-        # The other ranks wait here until rank 0's barrier has failed, because the next barrier has
-        # the same number.
+        # The other ranks wait for rank 0's message until rank 0's barrier has failed, because the
+        # next barrier has the same number.
         if native.rank() == 0:
             for other in range(1, native.size()):
                 finish(native.send_async(INT, (0,), 0, None, other, 0))

@@ -5,8 +5,8 @@
     ronda_test.py MODULE.py...
 
 The results of rank 0 go to $XML_OUTPUT_FILE, in GoogleTest's format, which tests/run_tests.sh
-counts. The first failure ends a rank. The other ranks then get an error that names the failed rank.
-So they do not wait for operations that it no longer submits.
+counts. A rank ends at its first failure. The other ranks then get an error that names the failed
+rank, and do not wait for operations that the failed rank no longer submits.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def program(source: str) -> str:
 def start(
     source: str, ranks: int = 0, options: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Starts a Python program from its source. If `ranks` is 0, it runs without rondarun. Otherwise
-    rondarun starts it on `ranks` ranks, with the `options`.
+    """Starts a Python program from its source. If `ranks` is 0, the program runs without rondarun.
+    Otherwise rondarun starts the program on `ranks` ranks, with the `options`.
 
     Standard output and standard error are pipes. The environment names no rank of a job, and
     contains `env`.
@@ -102,8 +102,8 @@ def run(
 def environment() -> dict[str, str]:
     """Returns this process' environment without the variables that say which rank of a job it is.
 
-    It also lacks the functions that Bazel's shell exports, because rondarun below mpirun sets no
-    variables for them.
+    The functions that Bazel's shell exports are also removed, because rondarun below mpirun sets no
+    variables for functions.
     """
     place = (
         "BASH_FUNC_",
@@ -126,7 +126,7 @@ def environment() -> dict[str, str]:
 
 UNDER_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
 # With GCC 12's AddressSanitizer a child may wait for ever for a lock of the sanitizer's allocator.
-# This happens if another thread of the parent held the lock at the fork.
+# The child waits for ever if another thread of the parent held the lock at the fork.
 forks = unittest.skipIf(UNDER_ASAN, "AddressSanitizer does not survive fork() beside threads")
 
 

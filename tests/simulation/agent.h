@@ -19,16 +19,16 @@
 
 namespace ronda::simulation {
 
-// Supervises the members of its host, as the production agent does. Its messages and reports, the members, and the
-// claim to be the only agent of the host are production code. Only the event loop is not production code, but
-// VirtualSupervisor.
+// An Agent supervises the members of its host, as the production agent does. The agent's messages and reports, the
+// members, and the claim to be the only agent of the host are production code. Only the event loop, VirtualSupervisor,
+// is not production code.
 class Agent {
  public:
   struct Options {
     std::string host;
     // Makes the supervised part of a member, as MemberProcesses::MakeMember does.
     MemberProcesses::MakeMember make_member;
-    // Called when this process becomes the only agent of the host.
+    // This function is called when this process becomes the only agent of the host.
     std::function<void()> on_only_one;
   };
   Agent(Options options, VirtualProcesses::Descriptors descriptors);

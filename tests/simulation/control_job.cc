@@ -22,8 +22,8 @@ namespace {
 
 constexpr int kMostRanks = 9;
 constexpr int kMostFaults = 2;
-// The longest times until a fault. The first is for a job whose ranks connect at once, the second for a job in which a
-// rank has to call another rank twice.
+// The longest times until a fault. kUsualTime is for a job whose ranks connect at once. kLongTime is for a job in which
+// a rank has to call another rank twice.
 constexpr absl::Duration kUsualTime = absl::Milliseconds(50);
 constexpr absl::Duration kLongTime = absl::Milliseconds(400);
 // Heartbeats are so rare that none is sent in a scenario.
@@ -36,7 +36,8 @@ constexpr absl::Duration kLongestWait = absl::Hours(1);
 // The longest time from the last fault to the end of the last rank. A control plane that shuts down waits some seconds
 // for the other ranks.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(30);
-// After the last fault, every rank must know the failure within this time plus this many latencies per rank.
+// After the last fault, every rank must know the failure within the sum of kTimeToHear, kLatenciesToHear latencies per
+// rank, and a computation. If the ranks are still connecting, kMeshTimeout is added.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(200);
 constexpr int kLatenciesToHear = 100;
 
@@ -61,7 +62,7 @@ std::string ReportOf(uint64_t seed, RankId rank, int64_t round) {
 
 std::string BroadcastOf(uint64_t seed, int64_t round) { return Payload("broadcast", seed, round); }
 
-// Whether the text has "rank 2", or "ranks 0, 1 and 2".
+// Returns whether the text names the rank, for example as "rank 2" or in "ranks 0, 1 and 2".
 bool Names(absl::string_view text, RankId rank) {
   const std::regex name(absl::StrCat("ranks?( [0-9]+,?| and)* ", rank, "\\b"));
   return std::regex_search(text.begin(), text.end(), name);
@@ -206,11 +207,11 @@ ControlScenario MakeControlScenario(uint64_t seed) {
   scenario.latency = absl::Microseconds(5 << up_to(8));
   scenario.tick = absl::Microseconds(1 << up_to(4));
   // In half of the jobs one rank starts late, so its neighbours call it several times. The faults come before or after
-  // its start.
+  // the late start.
   scenario.late = up_to(scenario.tree.size - 1);
   if (up_to(1) == 0) scenario.delay = absl::Milliseconds(2 << up_to(13));
   const absl::Duration first = up_to(1) == 0 ? scenario.delay : absl::ZeroDuration();
-  // Most faults of a third of the jobs come while the ranks connect.
+  // In a third of the jobs, most faults come while the ranks connect.
   const absl::Duration times[] = {kUsualTime, kLongTime, scenario.tree.size * scenario.latency};
   const absl::Duration time = times[up_to(2)];
   scenario.cores = up_to(1) == 0 ? PollLimit::Cores::kAreShared : PollLimit::Cores::kSuffice;
@@ -350,8 +351,8 @@ void ControlJob::AwaitEnds() {
   }
 }
 
-// A rank must have the same failure as its parent, with two exceptions. The connection between them has broken, or it
-// did not exist yet at the second of two faults.
+// A rank must have the same failure as its parent, unless one of them was killed, the connection between them has
+// broken, or two faults came before they were connected.
 void ControlJob::CheckAgreement() const {
   for (RankId child = 1; child < scenario_.tree.size; ++child) {
     const RankId parent = scenario_.tree.Parent(child);

@@ -110,7 +110,7 @@ class ControlJob {
   std::optional<ControlFault::Kind> TakeOrder(RankId rank);
   enum class Phase { kStart, kWork };
   void RecordFailure(RankId rank, Phase phase, const absl::Status& failure);
-  // Called after the rank has departed. `failure` is what its control plane reports after the departure.
+  // Records that the rank has departed. `failure` is what the rank's control plane reports after the departure.
   void RecordDeparture(RankId rank, const absl::Status& failure);
 
  private:

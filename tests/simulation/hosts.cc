@@ -22,7 +22,7 @@ constexpr uint64_t kLongestPiece = 4096;
 // The longest time for which an agent may live if its launcher sends no message. The sum of the agent's timeout, the
 // time that its members need to end, and some slack.
 constexpr absl::Duration kTimeToBeForsaken = absl::Seconds(60 + 5 + 5);
-// For this time after a fault of a host, the launcher may lose the host.
+// The launcher may lose a host only within this time after a fault of the host.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(30);
 constexpr int kSshsExit = 255;
 
@@ -32,7 +32,7 @@ bool IsOnlyLate(ssize_t count) { return count < 0 && (errno == EAGAIN || errno =
 
 }  // namespace
 
-// One direction of a connection.
+// One direction of a connection, which passes bytes from `from` to `to`.
 struct Hosts::Way {
   UniqueFd from;
   UniqueFd to;
@@ -44,7 +44,7 @@ struct Hosts::Way {
     if (count > 0) pending.append(buffer.data(), static_cast<size_t>(count));
     return count > 0 || IsOnlyLate(count);
   }
-  // Returns whether the receiving end is alive. Sets `passed` if it has got bytes.
+  // Returns whether the receiving end is alive. If the receiving end has got bytes, sets `passed` to true.
   bool Write(bool* passed) {
     if (pending.empty()) return true;
     const ssize_t count = write(to.get(), pending.data(), pending.size());

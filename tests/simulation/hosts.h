@@ -40,7 +40,7 @@ class Hosts {
   // Records that the calling process is now the only agent of this job on its host.
   void RecordAgent(const std::string& host);
 
-  // Faults. The functions with a result return false if the host has no agent.
+  // Faults. The functions that return a bool return false if the host has no agent.
   bool KillAgent(const std::string& host);
   bool FreezeAgent(const std::string& host, absl::Duration until);
   // Makes the connections of the host deliver nothing before `until`.
@@ -53,7 +53,7 @@ class Hosts {
   // Checks the promises of the agents. Returns whether any agent is alive.
   bool Check();
   bool HasAgent(const std::string& host) const;
-  // Returns whether the host has had a fault, because of which the launcher may lose it now.
+  // Returns whether the launcher may lose the host now, because the host has had a fault.
   bool MayBeLost(const std::string& host) const;
   uint64_t agents() const { return agents_started_; }
   uint64_t broken() const { return broken_; }

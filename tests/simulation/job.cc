@@ -27,15 +27,15 @@
 namespace ronda::simulation {
 namespace {
 
-// The longest time from a job's last fault, or from its start, to its end. This time covers several of the longest
+// The longest time from a job's last fault, or from its start, to its end. The time covers several of the longest
 // timeouts, one after the other.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(180);
-// The longest time from the end of the launcher to the end of the other processes. It is long, because an agent that is
-// cut off ends late.
+// The longest time from the end of the launcher to the end of the other processes. The time is long, because an agent
+// that is cut off ends late.
 constexpr absl::Duration kTimeForProcesses = absl::Seconds(100);
 // The longest time between the first and the last member that leave a failed epoch.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(500);
-// For this time after it was frozen or cut off, a member may still be late.
+// A member may be late for this time after it was frozen or cut off.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(10);
 // If an agent sends no message for this time, the launcher gives up the agent's host.
 constexpr absl::Duration kAgentsTimeout = absl::Seconds(2);
@@ -218,7 +218,7 @@ void Job::OnJobFailure(absl::string_view what, int exit_code) {
   if (end_.exit_code == 0) end_ = {.exit_code = exit_code, .why = std::string(what)};
 }
 
-// When the launcher gives up a host or member, it reports this before the other members continue.
+// When the launcher gives up a host or member, the launcher reports it before the other members continue.
 void Job::Say(absl::string_view text) {
   const VirtualWorld::Shield shield;
   Log(LogLevel::kInfo, -1, text);
@@ -271,7 +271,7 @@ void Job::RecordMet(int64_t epoch) {
 }
 
 // If every member can run, and every message arrives, all members notice a failure at about the same time. While the
-// members of an epoch connect, this does not hold, because they wait for each other.
+// members of an epoch connect, they wait for each other, so they may notice a failure at different times.
 void Job::RecordJoin(int member, int64_t epoch, const std::string& why) {
   if (epoch != epoch_ || met_ < epochs_[epoch_].size() || members_[member].is_given_up) return;
   const absl::Duration now = VirtualWorld::Get().now();

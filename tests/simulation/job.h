@@ -54,7 +54,7 @@ struct Counts {
   std::array<uint64_t, Fault::kKinds> faults = {};  // that hit a member
 };
 
-// All counts except those of faults, in the order in which they are printed.
+// All counts except the counts of faults, in the order in which they are printed.
 struct CountName {
   uint64_t Counts::*count;
   const char* name;
@@ -129,12 +129,12 @@ class Job final : private JobListener {
     int socket = -1;     // the connection to its launcher or agent
     int64_t epoch = -1;  // the epoch that it is in; -1: none
     int64_t steps = -1;
-    // Until this time, the member may be late because of its last fault.
+    // The time until which the member may be late because of its last fault.
     absl::Duration hurt_until = -absl::InfiniteDuration();
     bool is_asked = false;  // by a fault
     bool has_left = false;
-    // Whether the launcher has lost the member's host, or has ordered the agent to kill the member. The other members
-    // continue without this member.
+    // True if the launcher has lost the member's host, or has ordered the agent to kill the member. The other members
+    // then continue without the member.
     bool is_given_up = false;
   };
 

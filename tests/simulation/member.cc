@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(2);
 constexpr absl::Duration kJoinTimeout = absl::Minutes(10);
-// The longest wait for an operation. It is the sum of the job's longest deadline and the time in which a failure
+// The longest wait for an operation. The wait is the sum of the job's longest deadline and the time in which a failure
 // reaches all ranks.
 constexpr absl::Duration kLongestWait = absl::Seconds(60);
 constexpr WaitLimits kShortLimits = {.warning = absl::Milliseconds(50), .deadline = absl::Milliseconds(100)};

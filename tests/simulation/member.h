@@ -22,8 +22,9 @@
 namespace ronda::simulation {
 
 // Joins an epoch, takes the newest state, trains, and joins the next epoch after a failure or a change, as the programs
-// of docs/elastic.md do. Most of its code is production code, such as the runtime, its control plane and collectives
-// over messages. Production code also agrees about changes, chooses the state, and sends messages to the launcher.
+// of docs/elastic.md do. Most of a member's code is production code, such as the runtime, its control plane and
+// collectives over messages. Production code also agrees about changes, chooses the state, and sends messages to the
+// launcher.
 //
 // Checks that each operation ends once and in time, with the right values or with an error.
 class Member {

@@ -19,10 +19,10 @@ constexpr const char* kNames[Fault::kKinds] = {
 constexpr int kMostFaults = 5;
 constexpr int kMostFaultsOfHosts = 3;
 constexpr int kMostHosts = 3;
-// The number of kinds without kNoDescriptor and the faults of hosts, which are chosen separately.
+// The number of kinds of faults, without kNoDescriptor and the faults of hosts, which the scenario chooses separately.
 constexpr int kOtherKinds = static_cast<int>(Fault::Kind::kNoDescriptor);
 constexpr int kKindsOfHosts = Fault::kKinds - static_cast<int>(Fault::kFirstOfHosts);
-// A fault of a host may last this many times as long. In such a long fault, both the launcher and the agent give up.
+// The factor by which a long fault of a host lasts longer. In a long fault, both the launcher and the agent give up.
 constexpr int kLongFaultOfHost = 30;
 // The approximate time in which a job without a fault ends.
 constexpr absl::Duration kUsualTime = absl::Seconds(1);
@@ -62,7 +62,8 @@ Scenario MakeScenario(uint64_t seed) {
   for (int faults = up_to(kMostFaults); faults > 0; --faults) {
     add_fault(static_cast<Fault::Kind>(up_to(kOtherKinds - 1)));
   }
-  // A member creates descriptors when an epoch begins, so kNoDescriptor needs other faults that end the epoch before.
+  // A member creates descriptors only when an epoch begins. So kNoDescriptor has an effect only after other faults have
+  // ended an epoch.
   if (scenario.faults.size() >= 2 && up_to(1) == 0) add_fault(Fault::Kind::kNoDescriptor);
   if (scenario.members > 1 && up_to(1) == 0) scenario.hosts = 2 + up_to(std::min(scenario.members, kMostHosts) - 2);
   for (int faults = scenario.hosts > 1 ? up_to(kMostFaultsOfHosts) : 0; faults > 0; --faults) {

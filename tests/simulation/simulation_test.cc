@@ -84,7 +84,7 @@ TEST(SimulationTest, AWrongBitIsFound) {
 }
 
 // Each seed has found a bug that few scenarios find. When the code changes, the same seed gives a different run. So
-// these bugs also have separate tests (ControlPlaneTest, MessageControlPlaneTest).
+// each of these bugs also has a separate test (in ControlPlaneTest or MessageControlPlaneTest).
 TEST(SimulationTest, SeedsThatHaveFoundBugs) {
   constexpr struct {
     uint64_t seed;

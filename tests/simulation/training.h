@@ -36,7 +36,7 @@ class Part {
   // Returns "" if the operation's results are right, otherwise a text that names the first wrong value.
   std::string Check(const OperationResult& result) const;
 
-  // A number that identifies the right result. It does not depend on the number of ranks.
+  // A number that identifies the right result, and does not depend on the number of ranks.
   uint64_t Digest() const { return digest_; }
 
  private:

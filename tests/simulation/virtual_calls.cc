@@ -62,7 +62,7 @@ absl::Duration BaseOf(clockid_t clock) {
   return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
 }
 
-// Returns whether the call that needs a new descriptor has to fail. If so, sets errno.
+// Returns whether the call that needs a new descriptor has to fail. If the call has to fail, sets errno.
 bool LacksDescriptor() {
   if (!VirtualWorld::IsInside() || !VirtualWorld::Get().FailsDescriptor()) return false;
   errno = EMFILE;
@@ -74,7 +74,7 @@ int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock
 }
 
 // Returns the name of a socket without a file (an abstract name), or nullopt for any other address. A world has its own
-// table of such names.
+// table of abstract names.
 std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (!VirtualWorld::IsInside() || address->sa_family != AF_UNIX || size < kBegin) return std::nullopt;
@@ -84,7 +84,7 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
 
 bool IsVirtualSocket(int fd) { return VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd); }
 
-// The message of one vector.
+// Returns a message that consists of one vector.
 msghdr MessageOf(iovec* vector) {
   msghdr message = {};
   message.msg_iov = vector;
@@ -280,7 +280,7 @@ RONDA_VIRTUAL ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return VirtualSockets::Get().Receive(fd, *message);
 }
 
-// Production code sends a few bytes by send(), which a new connection takes whole.
+// Production code sends only a few bytes by send(), which a new connection always takes at once.
 RONDA_VIRTUAL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
   if (!IsVirtualSocket(fd)) return RealCalls::Get().send(fd, bytes, count, flags);
   iovec vector = {.iov_base = const_cast<void*>(bytes), .iov_len = count};
@@ -314,8 +314,8 @@ RONDA_VIRTUAL int getsockname(int fd, sockaddr* address, socklen_t* size) noexce
   return 0;
 }
 
-// Calls that make a new descriptor. In a process of the world they may fail. The simulated processes make descriptors
-// by these calls.
+// Calls that make a new descriptor. These calls may fail in a process of the world. The simulated processes make
+// descriptors by these calls.
 RONDA_VIRTUAL int open(const char* path, int flags, ...) {
   std::va_list arguments;
   va_start(arguments, flags);
@@ -383,7 +383,7 @@ RONDA_VIRTUAL int kill(pid_t pid, int signo) noexcept {
   return is_virtual ? 0 : RealCalls::Get().kill(pid, signo);
 }
 
-// Calls that allocate memory. In a process of the world they may fail.
+// Calls that allocate memory. These calls may fail in a process of the world.
 void* operator new(size_t bytes) {
   if (VirtualWorld::IsInside() && VirtualWorld::Get().FailsAllocation()) throw std::bad_alloc();
   void* const memory = std::malloc(std::max<size_t>(bytes, 1));

@@ -21,8 +21,8 @@
 namespace ronda::simulation {
 
 // The network of a virtual world. Messages from one sender to one receiver arrive in order, each some time after it was
-// sent. When a process ends, its connections break. The other processes notice this some time later, or never if the
-// host has lost its power. If a connection breaks, half of the message under way arrives.
+// sent. When a process ends, its connections break. The other processes notice the broken connections some time later,
+// or never if the host has lost its power. If a connection breaks, half of the message under way arrives.
 //
 // With kTcp, the ranks use production code (TcpMessages) over sockets of the world (virtual_sockets.h).
 //
@@ -49,7 +49,7 @@ class VirtualNetwork {
 
   // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
-  // Before `until` nothing arrives between the two processes. After that, everything that was sent arrives.
+  // No message arrives between the two processes before `until`. At `until`, everything that was sent arrives.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
   // Ends the process' connections, which are reset or stay silent for ever.
   enum class End { kReset, kSilence };

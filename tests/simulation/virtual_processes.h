@@ -65,8 +65,8 @@ class VirtualProcesses final : public ProcessStarter {
   // Abstract names of sockets, which need no file. At most one living process has a given name.
   // Gives the name to the calling process. Returns false if a living process has the name.
   bool TakeName(const std::string& name);
-  // ConnectToName acts like connect() to the name, and PeerOf like SO_PEERCRED of that socket. PeerOf returns nullopt
-  // for a socket that ConnectToName has not connected.
+  // ConnectToName connects a socket to the name, like connect(). PeerOf returns the pid of the socket's peer, like
+  // SO_PEERCRED, or nullopt for a socket that ConnectToName has not connected.
   bool ConnectToName(int fd, const std::string& name);
   std::optional<pid_t> PeerOf(int fd) const;
   bool IsListener(int fd) const { return listeners_.contains(fd); }

@@ -15,10 +15,10 @@ namespace {
 // A buffer has 2^6 to 2^16 bytes.
 constexpr size_t kSmallestBuffer = 64;
 constexpr uint64_t kBufferSizes = 11;
-// A connection that connect() makes has at least this buffer, because Linux's buffer for sending is never smaller
-// (SO_SNDBUF in socket(7)).
+// The smallest buffer of a connection that connect() makes. Linux's buffer for sending is never smaller (SO_SNDBUF in
+// socket(7)).
 constexpr size_t kSmallestBufferOfACall = 2048;
-// On average, one of this many calls moves only a part of its bytes, and one of this many pieces is split before it
+// On average, one in this many calls moves only a part of its bytes, and one in this many pieces is split before it
 // arrives.
 constexpr uint64_t kCallsAPart = 4;
 // The longest time until an end of a connection notices a reset. Half of the resets take at most a hundredth of this

@@ -38,21 +38,21 @@ class VirtualSockets {
  public:
   static VirtualSockets& Get();
 
-  // Returns when bytes arrive that the process `from` sends to the process `to` now.
+  // Returns the time at which bytes arrive that the process `from` sends to the process `to` now.
   using Arrival = std::function<absl::Duration(ProcessId from, ProcessId to)>;
-  // Connects two new sockets. Give() sets the processes that own them.
+  // Connects two new sockets. Give() sets the processes that own the two sockets.
   std::array<int, 2> Connect(Arrival arrival);
   // Gives the socket to a process.
   void Give(int socket, ProcessId process) { EndOf(socket).process = process; }
 
-  // Sets the arrival for the connections that processes make by connect().
+  // Sets the arrival function for the connections that processes make by connect().
   void SetArrival(Arrival arrival) { arrival_ = std::move(arrival); }
 
   // Faults. Resets the connection of the socket. Both ends notice the reset some time later.
   void Reset(int socket);
-  // Resets the connections between two processes. Returns whether there was one.
+  // Resets the connections between two processes. Returns whether they had a connection.
   bool ResetBetween(ProcessId one, ProcessId other);
-  // Ends the process' sockets. They are closed, or stay silent for ever, as after a power failure of the host.
+  // Ends the process' sockets. The sockets are closed, or stay silent for ever, as after a power failure of the host.
   enum class End { kClose, kSilence };
   void Drop(ProcessId process, End how);
 
@@ -65,7 +65,7 @@ class VirtualSockets {
   int Accept(int socket);
   uint16_t PortOf(int socket) const { return unconnected_.at(socket).port; }
   int ErrorOf(int socket) const;  // SO_ERROR
-  // Whether the call moves all bytes for which there is room.
+  // Says whether a call moves all bytes for which the buffer has room, or perhaps only a part.
   enum class Extent { kPart, kWhole };
   ssize_t Send(int socket, const msghdr& message, Extent extent = Extent::kPart);
   ssize_t Receive(int socket, const msghdr& message);
@@ -123,7 +123,7 @@ class VirtualSockets {
   // Returns the number of bytes that can be read now.
   static size_t Readable(const Side& side);
   static absl::Duration ArrivalAtOther(const Place& place);
-  // Resets this end, which notices the reset soon after `from`.
+  // Resets this end of a connection, which notices the reset soon after `from`.
   void ResetSide(Side* side, absl::Duration from);
   void Close(const Place& place);
   Unconnected* ListenerAt(uint16_t port);

@@ -17,9 +17,9 @@
 
 namespace ronda::simulation {
 
-// The supervisor of a simulated launcher or agent. It runs the members of an elastic job as the production class
-// Supervisor does. A simulation cannot use Supervisor itself, because Supervisor uses a guard process, a terminal and
-// real signals.
+// The supervisor of a simulated launcher or agent. VirtualSupervisor runs the members of an elastic job as the
+// production class Supervisor does. A simulation cannot use Supervisor itself, because Supervisor uses a guard process,
+// a terminal and real signals.
 //
 // Only the process that made a VirtualSupervisor uses it.
 class VirtualSupervisor final : private JobListener {

@@ -20,7 +20,7 @@ namespace {
 // On average, another thread runs after this many reads of the clock, or after this many locks.
 constexpr uint64_t kLooksAThread = 12;
 constexpr uint64_t kLocksAThread = 24;
-// On average, one of this many waits ends without a notification, as POSIX allows.
+// On average, one in this many waits ends without a notification, as POSIX allows.
 constexpr uint64_t kWaitsASpuriousEnd = 200;
 
 void Mix(uint64_t value, uint64_t* hash) { *hash = (*hash ^ value) * 1099511628211u; }
@@ -150,7 +150,7 @@ VirtualWorld::Thread* VirtualWorld::Choose() {
   }
 }
 
-// Advances time to the next moment at which a thread may run.
+// Advances the world's time to the next moment at which a thread may run.
 void VirtualWorld::PassTime() {
   absl::Duration next = absl::InfiniteDuration();
   for (const std::unique_ptr<Thread>& thread : threads_) {
@@ -244,7 +244,8 @@ void* VirtualWorld::RunThread(void* argument) {
   world.Wake(thread, world.threads_.size());
   Thread* const next = world.Choose();
   self_ = nullptr;
-  // The next thread must continue only after the destructors of this thread's variables have run.
+  // The next thread joins this thread first, so it continues only after the destructors of this thread's variables have
+  // run.
   next->to_reap = thread;
   next->state = Thread::State::kReady;
   next->turn.store(1, std::memory_order_release);

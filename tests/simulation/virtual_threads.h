@@ -24,15 +24,16 @@ namespace ronda::simulation {
 using ProcessId = int;
 
 // The threads are real, but only one runs at a time. A thread runs until it reaches a scheduling point. Scheduling
-// points are locks, waits, sleeps, yields, messages, and reads of the clock. At this point a random number decides
-// whether another thread runs next. Each read of the clock advances time a little. When all threads sleep, time jumps
-// to the next deadline. So the seed alone decides what happens, and equal seeds give equal runs.
+// points are locks, waits, sleeps, yields, messages, and reads of the clock. At a scheduling point a random number
+// decides whether another thread runs next. Each read of the clock advances time a little. When all threads sleep, time
+// jumps to the next deadline. So a run depends only on the seed, and equal seeds give equal runs.
 //
 // Production code runs in a world without a change, because virtual_calls.cc replaces the C library's functions for
 // threads, locks, sleeps and clocks. If a virtual thread calls such a function, the call goes to this class. For any
-// other thread the function works as usual.
+// other thread the C library's function works as usual.
 //
-// A process of the operating system has one world. It enters the world once, and stays in it until it ends.
+// A process of the operating system has one world. The process enters the world once, and stays in it until the process
+// ends.
 //
 // Only the running virtual thread calls the functions of a VirtualWorld.
 class VirtualWorld {
@@ -74,14 +75,15 @@ class VirtualWorld {
   // Stops all threads of the process for ever. Threads that hold a lock continue until they hold none, because some
   // locks belong to the whole world, such as the logger's.
   void Kill(ProcessId process);
-  // Stops all threads of the process until the time `until`, in the way that Kill() stops them for ever.
+  // Stops all threads of the process until the time `until`, in the same way as Kill().
   void Freeze(ProcessId process, absl::Duration until);
   bool IsAlive(ProcessId process) const { return processes_[static_cast<size_t>(process)].is_alive; }
   // REQUIRES: the process is not alive.
   int ExitCode(ProcessId process) const { return processes_[static_cast<size_t>(process)].exit_code; }
   static constexpr int kKilledExit = 137, kTerminatedExit = 134, kStuckExit = 3;
 
-  // While a Shield exists, no allocation of the calling thread fails. The simulation uses it for its own allocations.
+  // While a Shield exists, no allocation of the calling thread fails. The simulation uses a Shield for its own
+  // allocations.
   class Shield {
    public:
     Shield() { ++shields_; }
@@ -102,8 +104,8 @@ class VirtualWorld {
     const int shields_before_;
   };
 
-  // Faults of one process. After `after` allocations or new descriptors that succeed, the next `times` fail. After
-  // `after` starts of threads, one start fails.
+  // Describes a shortage of one process. After `after` successful allocations or new descriptors, the next `times`
+  // fail. After `after` starts of threads, one start fails.
   struct Shortage {
     int after = 0;
     int times = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of VirtualWorld itself. A process has one world, so each test runs in a separate process.
+// Tests VirtualWorld itself. A process has one world, so each test runs in a separate process.
 #include "tests/simulation/virtual_threads.h"
 
 #include <fcntl.h>
@@ -205,7 +205,7 @@ TEST(VirtualWorldTest, AWorldThatIsStuckSaysSo) {
               ::testing::ExitedWithCode(VirtualWorld::kStuckExit), "");
 }
 
-// Two processes. The second process waits for a message of the first.
+// Starts two processes. The second process waits for a message from the first process.
 bool Exchange(const std::function<void(VirtualNetwork& network, ProcessId a, ProcessId b)>& fault,
               absl::StatusCode expected, absl::string_view content) {
   VirtualNetwork network({.latency = absl::Milliseconds(1)});

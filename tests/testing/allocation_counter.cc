@@ -13,7 +13,7 @@
 // The address at which the program was loaded. The linker defines this symbol.
 extern "C" const char __executable_start;
 
-// The C library's allocation functions, under names that it provides for programs that replace malloc.
+// The C library's allocation functions, under the names that programs use if they replace malloc.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -71,7 +71,7 @@ RONDA_REPLACES_LIBC int posix_memalign(void** memory, size_t alignment, size_t s
 namespace ronda::testing {
 
 Allocations CountAllocations(const std::function<void()>& body) {
-  // Calls backtrace() now, because its first call loads a library, and so allocates memory.
+  // The first call of backtrace() loads a library, which allocates memory, so it must come before the count begins.
   void* unused[1];
   backtrace(unused, 1);
   count.store(0);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
 #include "runtime/collectives/inprocess/in_process_communicator.h"
 #include "runtime/collectives/self/self_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
@@ -21,12 +22,6 @@
 
 namespace ronda::testing {
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadSanitizer = true;
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
 
 std::string UniqueJobId() {
   static std::atomic<int> jobs{0};
@@ -87,7 +82,8 @@ using Across = DeviceHierarchyOptions::Across;
 bool Alone(int size) { return size == 1; }
 bool Any(int) { return true; }
 bool Several(int size) { return size > 1; }
-// For layers below messages, or on top of another backend, more ranks would test nothing new.
+// Backends that are a layer below messages, or on top of another backend, need only two and three ranks: more ranks
+// would test nothing new.
 bool TwoOrThree(int size) { return size == 2 || size == 3; }
 bool UpToFour(int size) { return size <= 4; }
 // Three ranks make hosts of different sizes, and four ranks make hosts of equal sizes. Eight ranks make three hosts,
@@ -95,67 +91,113 @@ bool UpToFour(int size) { return size <= 4; }
 bool ThreeOrFour(int size) { return size == 3 || size == 4; }
 bool ThreeOrEight(int size) { return size == 3 || size == 8; }
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+// ThreadSanitizer identifies memory by its address. So it would not see the synchronization between two mappings of the
+// same memory.
+bool MayMapTwice(int) { return !kThreadSanitizer; }
+bool NeedsDevices(int) { return HasDevices(); }
+bool NeedsNccl(int size) { return std::getenv(kRealPlugin) == nullptr || HasNcclDevices(size); }
+
 // The facts that the test suites need about a backend. A new backend needs another line in kEntries.
 struct Entry {
   Backend backend;
-  const char* name;
-  enum class Tensors { kOnHost, kOnDevice } tensors;
-  enum class Hosts { kOne, kSeveral } hosts;
-  bool (*is_meant_for)(int size);
+  enum class Tensors { kOnHost, kOnDevice } tensors = Tensors::kOnHost;
+  // Whether the backend treats ranks of other hosts differently, and so needs at least two hosts.
+  enum class Hosts { kOne, kSeveral } hosts = Hosts::kOne;
+  bool says_who_has_left = true;
+  bool (*is_testable)(int size) = Any;   // in this build
+  bool (*is_meant_for)(int size) = Any;  // the numbers of ranks in the test suites of all backends
   std::vector<Transport> (*connect)(const Setup& setup);
 };
 using Tensors = Entry::Tensors;
 using Hosts = Entry::Hosts;
 
 constexpr Entry kEntries[] = {
-    {Backend::kSelf, "Self", Tensors::kOnHost, Hosts::kOne, Alone, [](const Setup&) { return ConnectSelf(); }},
-    {Backend::kInProcess, "InProcess", Tensors::kOnHost, Hosts::kOne, Any,
-     [](const Setup& setup) { return ConnectInProcess(setup.options); }},
-    {Backend::kShm, "Shm", Tensors::kOnHost, Hosts::kOne, Any,
-     [](const Setup& setup) { return ConnectShm(setup.options); }},
-    {Backend::kShmSeparately, "ShmSeparately", Tensors::kOnHost, Hosts::kOne, Any,
-     [](const Setup& setup) { return ConnectShmSeparately(setup.options); }},
-    {Backend::kHierarchical, "Hierarchical", Tensors::kOnHost, Hosts::kSeveral, Several,
-     [](const Setup& setup) { return ConnectHierarchicalTransports(setup.hosts, setup.seed); }},
-    {Backend::kMpi, "Mpi", Tensors::kOnHost, Hosts::kOne, Any,
-     [](const Setup& setup) { return ConnectMessageTransports(setup.options.size, setup.seed); }},
-    {Backend::kTcp, "Tcp", Tensors::kOnHost, Hosts::kOne, TwoOrThree,
-     [](const Setup& setup) { return ConnectTcpTransports(setup.options.size); }},
-    {Backend::kStaged, "Staged", Tensors::kOnDevice, Hosts::kOne, UpToFour,
-     [](const Setup& setup) { return ConnectStagedTransports(setup.options.size); }},
-    {Backend::kNccl, "Nccl", Tensors::kOnDevice, Hosts::kOne, Any,
-     [](const Setup& setup) { return ConnectNcclTransports(setup.options.size); }},
-    {Backend::kNcclInRankOrder, "NcclInRankOrder", Tensors::kOnDevice, Hosts::kOne, UpToFour,
-     [](const Setup& setup) { return ConnectNcclTransports(setup.options.size, SumOrder::kOfRanks); }},
-    {Backend::kPeer, "Peer", Tensors::kOnDevice, Hosts::kOne, Any,
-     [](const Setup& setup) { return ConnectPeerTransports(setup.options.size); }},
-    {Backend::kHierarchicalStaged, "HierarchicalStaged", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrFour,
-     [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kStaged, setup.seed); }},
-    {Backend::kHierarchicalNccl, "HierarchicalNccl", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrEight,
-     [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kNccl, setup.seed); }},
+    {.backend = {"Self"},
+     .is_testable = Alone,
+     .is_meant_for = Alone,
+     .connect = [](const Setup&) { return ConnectSelf(); }},
+    {.backend = {"InProcess"}, .connect = [](const Setup& setup) { return ConnectInProcess(setup.options); }},
+    // One mapping for all ranks, and slots so small that little data needs many chunks.
+    {.backend = {"Shm"}, .connect = [](const Setup& setup) { return ConnectShm(setup.options); }},
+    // Each rank maps the memory separately, as processes do.
+    {.backend = {"ShmSeparately"},
+     .is_testable = MayMapTwice,
+     .connect = [](const Setup& setup) { return ConnectShmSeparately(setup.options); }},
+    // Several hosts: shared memory on each, messages across.
+    {.backend = {"Hierarchical"},
+     .hosts = Hosts::kSeveral,
+     .is_testable = Several,
+     .is_meant_for = Several,
+     .connect = [](const Setup& setup) { return ConnectHierarchicalTransports(setup.hosts, setup.seed); }},
+    // Messages between all ranks, with varying delay, in small chunks.
+    {.backend = {"Mpi"},
+     .says_who_has_left = false,
+     .connect = [](const Setup& setup) { return ConnectMessageTransports(setup.options.size, setup.seed); }},
+    {.backend = {"Tcp"},
+     .says_who_has_left = false,
+     .is_meant_for = TwoOrThree,
+     .connect = [](const Setup& setup) { return ConnectTcpTransports(setup.options.size); }},
+    // Tensors of devices, through small slots of pinned memory, to InProcess.
+    {.backend = {"Staged"},
+     .tensors = Tensors::kOnDevice,
+     .is_testable = NeedsDevices,
+     .is_meant_for = UpToFour,
+     .connect = [](const Setup& setup) { return ConnectStagedTransports(setup.options.size); }},
+    // Tensors of devices, one device per rank, through a fake NCCL.
+    {.backend = {"Nccl"},
+     .tensors = Tensors::kOnDevice,
+     .is_testable = NeedsNccl,
+     .connect = [](const Setup& setup) { return ConnectNcclTransports(setup.options.size); }},
+    {.backend = {"NcclInRankOrder"},
+     .tensors = Tensors::kOnDevice,
+     .is_testable = NeedsNccl,
+     .is_meant_for = UpToFour,
+     .connect = [](const Setup& setup) { return ConnectNcclTransports(setup.options.size, SumOrder::kOfRanks); }},
+    // Tensors of devices that ranks share and that map each other's memory, through small slots.
+    {.backend = {"Peer"},
+     .tensors = Tensors::kOnDevice,
+     .is_testable = NeedsDevices,
+     .connect = [](const Setup& setup) { return ConnectPeerTransports(setup.options.size); }},
+    // Tensors of devices, on several hosts: a fake NCCL on each, the messages of Hierarchical across.
+    {.backend = {"HierarchicalStaged"},
+     .tensors = Tensors::kOnDevice,
+     .hosts = Hosts::kSeveral,
+     .is_testable = Several,
+     .is_meant_for = ThreeOrFour,
+     .connect =
+         [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kStaged, setup.seed); }},
+    // As HierarchicalStaged, with a fake NCCL across hosts.
+    {.backend = {"HierarchicalNccl"},
+     .tensors = Tensors::kOnDevice,
+     .hosts = Hosts::kSeveral,
+     .is_testable = Several,
+     .is_meant_for = ThreeOrEight,
+     .connect =
+         [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kNccl, setup.seed); }},
 };
 
 const Entry& EntryOf(Backend backend) {
-  return *std::find_if(std::begin(kEntries), std::end(kEntries),
-                       [&](const Entry& entry) { return entry.backend == backend; });
+  const auto* const entry = std::find_if(std::begin(kEntries), std::end(kEntries),
+                                         [&](const Entry& each) { return each.backend == backend; });
+  RONDA_CHECK(entry != std::end(kEntries));
+  return *entry;
 }
 
 }  // namespace
 
-std::string Name(Backend backend) { return EntryOf(backend).name; }
+std::string Name(Backend backend) { return std::string(backend.name); }
 
 bool HasHosts(Backend backend) { return EntryOf(backend).hosts == Hosts::kSeveral; }
 
-bool IsTestable(Backend backend, int size) {
-  if (backend == Backend::kSelf) return size == 1;
-  if (HasHosts(backend)) return size > 1;
-  if (backend == Backend::kStaged || backend == Backend::kPeer) return HasDevices();
-  const bool is_nccl = backend == Backend::kNccl || backend == Backend::kNcclInRankOrder;
-  if (is_nccl && std::getenv(kRealPlugin) != nullptr) return HasNcclDevices(size);
-  // ThreadSanitizer identifies memory by its address. So it would not see the synchronization between two mappings of
-  // the same memory.
-  return backend != Backend::kShmSeparately || !kThreadSanitizer;
-}
+bool SaysWhoHasLeft(Backend backend) { return EntryOf(backend).says_who_has_left; }
+
+bool IsTestable(Backend backend, int size) { return EntryOf(backend).is_testable(size); }
 
 HostMap HostsOf(Backend backend, int size) {
   HostMap map;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
@@ -17,27 +18,38 @@
 
 namespace ronda::testing {
 
-// Backends that can run a job whose ranks are threads of one test.
-enum class Backend {
-  kSelf,  // one rank only
-  kInProcess,
-  kShm,                 // one mapping for all ranks, and slots so small that little data needs many chunks
-  kShmSeparately,       // each rank maps the memory separately, as processes do
-  kHierarchical,        // several hosts: shared memory on each, messages across
-  kMpi,                 // messages between all ranks, with varying delay, in small chunks
-  kTcp,                 // as kMpi, but over TCP
-  kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
-  kNccl,                // tensors of devices, one device per rank, through a fake NCCL
-  kNcclInRankOrder,     // as kNccl, with SumOrder::kOfRanks
-  kPeer,                // tensors of devices that ranks share and that map each other's memory, through small slots
-  kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
-  kHierarchicalNccl,    // as kHierarchicalStaged, with a fake NCCL across hosts
+// A backend that can run a job whose ranks are threads of one test, by the name of its row in the table of backends.cc.
+// A backend needs a constant here only if a test names it.
+struct Backend {
+  absl::string_view name;
+
+  friend bool operator==(Backend a, Backend b) { return a.name == b.name; }
+
+  static const Backend kSelf;
+  static const Backend kInProcess;
+  static const Backend kShm;
+  static const Backend kShmSeparately;
+  static const Backend kHierarchical;
+  static const Backend kNccl;
+  static const Backend kHierarchicalStaged;
+  static const Backend kHierarchicalNccl;
 };
+inline constexpr Backend Backend::kSelf = {"Self"};
+inline constexpr Backend Backend::kInProcess = {"InProcess"};
+inline constexpr Backend Backend::kShm = {"Shm"};
+inline constexpr Backend Backend::kShmSeparately = {"ShmSeparately"};
+inline constexpr Backend Backend::kHierarchical = {"Hierarchical"};
+inline constexpr Backend Backend::kNccl = {"Nccl"};
+inline constexpr Backend Backend::kHierarchicalStaged = {"HierarchicalStaged"};
+inline constexpr Backend Backend::kHierarchicalNccl = {"HierarchicalNccl"};
 
 std::string Name(Backend backend);
 
 // Returns whether the backend treats ranks of other hosts differently, and so needs at least two hosts.
 bool HasHosts(Backend backend);
+
+// Returns whether a rank that waits for another rank learns at once that the other rank has left.
+bool SaysWhoHasLeft(Backend backend);
 
 // Returns whether `backend` can be tested with `size` ranks in this build.
 bool IsTestable(Backend backend, int size);
@@ -53,7 +65,8 @@ struct BackendOptions {
 // REQUIRES: IsTestable(backend, options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
 
-// The rest of this header is for tests of the guarantees that every backend gives, with several numbers of ranks.
+// The rest of this header is for tests of all backends, with several numbers of ranks. Such a test checks guarantees
+// that every backend gives.
 
 struct BackendRanks {
   Backend backend;

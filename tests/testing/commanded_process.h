@@ -30,8 +30,9 @@ class LineReader {
   std::string text_;  // the beginning of a line whose end has not arrived yet
 };
 
-// Another process of this test's binary, which runs one of its rank programs (RankProgramMain). The program reads
-// commands from its standard input, and answers on its standard output. It shares standard error with this process.
+// Another process of this test's binary, which runs one of the binary's rank programs (RankProgramMain). The program
+// reads commands from its standard input, and answers on its standard output. The program shares standard error with
+// this process.
 //
 // Thread-compatible. The destructor kills the process if it still runs.
 class CommandedProcess {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model that counts samples. It tests that an elastic job neither loses a sample nor counts it twice.
+// A model that counts samples, for tests that an elastic job neither loses a sample nor counts it twice.
 #ifndef RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 #define RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 
@@ -20,7 +20,7 @@ namespace ronda::testing {
 struct CountingModel {
   static constexpr std::size_t kWeights = 5000;
 
-  // `start` is the initial value of all weights. It should differ between processes.
+  // `start` is the initial value of all weights, which should differ between processes.
   CountingModel(std::int64_t samples, float start)
       : counts(static_cast<std::size_t>(samples)),
         counted(counts.size()),

@@ -34,16 +34,17 @@ std::vector<Transport> ConnectPeerTransports(int size);
 // Returns whether the machine has `size` devices, and an NCCL for them.
 bool HasNcclDevices(int size);
 
-// Returns one transport per rank. It has an NcclCommunicator behind the interface for host memory (on_device.h), and a
-// control plane within the process. Real devices (kRealPlugin) use the real NCCL, and fake devices use the fake NCCL.
+// Returns one transport per rank. A transport has an NcclCommunicator behind the interface for host memory
+// (on_device.h), and a control plane within the process. Real devices (kRealPlugin) use the real NCCL, and fake devices
+// use the fake NCCL.
 // REQUIRES: HasNcclDevices(size).
 std::vector<Transport> ConnectNcclTransports(int size, SumOrder order = SumOrder::kOfNccl);
 
 // The following function is for jobs on several hosts with tensors on devices. Every rank is a thread of the test with
 // its own device.
 
-// Returns one transport per rank. It has two levels, over the fakes of NCCL and CUDA, and over
-// ConnectHierarchicalTransports. Its communicator has the interface for host memory (on_device.h).
+// Returns one transport per rank. A transport has a communicator of two levels for devices, behind the interface for
+// host memory (on_device.h). CUDA and NCCL are fake. ConnectHierarchicalTransports makes the transports in host memory.
 std::vector<Transport> ConnectDeviceHierarchyTransports(const HostMap& map, DeviceHierarchyOptions::Across across,
                                                         uint64_t seed);
 

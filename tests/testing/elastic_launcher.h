@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The launcher of an elastic job inside a test. It assigns ranks to the members, as rondarun does, and gives the test
-// the members' results.
+// The launcher of an elastic job inside a test. The launcher assigns ranks to the members, as rondarun does, and gives
+// the test the members' results.
 #ifndef RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 #define RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 
@@ -26,10 +26,10 @@ struct MemberResult {
   std::vector<JoinRequest> joins;  // the requests with which it has joined
 };
 
-// Members are numbered in the order of their starts. They get ranks in the same order.
+// Members are numbered in the order of their starts, and get ranks in the same order.
 //
-// The next epoch begins as soon as all members have joined it, except those that have ended or leave. The launcher also
-// waits for the processes that it has started to join.
+// The next epoch begins as soon as all members have joined it, except the members that have ended or leave. The
+// launcher also waits until the processes that it has started have joined.
 //
 // Thread-compatible.
 class ElasticLauncher {
@@ -49,8 +49,8 @@ class ElasticLauncher {
 
   void Kill(size_t member, int signal) const;
 
-  // Tells all living members that the job needs no more members. EndAfter() makes the launcher refuse members that join
-  // after `epochs` epochs.
+  // End() tells all living members that the job needs no more members. EndAfter() makes the launcher refuse members
+  // that join after `epochs` epochs.
   void End(const std::string& reason) const;
   void EndAfter(size_t epochs, const std::string& reason) { last_ = {epochs, reason}; }
 
@@ -80,8 +80,8 @@ class ElasticLauncher {
   void Listen(size_t member);
   void RecordEnd(size_t member);
   void Tell(size_t member, const LauncherMessage& message) const;
-  // If all expected members have joined, assigns ranks to them. If not, tells the members of the current epoch that new
-  // members wait.
+  // If all expected members have joined, assigns ranks to them. If an expected member is missing, tells the members of
+  // the current epoch that new members wait.
   void Decide();
 
   const std::vector<std::string> argv_;

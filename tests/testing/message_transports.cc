@@ -45,7 +45,7 @@ struct Message {
   std::string content;
 };
 
-// The messages from one rank to another. They are received in the order in which they were sent.
+// The messages from one rank to another. The receiver gets the messages in the order in which they were sent.
 struct Channel {
   uint64_t sent = 0;
   uint64_t received = 0;

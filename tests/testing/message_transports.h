@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Fake messages, and TCP messages, between ranks that are threads of a test.
+// Provides fake messages, and TCP messages, between ranks that are threads of a test.
 #ifndef RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 #define RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 
@@ -38,12 +38,12 @@ std::vector<std::unique_ptr<PointToPoint>> ConnectTcpMessages(int size);
 
 // The following functions are for jobs whose tensors travel as messages. Every rank is a thread of the test.
 
-// Returns one transport per rank. It has a MessageCommunicator over fake messages with this seed, and a control plane
-// within the process. Chunks are so small that even little data needs many chunks.
+// Returns one transport per rank. A transport has a MessageCommunicator over fake messages with this seed, and a
+// control plane within the process. Chunks are so small that even little data needs many chunks.
 std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed);
 
-// Like ConnectMessageTransports, over TCP on loopback. If the ranks do not connect, fails the test and returns an empty
-// list.
+// Does the same as ConnectMessageTransports, over TCP on loopback. If the ranks do not connect, fails the test and
+// returns an empty list.
 std::vector<Transport> ConnectTcpTransports(int size);
 
 // The following function is for jobs on several hosts. Every rank is a thread of the test.

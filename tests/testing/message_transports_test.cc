@@ -12,7 +12,7 @@ namespace {
 
 using Request = PointToPoint::Request;
 
-// After this number of calls of Test, a message must have arrived.
+// A message must have arrived after this number of calls of Test.
 constexpr int kCalls = 20;
 
 bool EndsWithin(PointToPoint& end, std::vector<Request> requests, int calls) {

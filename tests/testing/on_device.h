@@ -40,10 +40,10 @@ class DeviceAccess {
   DeviceMemory pinned_;  // buffer for the copies
 };
 
-// Lets a device's communicator pass the tests of communicators for host memory. It copies the buffers of each call to
-// the device, waits for the stream, and copies back the bytes that have changed. Buffers on the device have the same
-// alignment as the host's, and guard bytes around them. Like the engine, it lets the host's communicator hold a vote
-// before the device's communicator gets the call.
+// Lets a device's communicator pass the tests of communicators for host memory. OnDevice copies the buffers of each
+// call to the device, waits for the stream, and copies back the bytes that have changed. Buffers on the device have the
+// same alignment as the host's buffers, and guard bytes around them. If a call has a vote, the host's communicator
+// holds the vote before the device's communicator gets the call, as in the engine.
 //
 // Thread-compatible, like every communicator.
 class OnDevice : public Communicator {
@@ -61,8 +61,8 @@ class OnDevice : public Communicator {
 
   const Parts& parts() const { return parts_; }
 
-  // Like Reduce, but the function `reduce` carries out the reduction. `reduce` gets the call with tensors on the
-  // device.
+  // Does the same as Reduce, but the function `reduce` carries out the reduction. `reduce` gets the call with tensors
+  // on the device.
   absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
   RankId rank() const override { return parts_.communicator->rank(); }

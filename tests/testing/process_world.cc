@@ -151,7 +151,7 @@ int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& progr
   for (const RankProgram& program : programs) {
     if (program.name != name) continue;
     program.body();
-    // Expectations that fail outside of a test are recorded here.
+    // GoogleTest records expectations that fail outside of a test in this test result.
     return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
   }
   fprintf(stderr, "no rank program is named '%s'\n", name.c_str());

@@ -36,8 +36,8 @@ struct JobResult {
   std::vector<std::string> left_in_shared_memory;  // files of this job under /dev/shm
 };
 
-// Returns the environment for a process that a test starts. It has this process's variables without those of an outer
-// job, followed by `added`.
+// Returns the environment for a process that a test starts. The environment has this process's variables, without the
+// variables of an outer job, followed by `added`.
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added);
 
 // Returns pointers to the strings, for posix_spawn. The strings must outlive the pointers.
@@ -55,14 +55,14 @@ struct RankProgram {
   std::function<void()> body;
 };
 
-// The main function of a test whose ranks are processes of the same binary. It runs the tests or, if RunRankProgram
-// started the process, one of `programs`.
+// The main function of a test whose ranks are processes of the same binary. RankProgramMain runs the tests or, if
+// RunRankProgram started the process, one of `programs`.
 int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& programs);
 
 // Runs the program of this name on `size` ranks. `job.argv` and `job.size` are ignored.
 JobResult RunRankProgram(const std::string& name, int size, ProcessJob job = {});
 
-// Runs the program as RunRankProgram, and expects that every rank ends without an error.
+// Calls RunRankProgram, and expects that every rank ends without an error.
 void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job = {});
 
 // Returns a port of the loopback interface on which no process listens.
@@ -81,9 +81,9 @@ bool HasMpirun(MpiFlavor flavor);
 ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::string>& argv);
 
 // A copy of this process that runs one function and ends. The copy sends the result of the function through a pipe.
-// Tests use it for a process that must die.
+// Tests use a ForkedChild for a process that must die.
 //
-// It must be created while the test has a single thread. The destructor kills the process if it still runs.
+// A ForkedChild must be created while the test has a single thread. The destructor kills the process if it still runs.
 class ForkedChild {
  public:
   // `body` calls this function to end the parent's WaitUntilReady().

@@ -15,8 +15,7 @@
 namespace ronda::testing {
 
 // Makes the system refuse `call` (SYS_...) with `error_number` in this process and in the processes that it starts, as
-// the security profiles of containers do. If the system does not allow this setting, the process ends with exit code
-// 99.
+// the security profiles of containers do. If the system does not allow the refusal, the process ends with exit code 99.
 inline void RefuseCall(long call, int error_number) {
   const auto number = static_cast<std::uint32_t>(call);
   sock_filter code[] = {

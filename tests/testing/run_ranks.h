@@ -24,7 +24,7 @@ void RunRanks(std::vector<Transport> transports, const RankBody& body);
 // Runs `body` for each of `transports`, which the caller keeps, each on its own thread, and waits for all of them.
 void RunRanksOn(std::vector<Transport>& transports, const std::function<void(RankId rank, Transport& transport)>& body);
 
-// Like RunRanks, for `size` ranks over InProcessWorld.
+// Does the same as RunRanks, for `size` ranks over InProcessWorld.
 void RunRanks(int size, const RankBody& body);
 
 }  // namespace ronda::testing

@@ -10,9 +10,9 @@
 
 namespace ronda::testing {
 
-// The reference for tests of kernels and collectives. It computes one element at a time, as simply as possible. It uses
-// functions on numbers (ldexp, nearbyint) where the kernels move bits, so that it does not repeat errors of the
-// kernels.
+// The reference for tests of kernels and collectives. The reference computes one element at a time, as simply as
+// possible. The reference uses functions on numbers (ldexp, nearbyint) where the kernels move bits, so that it does not
+// repeat errors of the kernels.
 
 // Returns the exact value of a bit pattern.
 double DoubleFromFp16(uint16_t bits);
@@ -20,8 +20,9 @@ double DoubleFromBf16(uint16_t bits);
 double DoubleFromE4M3(uint8_t code);
 double DoubleFromE5M2(uint8_t code);
 
-// These functions round once, to the nearest even value. A number out of range becomes infinity, and NaN becomes a
-// quiet NaN. In E4M3, which has no infinity, numbers out of range also become NaN. In E4M3 and E5M2, NaN is positive.
+// The functions below return the bits of `value` in each format, rounded once, to the nearest even value. A number out
+// of range becomes infinity, and NaN becomes a quiet NaN. In E4M3, which has no infinity, numbers out of range also
+// become NaN. In E4M3 and E5M2, NaN is positive.
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
 uint8_t E4M3FromDouble(double value);

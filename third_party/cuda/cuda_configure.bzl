@@ -2,23 +2,23 @@
 
 """Finds the CUDA toolkit: in CUDA_HOME, else in /usr/local/cuda.
 
-The repository it makes has
+The repository that this rule makes has
 
-    @cuda//:toolkit.bzl     what cuda_library.bzl has to know
-    @cuda//:headers         the runtime's, and cuBLAS's
-    @cuda//:cudart          the runtime, statically, with its headers
-    @cuda//:nvtx            NVTX, which is headers alone
-    @cuda//:cublas          cuBLAS, which is not static
+    @cuda//:toolkit.bzl     the facts that cuda_library.bzl needs
+    @cuda//:headers         the headers of the runtime and of cuBLAS
+    @cuda//:cudart          the runtime, linked statically, and its headers
+    @cuda//:nvtx            NVTX, which consists only of headers
+    @cuda//:cublas          cuBLAS, a shared library
 
-Without a toolkit, or with one that is too old, the same targets are there, and fit no platform: Bazel skips them, and
-whatever needs them, in //... patterns.
+Without a toolkit, or with a toolkit that is too old, the same targets exist, but fit no platform. So in //... patterns
+Bazel skips these targets, and all targets that need them.
 """
 
-# From 12.1 on, a launch has 32,764 bytes of parameters: kernels/cuda/block.h.
+# From CUDA 12.1 on, a kernel can have 32,764 bytes of parameters, which kernels/cuda/block.h needs.
 _OLDEST = (12, 1)
 
-# Compute capabilities to compile for, as far as the toolkit knows them: CUDA 13 has dropped 7.0. Others of the same
-# major number run the one below.
+# The compute capabilities to compile for, if the toolkit knows them. (CUDA 13 has dropped 7.0.) A GPU with another
+# capability runs the code for the next lower one with the same major number.
 _CAPABILITIES = [70, 75, 80, 86, 89, 90, 100, 120]
 
 _TOOLKIT = """
@@ -82,7 +82,7 @@ def _release(text):
     return (int(words[0]), int(words[1])) if len(words) == 2 else (0, 0)
 
 def _architectures(context, nvcc):
-    """Those of _CAPABILITIES that nvcc knows."""
+    """Returns those of _CAPABILITIES that nvcc knows."""
     known = context.execute([nvcc, "--list-gpu-arch"]).stdout.split("\n")
     return [number for number in _CAPABILITIES if "compute_" + str(number) in known]
 

@@ -6,21 +6,22 @@ load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@cuda//:toolkit.bzl", "ARCHITECTURES", "MAJOR", "NVCC", "PRESENT")
 
-# For other targets that are of no use without a toolkit: target_compatible_with = CUDA_ONLY.
+# A target that needs a toolkit has target_compatible_with = CUDA_ONLY.
 CUDA_ONLY = [] if PRESENT else ["//third_party/cuda:no_toolkit"]
 
-# Likewise, for what has the types of CUDA 13's runtime.
+# A target that needs the types of CUDA 13's runtime has target_compatible_with = CUDA_13_ONLY.
 CUDA_13_ONLY = [] if MAJOR == 13 else ["//third_party/cuda:no_toolkit"]
 
-# Between two of these, machine code is made from the PTX of the oldest GPU: 8.0 has bfloat16, 8.9 has conversions to 8
-# bits. PTX of the newest group is included for future GPUs.
+# The lowest compute capability of each group of GPUs. The machine code for a group is made from the PTX of the group's
+# oldest GPU. From 8.0 on GPUs have bfloat16, and from 8.9 on conversions to 8 bits. The PTX of the newest group is
+# included for future GPUs.
 _GROUPS = [0, 80, 89]
 
-# nvcc rewrites our code before it passes it to the host's compiler: these warnings concern the rewritten code.
+# nvcc rewrites our code before it passes it to the host's compiler. These warnings concern only the rewritten code.
 _GENERATED_CODE_FLAGS = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-gnu-designator"]
 
 def _architecture_flags():
-    """One piece of machine code for each GPU, made from the PTX of as few as possible: most time goes into PTX."""
+    """Returns flags for machine code for each GPU, from the PTX of as few GPUs as possible: PTX takes most time."""
     flags = []
     for begin, end in zip(_GROUPS, _GROUPS[1:] + [1000]):
         group = [number for number in ARCHITECTURES if begin <= number and number < end]
@@ -33,7 +34,7 @@ def _architecture_flags():
     return flags
 
 def _host_flags(ctx, toolchain, features):
-    """The flags of a C++ compilation here, as nvcc passes them on."""
+    """Returns the flags of a C++ compilation, in the form in which nvcc passes them on."""
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
@@ -46,7 +47,7 @@ def _host_flags(ctx, toolchain, features):
         variables = variables,
     )
 
-    # nvcc has its own name for the standard, and takes a comma for the end of an option.
+    # nvcc has its own option for the C++ standard, and treats a comma as the end of an option.
     kept = [flag for flag in flags if not flag.startswith("-std=")] + _GENERATED_CODE_FLAGS
     return ["-Xcompiler=" + flag.replace(",", "\\,") for flag in kept]
 
@@ -66,8 +67,8 @@ def _compile(ctx, toolchain, features, context, source):
     arguments.add_all(_architecture_flags())
     arguments.add("--compress-mode=size" if MAJOR >= 13 else "-Xfatbin=-compress-all")
 
-    # Functions that are constant expressions are for the device too. A multiplication and an addition do not fuse:
-    # results are the CPU's.
+    # constexpr functions can also be called on the device. A multiplication and an addition are not fused, so the
+    # results equal the CPU's.
     arguments.add_all(["--expt-relaxed-constexpr", "--fmad=false", "--Werror=all-warnings"])
     arguments.add_all(_host_flags(ctx, toolchain, features))
     arguments.add_all(_include_flags(context))
@@ -133,5 +134,5 @@ _cuda_library_rule = rule(
 )
 
 def cuda_library(**attributes):
-    """`srcs` are .cu files, `hdrs` and `deps` as cc_library's. Skipped where there is no toolkit."""
+    """Like cc_library, but `srcs` are .cu files. Bazel skips the target if there is no toolkit."""
     _cuda_library_rule(target_compatible_with = CUDA_ONLY, **attributes)

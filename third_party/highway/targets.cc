@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of Highway that is not in its headers: the choice among the CPU's instruction sets. Debian has it as a
-// shared library only, which libronda.so would need wherever it is loaded.
+// The part of Highway that is not in its headers: the choice among the CPU's instruction sets. Debian has this part
+// only as a shared library, which would have to be installed wherever libronda.so is loaded.
 #include "hwy/targets.h"
 
 #include <cpuid.h>
@@ -14,7 +14,7 @@
 namespace hwy {
 namespace {
 
-// Not 0: what a test wants to be taken for all that the CPU has.
+// The targets that a test uses instead of the CPU's targets; 0: there is no such test.
 std::atomic<int64_t> targets_for_test{0};
 
 bool HasF16c() {
@@ -25,8 +25,8 @@ bool HasF16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-// The instructions that hwy/ops/set_macros-inl.h names for each target. The compiler's functions also ask whether the
-// system saves the registers.
+// Returns the CPU's targets. hwy/ops/set_macros-inl.h names the instructions that each target needs. The compiler's
+// functions also check whether the operating system saves the registers.
 int64_t TargetsOfCpu() {
   int64_t targets = HWY_EMU128;
   if (!__builtin_cpu_supports("ssse3")) return targets;

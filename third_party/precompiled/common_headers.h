@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The standard and Abseil headers that most files include. Parsing them is half of the time that most files take to
-// compile. .bazelrc makes every file include them first; files nevertheless list their own includes, because clang
-// gets an empty header here.
+// The standard and Abseil headers that most files include. Parsing these headers takes half of the compile time of most
+// files. .bazelrc makes every file include this header first. Files nevertheless list their own includes, because clang
+// gets an empty header instead.
 #include <algorithm>
 #include <array>
 #include <atomic>

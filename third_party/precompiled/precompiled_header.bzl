@@ -6,7 +6,7 @@ load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_N
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
 def _compile_flags(ctx, toolchain, features):
-    """The flags of every C++ compilation here: GCC takes a precompiled header only if they are the same."""
+    """Returns the flags of every C++ compilation. GCC uses a precompiled header only if its flags are the same."""
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
@@ -20,7 +20,7 @@ def _compile_flags(ctx, toolchain, features):
     )
 
 def _precompile(ctx, toolchain):
-    """`<name>.h`, a copy of the source, and `<name>.h.gch` beside it, where GCC looks first."""
+    """Makes `<name>.h`, a copy of the source, and beside it `<name>.h.gch`, where GCC looks first."""
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     ctx.actions.symlink(output = header, target_file = ctx.file.src)
     precompiled = ctx.actions.declare_file(ctx.label.name + ".h.gch")
@@ -48,7 +48,7 @@ def _precompile(ctx, toolchain):
     return [header, precompiled]
 
 def _leave_empty(ctx):
-    """Other compilers parse the includes of each file, and so report missing ones."""
+    """Makes an empty header for other compilers. They parse each file's own includes, and so report missing ones."""
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     ctx.actions.write(header, "")
     return [header]

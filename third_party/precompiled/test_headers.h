@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// common_headers.h for tests.
+// The headers of GoogleTest, which are precompiled for tests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -18,14 +18,14 @@ def _protoc_library(name, src, suffix, flags, **kwargs):
     )
 
 def ronda_proto_library(name, src, **kwargs):
-    """A cc_library with the messages of `src`.
+    """Makes a cc_library with the messages of `src`.
 
     The generated headers are included by their path from the workspace root, as in "proto/ronda/v1/negotiation.pb.h".
     """
     _protoc_library(name, src, ".pb", "--cpp_out=$(BINDIR)", deps = ["//third_party/protobuf"], **kwargs)
 
 def ronda_grpc_library(name, src, messages, **kwargs):
-    """A cc_library with the services of `src`, whose messages are the target `messages`: the ".grpc.pb.h"."""
+    """Makes a cc_library with the services of `src` (".grpc.pb.h"). The target `messages` has the messages of `src`."""
     _protoc_library(
         name,
         src,

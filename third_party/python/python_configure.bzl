@@ -2,8 +2,8 @@
 
 """Finds the headers of the system's Python (Debian's python3-dev) for extension modules.
 
-The repository it makes has @python//:headers. Extension modules define Py_LIMITED_API, so any version from 3.10 on will
-do: the interpreter that loads them need not be this one.
+The repository that this rule makes has @python//:headers. Extension modules define Py_LIMITED_API, so the headers of
+any version from 3.10 on suffice, and another interpreter may load the modules.
 """
 
 _BUILD = """

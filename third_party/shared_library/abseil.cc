@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What libronda.so takes in place of objects of Debian's Abseil. The archives are compiled for executables: an object
-// with a thread-local variable cannot be linked into a shared library. There are three that Ronda needs: hash tables
-// (which draw numbers, in debug builds), facts about the system (the id of the thread), and the sampling of cords,
-// which pulls in absl::Mutex, stack traces and more.
+// Replaces object files of Debian's Abseil in libronda.so. Debian's archives are compiled for executables, so an object
+// file with a thread-local variable cannot be linked into a shared library. Ronda would need three such object files:
+// hash tables (which draw numbers, in debug builds), facts about the system (the id of the thread), and the sampling of
+// cords, which pulls in absl::Mutex, stack traces and more.
 //
-// The declarations are those of Abseil's headers, so another version of Abseil shows itself here when it is compiled or
-// linked.
+// This file uses the declarations of Abseil's headers, so it does not compile or link with an incompatible version of
+// Abseil.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -29,13 +29,13 @@ alignas(16) ABSL_CONST_INIT ABSL_DLL const ctrl_t kEmptyGroup[16] = {
     ctrl_t::kEmpty,    ctrl_t::kEmpty, ctrl_t::kEmpty, ctrl_t::kEmpty, ctrl_t::kEmpty, ctrl_t::kEmpty,
     ctrl_t::kEmpty,    ctrl_t::kEmpty, ctrl_t::kEmpty, ctrl_t::kEmpty};
 
-// Called in debug builds, to keep programs from relying on an order of iteration.
+// Debug builds call this function, so that no program relies on an order of iteration.
 bool ShouldInsertBackwards(size_t hash, const ctrl_t* ctrl) { return (H1(hash, ctrl) & 8) != 0; }
 
 void ConvertDeletedToEmptyAndFullToDeleted(ctrl_t* ctrl, size_t capacity) {
   for (size_t i = 0; i < capacity; ++i) ctrl[i] = IsFull(ctrl[i]) ? ctrl_t::kDeleted : ctrl_t::kEmpty;
   ctrl[capacity] = ctrl_t::kSentinel;
-  // The first bytes come once more behind the end, for groups that begin shortly before it.
+  // The first control bytes are repeated behind the end, for groups that begin shortly before the end.
   for (size_t i = 0; i < NumClonedBytes(); ++i) ctrl[capacity + 1 + i] = i < capacity ? ctrl[i] : ctrl_t::kEmpty;
 }
 
@@ -50,14 +50,14 @@ template FindInfo find_first_non_full(const ctrl_t*, size_t, size_t);
 
 namespace base_internal {
 
-// A spin lock spins where there are several.
+// A spin lock spins only if there are several CPUs.
 int NumCPUs() { return static_cast<int>(std::thread::hardware_concurrency()); }
 
 }  // namespace base_internal
 
 namespace cord_internal {
 
-// No cord is ever sampled, so there is never one to follow.
+// No cord is ever sampled, so these functions never have a cord to track.
 
 ABSL_CONST_INIT thread_local int64_t cordz_next_sample = INT64_MAX;
 
@@ -71,7 +71,7 @@ void CordzInfo::Unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { std::abort(); }
 
 }  // namespace cord_internal
 
-// Asserted by cords that are sampled.
+// Only cords that are sampled call this function.
 void Mutex::AssertHeld() const { std::abort(); }
 
 ABSL_NAMESPACE_END

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What libronda.so takes in place of objects of Debian's Protocol Buffers: arenas, which count in a thread-local
-// variable. Ronda's messages are on the stack and in vectors, never on an arena; code that could put them there asks
-// for one first.
+// Replaces an object file of Debian's Protocol Buffers in libronda.so: the arenas, which count in a thread-local
+// variable. Ronda's messages are on the stack and in vectors, never on an arena. Code calls the functions below only
+// for a message on an arena, so they abort.
 #include <google/protobuf/arena.h>
 #include <google/protobuf/arena_impl.h>
 

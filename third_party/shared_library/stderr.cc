@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Objects for executables take a variable of a shared library for one of their own; so this is the `stderr` of those in
-// libronda.so, by the linker's option --wrap.
+// Object files that are compiled for executables treat a variable of a shared library as a variable of the executable.
+// So the linker's option --wrap gives such object files in libronda.so this `stderr` instead of glibc's.
 #include <cstdio>
 
 extern "C" {
 
-// The name that glibc gives the stream to which its `stderr` points.
+// The stream to which glibc's `stderr` points.
 extern FILE _IO_2_1_stderr_;
 
 extern FILE* __wrap_stderr;

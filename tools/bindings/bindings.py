@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes lists that are made from the headers of the C ABI, so that nobody edits them by hand.
+"""Writes lists that are made from the headers of the C ABI, so that nobody edits the lists by hand.
 
     bindings.py lists HEADER...   prints a header with the operations, for client/
     bindings.py fields HEADER...  prints a header with the fields of structs, for client/python/
@@ -58,8 +58,8 @@ class Argument:
 
     name: str
     type: str
-    default: str | None  # its text; None: the argument is required
-    kind: str  # of _native.h
+    default: str | None  # the text of the default; None: the argument is required
+    kind: str  # the name of the kind in _native.h
     member: str
     count: str = ""  # the member for the number of elements, if the kind has one
 
@@ -89,9 +89,9 @@ _TYPES = {
 _WITH_A_COUNT = ("kNumbers", "kRankLists")
 _MEMORY = ("kAddress", "kSize")
 _FLAGS = ("error_feedback", "detect_overflow")
-_WITH_FLAGS = ("allreduce",)  # Python's other reductions do not offer them
+_WITH_FLAGS = ("allreduce",)  # the other reductions have no flags in Python
 _DEFAULTS = {"compression": "0", "prescale": "1.0", "postscale": "1.0"}
-_RENAMED = {"from": "source"}  # a word of Python
+_RENAMED = {"from": "source"}  # `from` is a keyword of Python
 
 _NAME = Argument("name", "str | None", None, "kText", "tensor.name")
 _TENSOR = [

@@ -2,8 +2,9 @@
 
 """Reads the enums, structs and functions that the headers of the C ABI declare.
 
-It cannot parse all of C, but only the forms in client/ronda.h and client/ronda/operations.h. These
-are enums whose values are numbers, structs with one field per declaration, and functions.
+This module cannot parse all of C, but only the forms in client/ronda.h and
+client/ronda/operations.h: enums whose values are numbers, structs with one field per declaration,
+and functions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FIELD = re.compile(r"(.*[\w*]) ?\b(\w+)")
 
 
 class BindingsError(Exception):
-    """The headers contain something unknown, which the text names with the remedy."""
+    """The headers contain an unknown form. The text names the form and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,8 +39,8 @@ def _has_all(sources: Sources) -> bool:
 def check_clang(sources: Sources) -> Iterator[Finding]:
     """clang compiles everything with -Wthread-safety -Werror.
 
-    For a change, only clang-tidy analyses the thread safety. A build with clang would compile
-    everything that the change depends on.
+    For a change, only clang-tidy analyses the thread safety, because a build with clang would
+    compile everything that the change depends on.
     """
     if _has_all(sources):
         _bazel(sources, "build", "--config=clang", "--show_progress_rate_limit=60", "//...")

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# A change of the versions makes another environment.
+# If a version in requirements.txt changes, the script makes another environment.
 readonly name=check module=lizard requirements=tools/check/requirements.txt
 source tools/environments.sh
 

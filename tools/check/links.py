@@ -69,13 +69,13 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def check_links(sources: Sources) -> Iterator[Finding]:
-    """Every link between files of the repository leads to a file and to a heading of it."""
+    """Every link between files of the repository leads to a file and to one of its headings."""
     pages = _Pages(sources)
     for path in sources.all(".md"):
         text = _CODE.sub(lambda match: " " * len(match[0]), _FENCE.sub(_blank, sources.text(path)))
         for match in _LINK.finditer(text):
             if re.match(r"[a-z]+:", match[1]):
-                continue  # of another site
+                continue  # a link to another site
             target, _, name = match[1].partition("#")
             folder = posixpath.dirname(path)
             full = posixpath.normpath(posixpath.join(folder, target)) if target else path

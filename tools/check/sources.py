@@ -54,7 +54,7 @@ def _branch_point(root: pathlib.Path) -> str | None:
 
 
 def _change_base(root: pathlib.Path, branch_point: str | None) -> str | None:
-    """Returns the commit to compare with, which on main is the commit before the last, if any."""
+    """Returns the commit to compare files with. On main this is the commit before HEAD, if any."""
     if branch_point or not _succeeds(root, "rev-parse", "--verify", "--quiet", "HEAD~1"):
         return branch_point
     return git(root, "rev-parse", "HEAD~1").strip()

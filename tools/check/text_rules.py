@@ -74,9 +74,9 @@ _CALLS = (
         "this waits by the calendar, which may jump: call SteadyNow(), or CalendarNow() for a date "
         "(runtime/base/clock.h)",
     ),
-    # If an Abseil table lacks memory to grow, it cannot be destroyed. So variables of a function
-    # may not be such tables. Members of a state may, if the state is then abandoned
-    # (Runtime::AbandonState).
+    # If an Abseil table lacks memory to grow, it cannot be destroyed. So no variable of a function
+    # may be an Abseil table. A member of a state may be one, if the state is abandoned when memory
+    # is lacking (Runtime::AbandonState).
     (
         re.compile(r"flat_hash_(map|set)"),
         (("runtime/", "programs/", "client/"), (".cc",)),
@@ -115,7 +115,7 @@ def check_file_length(sources: Sources) -> Iterator[Finding]:
 
 
 def check_white_space(sources: Sources) -> Iterator[Finding]:
-    """A file has no tab, and no space at the end of a line. It ends with a line end."""
+    """A file has no tab, has no space at the end of a line, and ends with a line end."""
     for path in sources.chosen(*SOURCES, ".md"):
         text = sources.text(path)
         for number, line in enumerate(text.split("\n"), 1):

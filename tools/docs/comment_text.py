@@ -41,7 +41,7 @@ def _dedent(lines: list[str]) -> str:
 
 
 def _add_code(parts: list[str], code: str, language: str) -> None:
-    """Adds a block of code. If only a blank line separates it from the last block, joins them."""
+    """Adds a block of code. Joins it to the last block if only a blank line is between the two."""
     end = "\n```\n"
     if parts and parts[-1].endswith(end) and parts[-1].startswith(f"```{language}"):
         parts[-1] = parts[-1].removesuffix(end) + "\n\n" + code + end

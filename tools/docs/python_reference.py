@@ -82,22 +82,22 @@ class Package:
         return parent is None or not set(self.names(module)) <= set(self.names(parent))
 
     def _neighbour(self, module: Module, name: str) -> Module:
-        """Returns the module that `module` has imported as `name`. This is the nearest module of
-        this name in it or in a package around it.
+        """Returns the module that `module` has imported as `name`. This is the nearest module with
+        this name, in `module` itself or in a package around it.
         """
         parts = module.name.split(".")
         places = (".".join([*parts[:n], name]) for n in range(len(parts), 0, -1))
         return next(self._modules[place] for place in places if place in self._modules)
 
     def find(self, module: Module, name: str, seen: frozenset[str] = frozenset()) -> ast.AST | None:
-        """Returns what `name` is in `module`, even if it is imported. None for a module."""
+        """Returns the definition of `name`, which `module` may import; None for a module."""
         if module.name in seen:
             return None  # modules that import each other
         for node in module.tree.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
                 return node
             if isinstance(node, ast.ImportFrom):
-                if node.module not in self._modules:  # of another package
+                if node.module not in self._modules:  # a module of another package
                     if any(name == (alias.asname or alias.name) for alias in node.names):
                         return node
                     continue

@@ -17,7 +17,7 @@ import sys
 from xml.sax.saxutils import escape
 
 _WIDTH = 760
-_LEFT = 230  # of the bars
+_LEFT = 230  # where the bars begin
 _BAR, _LINE = 20, 28
 _TEXT, _ALONE, _RONDA, _OTHER = "#768390", "#8c959f", "#0072b2", "#d55e00"
 

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# test_frameworks.sh [VERSION]: the tests of frameworks above torch.distributed, each framework's newest version from
-# PyPI, beside torch VERSION or the newest one; and of manifests for Kubernetes, with the newest schemas from PyPI. They
-# have a virtual environment of their own, which finds torch in torch's.
+# test_frameworks.sh [VERSION]: runs the tests of frameworks above torch.distributed, with each framework's newest
+# version from PyPI, beside torch VERSION or the newest torch. Also tests the manifests for Kubernetes, with the newest
+# schemas from PyPI. The frameworks have a separate virtual environment, which uses torch from the environment of
+# tools/torch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,7 +13,8 @@ torch=${torch%/bin/python}
 readonly torch folder=${torch%/*}/frameworks-${torch##*/}
 readonly python=$folder/bin/python
 
-# All of them require torch. With its requirements pip would install torch again, with its libraries for GPUs.
+# All frameworks require torch. If pip installed a framework's requirements, it would install torch again, with the
+# libraries for GPUs.
 readonly frameworks=(
   accelerate transformers lightning pytorch-lightning torchmetrics pytorch-ignite deepspeed 'ray[train]' torchft
 )
@@ -27,7 +29,7 @@ if [[ ! -e $folder/complete ]]; then
   "$python" -m pip install --quiet --no-deps "${frameworks[@]}"
   mapfile -t wanted < <("$python" tools/torch/requirements.py "${frameworks[@]}")
   "$python" -m pip install --quiet "${wanted[@]}" "${schemas[@]}"
-  # deepspeed_test finds it there, and would compile it within its time otherwise.
+  # Compiles this extension of DeepSpeed now. Otherwise deepspeed_test would compile it, within the test's time limit.
   TORCH_EXTENSIONS_DIR=$folder/torch_extensions DS_ACCELERATOR=cpu "$python" -c \
     'from deepspeed.accelerator import get_accelerator as a; a().create_op_builder("ShareMemCommBuilder").load()'
   touch "$folder/complete"

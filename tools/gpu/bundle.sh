@@ -24,7 +24,7 @@ path_of() {  # path_of //a/b:c
 readonly tests=$(tagged 'tests(//...)')
 readonly benches=$(tagged 'kind(cc_binary, //bench/... + //examples/...)')
 [[ -n $tests ]] || { echo "There are no tests for a GPU." >&2 && exit 1; }
-# shellcheck disable=SC2086  # one word a target
+# shellcheck disable=SC2086  # one word per target
 "$bazel" build "${progress[@]}" //programs/rondarun:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so \
   //client/packaging:wheel $tests $benches
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # shellcheck shell=bash
-# What run.sh finds on the machine that it runs on. $root is the bundle, $rondarun its launcher.
+# Finds out what is on the machine that run.sh runs on. $root is the bundle's folder, and $rondarun the bundle's
+# launcher.
 
-# The folders of libraries that NVIDIA's wheels have installed for the machine's Python: NCCL, cuBLAS.
+# Prints the folders with libraries that NVIDIA's wheels have installed for the machine's Python, such as NCCL and
+# cuBLAS.
 wheel_folders() {
   python3 - 2> /dev/null << 'PYTHON'
 import glob
@@ -17,7 +19,7 @@ PYTHON
 
 wheels=$(wheel_folders | paste -sd :)
 readonly wheels
-# For programs of the bundle. Python has its own libraries.
+# Where programs of the bundle find libraries. Python has its own libraries.
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$root/lib:/usr/local/cuda/lib64${wheels:+:$wheels}
 
 # Makes every program start with the C library that was copied with it.
@@ -38,7 +40,7 @@ part() {  # part NAME
     sed -nE "s/^ +\[(.)\] $1 +(.*)/\1 \2/p" | sed 's/^  /- /'
 }
 
-# The path of compute-sanitizer; nothing if it is not installed.
+# Prints the path of compute-sanitizer, or nothing if it is not installed.
 sanitizer() {
   PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer
 }

@@ -8,7 +8,8 @@
 #   run.sh bench                    every benchmark
 #   run.sh sanitize                 the tests under compute-sanitizer
 #
-# GPU_PLAN_OUT is the folder for tables and logs. Without a GPU the script reports that, which is not a failure.
+# GPU_PLAN_OUT is the folder for tables and logs. Without a GPU the script reports that there is none, and does not
+# fail.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
@@ -20,7 +21,7 @@ shift
 logs=$(mktemp -d)
 readonly logs out=${GPU_PLAN_OUT:-$logs/out}
 mkdir -p "$out"
-# A background job that is killed before it has reset its parent's traps also runs them.
+# A background job that is killed before it has reset its parent's traps also runs these traps.
 trap '[[ $BASHPID -ne $$ ]] || rm -rf "$logs"' EXIT
 export RONDA_HOSTS_PLUGIN=$root/runtime/net/libronda_hosts.so
 export RONDA_TEST_CUDA_PLUGIN=$root/runtime/cuda/libronda_cuda.so
@@ -53,8 +54,8 @@ run_tests() {  # run_tests SECONDS [COMMAND...]
   [[ $failed -eq 0 ]]
 }
 
-# The tests, once with each of compute-sanitizer's tools: wrong addresses, races within a block, barriers that not all
-# threads reach.
+# Runs the tests once with each of compute-sanitizer's tools, which find wrong addresses, races within a block, and
+# barriers that not all threads reach.
 sanitize() {
   local tool status=0
   if [[ -z $(sanitizer) ]]; then
@@ -75,7 +76,7 @@ measure() {  # measure COMMAND...
   return "${PIPESTATUS[0]}"
 }
 
-# The figures that have an aim, as rows of a table.
+# Prints the figures that have an aim, as rows of a table.
 print_table() {
   echo "== for docs/benchmarks.md: ${cuda#X }; $(part nccl | sed 's/^. //'); $(date --utc +%F)"
   printf '\n| what | measured | aim |\n|---|---|---|\n'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # shellcheck shell=bash
-# The steps of `run.sh plan`, in groups whose limits add up to four minutes. The most informative come first.
-# Each row: its name, its group, its limit in seconds, and the command.
+# The steps of `run.sh plan`, in groups whose limits add up to four minutes. The most informative steps come first. Each
+# row has a step's name, its group, its limit in seconds, and its command.
 
 readonly steps=(
   "facts        first     20 facts"
@@ -24,20 +24,22 @@ readonly steps=(
   "mnist        figures   15 bench cuda_mnist --bench"
   "mnist-2      figures   20 over_nccl two_ranks $logs/two bench cuda_mnist --bench"
   "resnet       figures   90 over_nccl resnet"
+  "windows-off  windows  110 over_nccl all_gpus 0"
+  "windows-on   windows  110 over_nccl all_gpus 1"
   "memcheck     checks    30 sanitized memcheck"
   "racecheck    checks    60 sanitized racecheck"
   "plugin       checks    15 tests_like ^tests/runtime/"
   "torch-tests  checks   130 over_nccl torch_tests"
 )
 
-# Versions, and the parts that Ronda finds.
+# Prints versions, and the parts that Ronda finds.
 facts() {
   nvidia-smi || true
   python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.cuda.nccl.version())' || true
   "$rondarun" --check-build
 }
 
-# The tests whose paths match.
+# Runs the tests whose paths match PATTERN.
 tests_like() {  # tests_like PATTERN
   local status=0 program
   export TEST_TMPDIR=$logs
@@ -45,15 +47,15 @@ tests_like() {  # tests_like PATTERN
   return $status
 }
 
-# A benchmark, given the end of its path.
+# Runs the benchmark whose path ends with NAME.
 bench() {  # bench NAME [ARGUMENT...]
   local name=$1
   shift
   exec "./$(grep "/$name\$" benches.txt)" "$@"
 }
 
-# A job of two ranks over NCCL. They may share one GPU because they claim to be on two hosts. Each rank's process id is
-# in a file named by its number.
+# Runs a job of two ranks over NCCL. The ranks may share one GPU, because they tell NCCL that they are on two hosts.
+# Each rank writes its process id to a file whose name is the rank.
 two_ranks() {  # two_ranks FOLDER COMMAND [ARGUMENT...]
   local folder=$1
   shift
@@ -66,7 +68,7 @@ two_ranks() {  # two_ranks FOLDER COMMAND [ARGUMENT...]
     /bin/sh -c 'echo $$ > "$0/$RONDA_RANK" && export NCCL_HOSTID=rank$RONDA_RANK && exec "$@"' "$folder" "$@"
 }
 
-# The environment of a program in Python: the package, and the machine's own libraries.
+# Sets the environment of a Python program, which uses the bundle's package and the machine's own libraries.
 for_python() {
   launcher=$package/ronda/lib/rondarun
   unset RONDA_HOSTS_PLUGIN RONDA_CUDA_PLUGIN LD_LIBRARY_PATH
@@ -74,14 +76,14 @@ for_python() {
   export RONDA_STALL_WARNING=5s RONDA_STALL_DEADLINE=10s TEST_KEEP_GOING=1
 }
 
-# A module of tests on two ranks, with the given backend for devices.
+# Runs a module of tests on two ranks, with BACKEND as the backend for devices.
 python_ranks() {  # python_ranks BACKEND MODULE
   local device_backend=$1
   for_python
   two_ranks "$logs/python" python3 tests/python/ronda_test.py "tests/python/cuda/$2.py"
 }
 
-# Tests that elsewhere run on CPUs, with tensors on the GPU.
+# Runs tests that elsewhere run on CPUs, with tensors on the GPU.
 torch_tests() {
   local file
   for_python
@@ -97,8 +99,21 @@ resnet() {
   two_ranks "$logs/python" python3 bench/python/gpu_step.py
 }
 
-# All streams of a process share one queue of the device, in which a stream that waits for another stream's work may
-# delay it.
+# Steps of ResNet-50 on all GPUs of the machine, a rank each, without or with windows of NCCL. Ranks that share a GPU
+# are on several hosts for NCCL, where it has no windows.
+all_gpus() {  # all_gpus WINDOWS
+  local gpus
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  if [[ $gpus -lt 2 ]]; then
+    echo "SKIPPED: windows of NCCL need two GPUs"
+    return 0
+  fi
+  for_python
+  RONDA_DEVICE_BACKEND=nccl RONDA_NCCL_WINDOWS=$1 "$launcher" -np "$gpus" python3 bench/python/gpu_step.py
+}
+
+# Runs tests with one queue of the device for all streams of a process. In such a queue, a stream that waits for another
+# stream's work may delay that work.
 one_queue() {
   export CUDA_DEVICE_MAX_CONNECTIONS=1
   tests_like '^tests/multiprocess/'
@@ -115,8 +130,8 @@ peer_ranks() {
   return $status
 }
 
-# A job of two ranks, one of which gets the signal when the schedule is locked: the job must end by itself, and name the
-# rank.
+# Runs a job of two ranks, and sends the signal to one of them when the schedule is locked. The job must end by itself,
+# and name this rank.
 signal_one() {  # signal_one SIGNAL
   local signal=$1 folder job code=0 said=$logs/signal.log
   folder=$(mktemp -d "$logs/signal.XXXXXX")
@@ -136,7 +151,7 @@ signal_one() {  # signal_one SIGNAL
   [[ $code -ne 0 ]] && grep -q 'rank 1' "$said"
 }
 
-# Some of the tests, with one tool of compute-sanitizer.
+# Runs some of the tests with one tool of compute-sanitizer.
 sanitized() {  # sanitized TOOL
   local status=0 program
   if [[ -z $(sanitizer) ]]; then
@@ -165,7 +180,7 @@ step() {  # step NAME SECONDS COMMAND...
   local name=$1 seconds=$2 log=$logs/step.log begin=$SECONDS code=0 result=passed pid
   shift 2
   echo "== $name (at most $seconds s)"
-  # A separate process group, all of which ends with the step.
+  # The step gets its own process group, and all processes of the group are killed when the step ends.
   set -m
   ("$@") < /dev/null > "$log" 2>&1 &
   pid=$!
@@ -201,7 +216,7 @@ check_names() {  # check_names [STEP | GROUP]...
   done
 }
 
-# The named steps, and the steps of the named groups; without a name all of them.
+# Runs the named steps, and the steps of the named groups. Without a name it runs all steps.
 run_plan() {  # run_plan [STEP | GROUP]...
   local row name group seconds command
   plan_status=0

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# test_jax.sh VERSION: the tests of ronda.jax with PyPI's jax for CPUs, in this version or the newest, in a separate
-# virtual environment.
+# test_jax.sh VERSION: runs the tests of ronda.jax with PyPI's jax for CPUs, in this version or the newest, in a
+# separate virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

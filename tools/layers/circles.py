@@ -17,7 +17,7 @@ _TOP_FOLDERS = ("proto", "kernels", "runtime", "programs", "client", "bench", "e
 _SOURCES = {".h", ".hpp", ".cc", ".cu", ".c"}
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
-# A line of text about an include, by the including room and the included room.
+# Maps an including room and an included room to a line of text about one such include.
 Includes = dict[str, dict[str, str]]
 
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# test_paddle.sh VERSION: the tests of ronda.paddle with PyPI's paddlepaddle for CPUs, in this version or the newest, in
-# a separate virtual environment.
+# test_paddle.sh VERSION: runs the tests of ronda.paddle with PyPI's paddlepaddle for CPUs, in this version or the
+# newest, in a separate virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

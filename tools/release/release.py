@@ -3,9 +3,9 @@
 
 """Makes a release of the checked-out commit: release.py [--publish], in the project's folder.
 
-Without --publish it checks the commit, and prints its plan. With --publish it also builds the
-packages, writes their checksums, and makes the tag. It pushes nothing. docs/releases.md has the
-steps before and after.
+Without --publish the script checks the commit, and prints its plan. With --publish the script also
+builds the packages, writes their checksums, and makes the tag. The script pushes nothing.
+docs/releases.md has the steps before and after.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReleaseError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """What is released."""
+    """A version that is released, with its notes."""
 
     version: str
     notes: str  # the version's section of the changelog, without its heading

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# test_tensorflow.sh VERSION: the tests of ronda.tensorflow and ronda.keras with PyPI's tensorflow-cpu, in this version
-# or the newest, in a separate virtual environment.
+# test_tensorflow.sh VERSION: runs the tests of ronda.tensorflow and ronda.keras with PyPI's tensorflow-cpu, in this
+# version or the newest, in a separate virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

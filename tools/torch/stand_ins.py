@@ -5,9 +5,9 @@
     stand_ins.py SITE_PACKAGES
 
 When Python loads a library, all symbols of the library must exist. So the script writes a library
-for each soname that torch's libraries need and this machine lacks. It has the symbols, and the
-symbol versions, that torch's libraries expect. Each function in these libraries reports that there
-is no device. The libraries go to torch/lib, where torch looks first.
+for each soname that torch's libraries need and this machine lacks. This library has the symbols,
+and the symbol versions, that torch's libraries expect. Each function in these libraries reports
+that there is no device. The libraries go to torch/lib, where torch looks first.
 """
 
 from __future__ import annotations

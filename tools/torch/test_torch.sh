@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# test_torch.sh VERSION: the tests of the Python package, and those of ronda/torch.hpp that work with any libtorch, with
-# PyPI's torch in this version or the newest, in a separate virtual environment.
+# test_torch.sh VERSION: runs the tests of the Python package, and the tests of ronda/torch.hpp that work with any
+# libtorch. They use PyPI's torch in this version or the newest, in a separate virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -48,7 +48,7 @@ __version__ = _binding.version()
 
 def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object) -> None:
     """Joins the job that the options or the environment describe, and blocks until every rank has
-    joined. A second call is allowed.
+    joined. A second call of init() is allowed.
 
     Args:
         process_sets: the sets that exist from the start, the same on every rank (see
@@ -67,7 +67,7 @@ def shutdown() -> None:
     the job for this process.
 
     Raises:
-        RondaError: the job had failed. After this error the job has also ended for this process.
+        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
     """
     _job.shutdown("ronda")
 
@@ -81,7 +81,8 @@ def rank() -> int:
     """This process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions below also raise this error.
+        NotInitializedError: init() has not been called. The functions after rank() in this file
+            also raise this error.
     """
     return _of_job("rank")
 

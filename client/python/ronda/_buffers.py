@@ -3,10 +3,10 @@
 """Finds the memory of any library's arrays, as the address, the type and the shape that the C ABI
 needs.
 
-It accepts NumPy arrays and everything with the buffer protocol (bytearray, array.array, memoryview,
-mmap). It also accepts everything with DLPack in host memory or on a CUDA device (tensors of
-PyTorch, arrays of JAX and CuPy), and everything with the CUDA array interface (arrays of Numba).
-This module imports none of these libraries.
+The module accepts NumPy arrays and everything with the buffer protocol (bytearray, array.array,
+memoryview, mmap). The module also accepts everything with DLPack in host memory or on a CUDA device
+(tensors of PyTorch, arrays of JAX and CuPy), and everything with the CUDA array interface (arrays
+of Numba). This module imports none of the libraries whose arrays it accepts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEGACY = 1
 
 
 class Buffer(NamedTuple):
-    """Row-major memory. `keep` keeps its owner alive.
+    """Row-major memory. `keep` keeps the owner of the memory alive.
 
     `stream` is None for host memory. On a CUDA device `stream` is a cudaStream_t as a number, and
     the memory may be used after the present work of this stream. If `stream` is -1, the memory may
@@ -173,7 +173,7 @@ def array_at(address: int, shape: Shape, dtype: int, owner: object) -> Any:
 
 
 def numpy() -> Any:
-    """The module numpy.
+    """Returns the module numpy.
 
     Raises:
         InvalidArgumentError: NumPy is not installed.
@@ -200,8 +200,8 @@ def _is_masked(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy must make an array of the value and keep it. NumPy's own scalars also need it,
-    because their memory does not last.
+    """Whether NumPy must make an array of the value, and keep this array. NumPy's own scalars also
+    need an array, because their memory does not last.
     """
     return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
 
@@ -261,8 +261,8 @@ def _of_cuda_array_interface(array: Any, role: str) -> Buffer:
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{role} has a mask, which does not travel")
-    # If the entry "stream" is None, no synchronization is needed. Versions before 3 have no such
-    # entry.
+    # If the entry "stream" is None, no synchronization is needed. Versions of the interface before
+    # 3 have no such entry.
     stream = interface.get("stream", _LEGACY)
     if stream is None:
         stream = _NO_STREAM
@@ -296,7 +296,9 @@ def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
 
 
 class _PyBuffer(ctypes.Structure):
-    """The struct Py_buffer. It is in the stable ABI since Python 3.11, and was the same before."""
+    """The struct Py_buffer. Py_buffer is in the stable ABI since Python 3.11, and had the same
+    layout before.
+    """
 
     _fields_ = [
         ("buf", ctypes.c_void_p),
@@ -324,8 +326,8 @@ def _of_buffer_protocol(value: Any, role: str) -> Buffer:
     _check_contiguous(view.c_contiguous, role)
     element = view.format.lstrip("@=<") if sys.byteorder == "little" else view.format.lstrip("@=>")
     dtype = _dtype_of(_FORMAT_KINDS.get(element, ""), view.itemsize, view.format, role)
-    # `view` keeps the memory from moving. So this second access needs no reference of its own to
-    # read the address.
+    # `view` keeps the memory from moving, so the second view can be released as soon as its address
+    # has been read.
     raw = _PyBuffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(raw), 0)
     address = raw.buf or 0
@@ -373,8 +375,8 @@ def _of_dlpack(value: Any, role: str) -> Buffer:
         capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=_LEGACY)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidArgumentError(f"{role}: {error}") from None
-    # Ronda keeps the capsule, because its destructor releases the memory. The capsule is given to
-    # nobody else.
+    # Ronda keeps the capsule, because its destructor releases the memory. No other code gets the
+    # capsule.
     tensor = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None

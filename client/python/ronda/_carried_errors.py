@@ -34,8 +34,8 @@ def kept() -> Iterator[None]:
 
 
 def original_of(error: BaseException) -> RondaError | None:
-    """Returns `error` if it is an error of Ronda. If it is the framework's copy of one, returns the
-    original. Returns None for all other errors.
+    """Returns `error` if it is an error of Ronda. If `error` is the framework's copy of an error of
+    Ronda, returns the original error. Returns None for all other errors.
     """
     if isinstance(error, RondaError):
         return error
@@ -47,7 +47,7 @@ def original_of(error: BaseException) -> RondaError | None:
 
 def _written_in(text: str) -> RondaError | None:
     """Returns an error of Ronda that is made from the framework's text, because a later error has
-    replaced the kept one.
+    replaced the error that this module had kept.
     """
     found = re.search(r"\b([A-Z]\w+Error): (.*)", text, re.S)
     kind = getattr(errors, found[1], None) if found else None

@@ -3,10 +3,10 @@
 """The part of Horovod's elastic API that all frameworks share: states of Python objects, and run().
 
 With an elastic launcher, `rondarun --min-np`, ranks may die, join and leave. The remaining ranks
-return to the newest commit that any of them has, new ranks receive it, and then the training
-function runs again. Without an elastic launcher a job has a fixed number of ranks. Its state is
-synchronized at the start, and can be committed and restored. After an error that the job survives,
-all ranks return to the last commit and try again.
+return to the newest commit that any rank has. New ranks receive this commit, and then the training
+function runs again. Without an elastic launcher a job has a fixed number of ranks. The state of
+such a job is synchronized at the start, and can be committed and restored. After an error that the
+job survives, all ranks return to the last commit and try again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_elastic() -> bool:
 
 class HostsUpdatedInterrupt(RuntimeError):
     """Raised to start the training function again with its present state, because the members of an
-    elastic job change, or because the program requests it.
+    elastic job change, or because the program requests a restart.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -177,9 +177,9 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
 
     The state is synchronized before the function runs. If the function raises HorovodInternalError,
     the state returns to its last commit, the ranks join the job again, and the function runs again.
-    In an elastic job this also happens when a rank has died, or when the members change. A rank
-    that SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is not
-    elastic loses a rank, the error leaves run(), and the user must start the job again from a
+    In an elastic job the function also runs again when a rank has died, or when the members change.
+    A rank that SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is
+    not elastic loses a rank, the error leaves run(), and the user must start the job again from a
     checkpoint.
     """
 
@@ -245,5 +245,5 @@ def _rejoin(reason: str | None) -> None:
     try:
         shutdown()
     except errors.RondaError:
-        pass  # the failure for which the program called this
+        pass  # the failure that made the program call this function
     init()

@@ -5,20 +5,21 @@ on.
 
 torch.distributed's env:// reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read HOROVOD_RANK and its
-companions. rondarun sets these variables before its ranks begin. Other launchers set some of them
-or none. The rules:
+companions. rondarun sets these variables before its ranks begin. Other launchers set some or none
+of these variables. export() follows these rules:
 
 - The variables of ranks and sizes are set, even if they had other values, because a process that
   reads two different ranks would compute wrong results. The values differ only if a rank of another
   job started this process.
-- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use them: they
-  are the address of the store of torch.distributed, where rank 0 listens. rondarun sets both. Under
-  Open MPI's mpirun on one host, and under Slurm, Ronda derives them from the name of the job. With
-  MPICH, and under mpirun on several hosts, the user must set them, as without Ronda.
+- MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use these two
+  variables: they are the address of the store of torch.distributed, where rank 0 listens. rondarun
+  sets both. Under Open MPI's mpirun on one host, and under Slurm, Ronda derives both variables from
+  the name of the job. With MPICH, and under mpirun on several hosts, the user must set both
+  variables, as without Ronda.
 - The variables are set while the job exists. The end of the job restores the previous values.
   Variables that the program itself has changed stay as they are.
 
-The library knows which variables a launcher sets.
+The native library knows which variables each launcher sets.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from ronda import errors
 from ronda._library import native
 from ronda._ports import free_port
 
-# For each number of a process in its job, the variables in which other libraries read it.
+# For each number that a process has in its job, the variables in which other libraries read this
+# number.
 _EXPORTED = {
     "rank": ("RANK", "HOROVOD_RANK"),
     "size": ("WORLD_SIZE", "HOROVOD_SIZE"),
@@ -48,8 +50,8 @@ _LOCAL_FIELDS = ("local_rank", "local_size")
 _NAMES_OF_PLACE = {name for names in _EXPORTED.values() for name in names} | {
     f"RONDA_{field.upper()}" for field in _EXPORTED if field != "host"
 }
-# This variable has the descriptor over which a member of an elastic job gets its rank in each
-# epoch.
+# This variable contains the file descriptor over which a member of an elastic job gets its rank in
+# each epoch.
 _MEMBERSHIP = "RONDA_MEMBERSHIP_FD"
 
 
@@ -73,7 +75,8 @@ class _Change(NamedTuple):
     before: str | None  # None: it was not set
 
 
-# The changes that export() has made. A variable that the program has changed since is not restored.
+# The changes that export() has made. A variable that the program has changed since then is not
+# restored.
 _ours: dict[str, _Change] = {}
 _announced = False
 
@@ -91,8 +94,8 @@ def export() -> None:
     """Sets the variables of the job. Without a job, sets the variables to the ranks and sizes from
     the launcher, if there is one.
 
-    init() calls it. Code that needs the variables before init(), for instance env://, must call
-    export() itself.
+    init() calls export(). Code that needs the variables before init(), for instance env://, must
+    call export() itself.
     """
     withdraw()
     told = _told()
@@ -124,8 +127,8 @@ def place_on_host() -> int | None:
 
 
 def withdraw() -> None:
-    """Restores the values before export(), so that Ronda reads what the launcher has set, not its
-    own values.
+    """Restores the values from before export(), so that Ronda reads the values that the launcher
+    has set, and not the values that export() has set.
     """
     for name, change in _unchanged().items():
         _put(name, change.before)
@@ -189,8 +192,8 @@ def _without_ours() -> Iterator[None]:
 
 
 def _told() -> dict[str, Any]:
-    """Returns the launcher, ranks and sizes in the environment. If they are incomplete, returns
-    only the launcher NONE; init() then reports the reason.
+    """Returns the launcher, ranks and sizes in the environment. If the ranks and sizes are
+    incomplete, returns only the launcher NONE; init() reports the reason later.
     """
     try:
         return native.place()

@@ -65,7 +65,8 @@ Min = ReduceOp.MIN
 Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 
-# Horovod's class for a failed operation. Every error of Ronda is an instance of it.
+# Horovod's class for a failed operation. Every error of Ronda is an instance of
+# HorovodInternalError.
 HorovodInternalError = errors.RondaError
 
 _shutdown_hooks: list[Callable[[], None]] = []
@@ -75,7 +76,7 @@ def init(
     comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call is allowed.
+    second call of init() is allowed.
 
     Args:
         comm: None, or the ranks of the job in order. For a subset of the ranks, use process sets:
@@ -100,22 +101,22 @@ def _init_job(sets: list[ProcessSet]) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job, and blocks until every rank has left it."""
+    """Leaves the job, and blocks until every rank has left the job."""
     for forget in _shutdown_hooks:
         forget()
     job.shutdown(_USER)
 
 
 def reform(reason: str | None) -> None:
-    """Leaves this epoch of an elastic job, and joins the next one; see job.reform()."""
+    """Leaves this epoch of an elastic job, and joins the next epoch; see job.reform()."""
     for forget in _shutdown_hooks:
         forget()
     job.reform(reason)
 
 
 def at_shutdown(forget: Callable[[], None]) -> None:
-    """Registers the function `forget`. Ronda calls it whenever the job, or an epoch of the job,
-    ends.
+    """Registers the function `forget`. Ronda calls `forget` whenever the job, or an epoch of the
+    job, ends.
     """
     _shutdown_hooks.append(forget)
 
@@ -137,7 +138,9 @@ def _checked(value: int) -> int:
 
 
 def size() -> int:
-    """The number of ranks. This and the next five functions raise ValueError before init()."""
+    """The number of ranks. The functions size() to is_homogeneous() raise ValueError before
+    init().
+    """
     return _checked(native.size())
 
 
@@ -197,7 +200,9 @@ def stop_timeline() -> None:
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether the plugin is at the path in the variable, or without a path there in the package."""
+    """Whether the plugin exists: at the path in the environment variable, or, if the variable is
+    not set, in the package.
+    """
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parent / "lib" / file
     return place.exists()
@@ -209,7 +214,9 @@ def mpi_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether the job also uses MPI on one host."""
+    """Whether RONDA_MPI=1 is set, which makes the job use MPI even if all its ranks are on one
+    host.
+    """
     return os.environ.get("RONDA_MPI") == "1"
 
 
@@ -240,17 +247,17 @@ def cuda_built() -> bool:
 
 
 def ddl_built() -> bool:
-    """False: IBM's DDL is not one of Ronda's backends."""
+    """Returns False, because IBM's DDL is not one of Ronda's backends."""
     return False
 
 
 def ccl_built() -> bool:
-    """False: oneCCL is not one of Ronda's backends."""
+    """Returns False, because oneCCL is not one of Ronda's backends."""
     return False
 
 
 def rocm_built() -> bool:
-    """False: Ronda does not support AMD's GPUs."""
+    """Returns False, because Ronda does not support AMD's GPUs."""
     return False
 
 

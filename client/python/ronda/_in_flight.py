@@ -3,9 +3,9 @@
 """Operations that have been started, and the memory that they use.
 
 Operations on the same memory take effect in the order in which a rank starts them. Ronda's engine
-orders operations by name, not by memory. So an operation that changes memory waits here until
-earlier operations have finished with that memory. An operation that reads memory waits for earlier
-operations that change this memory.
+orders operations by name, not by memory. For this reason, an operation that changes memory waits
+here until earlier operations have finished with that memory. An operation that reads memory waits
+for earlier operations that change this memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from ronda.errors import RondaError
 
-_LOOKED_AT = 2  # operations per call: more than a call adds
+_LOOKED_AT = 2  # operations that each call checks: more than a call adds
 
 
 class Span(NamedTuple):
@@ -59,7 +59,7 @@ class InFlight:
         # The operations in the order of their last check.
         self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
-        # The newest operation. It enters the other collections only when the next operation
+        # The newest operation, which enters the other collections only when the next operation
         # comes, because most operations have ended by then.
         self._newest: tuple[Started, Sequence[Span]] | None = None
 
@@ -69,7 +69,7 @@ class InFlight:
 
     def wait_for_users_of(self, spans: Sequence[Span]) -> None:
         """Waits for the earlier operations that conflict with an operation on `spans`. Also removes
-        some operations that have ended.
+        some operations that have ended from the collection.
         """
         if not self:
             return
@@ -137,8 +137,8 @@ class InFlight:
         """Removes operations that have ended from the collection.
 
         Args:
-            most: how many to check, beginning with those whose last check is longest ago. None
-                means all.
+            most: how many operations to check, beginning with the operations whose last check is
+                longest ago. None means all operations.
         """
         with self._lock:
             self._enter_newest()
@@ -146,8 +146,8 @@ class InFlight:
             for operation in looked_at:
                 self._operations[operation] = self._operations.pop(operation)
         for operation in looked_at:
-            # This runs outside the lock, because a Work that has ended may call a function that
-            # takes the lock.
+            # The check runs outside the lock, because a Work that has ended may call a function
+            # that takes the lock.
             if _has_ended(operation):
                 self.forget(operation)
 
@@ -156,7 +156,7 @@ def _has_ended(operation: Started) -> bool:
     try:
         return operation.poll()
     except RondaError:
-        return True  # another thread has waited for it, and has given its handle back
+        return True  # another thread has waited for the operation, and has released its handle
 
 
 IN_FLIGHT = InFlight()

@@ -2,9 +2,9 @@
 
 """Writes the exception that ends this process to a file, so that rondarun can quote it.
 
-rondarun gives each rank a file in memory (ErrorFile in programs/rondarun/supervise/error_file.h).
-Without the file rondarun would guess the exception from what the rank prints. But libraries and the
-program's own handlers print other lines too.
+rondarun gives each rank a file in memory (ErrorFile in programs/rondarun/supervise/job_part.h).
+Without the file rondarun would guess the exception from what the rank prints. A guess can be wrong,
+because libraries and the program's own handlers also print lines.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OWN_PROCESS = os.getpid()
 def leave() -> None:
     """Writes an uncaught exception to rondarun's file.
 
-    To be called at the exit of the interpreter. The interpreter sets sys.last_value for such an
-    exception, even if another sys.excepthook prints the exception. Does nothing without an
+    Call this function at the exit of the interpreter. The interpreter sets sys.last_value for an
+    uncaught exception, even if another sys.excepthook prints the exception. Does nothing without an
     exception, without rondarun, and in a process that the rank has forked.
     """
     error = getattr(sys, "last_value", None)
@@ -41,12 +41,12 @@ def _is_file(descriptor: str) -> bool:
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}") == _FILE
     except OSError:
-        return False  # the one that has read the folder
+        return False  # the descriptor with which the folder was read
 
 
 def describe(error: BaseException) -> str:
     """Returns the exception's type and the first line of its message. For an exception group, also
-    returns those of its first member.
+    returns the description of the group's first member.
     """
     printed = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     lines = [line.rstrip() for line in printed if line.strip()]

@@ -5,7 +5,7 @@ rank.
 
 Programs for old versions of PyTorch have `parser.add_argument("--local_rank", default=0)`, and
 later programs have "--local-rank". If no launcher passes the argument, the program uses its default
-on every rank. All ranks then use one GPU, and each rank treats itself as the first.
+on every rank. All ranks of such a job use one GPU, and each rank treats itself as the first.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def asked_for_by(source: str) -> str | None:
 def spelling_for(program: str) -> str:
     """Returns the spelling of the argument that this program expects.
 
-    If the program's main file declares the argument, returns its spelling there. If not, returns
-    the spelling that the installed torch.distributed.launch uses.
+    If the program's main file declares the argument, returns its spelling there. If the main file
+    does not declare it, returns the spelling that the installed torch.distributed.launch uses.
     """
     asked = asked_for_by(_text_of(program))
     if asked is not None:
@@ -47,7 +47,9 @@ def spelling_for(program: str) -> str:
 
 
 def hand_over(program: str) -> None:
-    """Adds the argument to sys.argv if this program's main file has it and sys.argv lacks it."""
+    """Adds the argument to sys.argv if this program's main file declares the argument and sys.argv
+    lacks it.
+    """
     local_rank = os.environ.get("LOCAL_RANK")
     given = {argument.split("=")[0] for argument in sys.argv[1:]}
     if local_rank is None or given & set(_SPELLINGS):

@@ -24,8 +24,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call, and the objects to which its arguments refer. It is on the heap, because the call may go on after a signal
- * has ended the wait in Python. */
+/* A call, and the objects to which its arguments refer. A JobCall is on the heap, because the call may go on after a
+ * signal has ended the wait in Python. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -49,7 +49,7 @@ static void EndCall(JobCall* call) {
   free(call);
 }
 
-/* Creates a call, and reads the arguments of a function into it. If this fails, returns NULL with an exception. */
+/* Creates a call, and reads the arguments of a function into it. After a failure returns NULL with an exception. */
 static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = BeginCall();
   if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;
@@ -94,13 +94,9 @@ static int ReadOptions(PyObject* options, JobCall* call) {
 
 static ronda_status DoInit(void* arguments) { return ronda_init(&((JobArguments*)arguments)->options); }
 
-static ronda_status DoShutdown(void* arguments) {
-  (void)arguments;
-  return ronda_shutdown();
-}
+static ronda_status DoShutdown(void* arguments) { return ronda_shutdown(); }
 
 static PyObject* Init(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   if (count > 1) return PyErr_Format(PyExc_TypeError, "init() takes 0 to 1 arguments, not %zd", count);
   JobCall* const call = BeginCall();
   if (call == NULL) return NULL;
@@ -112,26 +108,16 @@ static PyObject* Init(PyObject* module, PyObject* const* values, Py_ssize_t coun
 }
 
 static PyObject* Shutdown(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   JobCall* const call = BeginCall();
   return call == NULL ? NULL : RunCall(call, DoShutdown, NULL);
 }
 
-static PyObject* Version(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
-  return PyUnicode_FromString(ronda_version());
-}
+static PyObject* Version(PyObject* module, PyObject* none) { return PyUnicode_FromString(ronda_version()); }
 
-static PyObject* IsInitialized(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
-  return PyBool_FromLong(ronda_is_initialized());
-}
+static PyObject* IsInitialized(PyObject* module, PyObject* none) { return PyBool_FromLong(ronda_is_initialized()); }
 
-#define NUMBER(function)                                        \
-  static PyObject* function(PyObject* module, PyObject* none) { \
-    (void)module, (void)none;                                   \
-    return PyLong_FromLongLong(ronda_##function());             \
-  }
+#define NUMBER(function) \
+  static PyObject* function(PyObject* module, PyObject* none) { return PyLong_FromLongLong(ronda_##function()); }
 NUMBER(rank)
 NUMBER(size)
 NUMBER(local_rank)
@@ -141,14 +127,12 @@ NUMBER(cross_size)
 NUMBER(current)
 
 static PyObject* MakeCurrent(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_context context = PyLong_AsLongLong(value);
   if (context == -1 && PyErr_Occurred()) return NULL;
   return NoneOrRaise(ronda_make_current(context));
 }
 
 static PyObject* ShouldStop(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   int stop = 0;
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -172,7 +156,6 @@ static const struct {
 } kCounts[] = {STATISTICS_FIELDS(COUNT)};
 
 static PyObject* Statistics(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   ronda_statistics statistics = RONDA_STATISTICS_INIT;
   const ronda_status status = ronda_get_statistics(&statistics);
   if (status != RONDA_OK) return NoneOrRaise(status);
@@ -211,7 +194,6 @@ static int WritePlace(const ronda_place* place, PyObject* into) {
 }
 
 static PyObject* GetPlace(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   ronda_place place = RONDA_PLACE_INIT;
   const ronda_status status = ronda_get_place(&place);
   if (status != RONDA_OK) return NoneOrRaise(status);
@@ -221,10 +203,7 @@ static PyObject* GetPlace(PyObject* module, PyObject* none) {
   return NULL;
 }
 
-static PyObject* JobStatus(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
-  return NoneOrRaise(ronda_job_status());
-}
+static PyObject* JobStatus(PyObject* module, PyObject* none) { return NoneOrRaise(ronda_job_status()); }
 
 /* Calls a function of the C ABI that takes the text `value`. `name` is the name of the text in errors. */
 static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*function)(const char*)) {
@@ -235,17 +214,12 @@ static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*
 }
 
 static PyObject* StartTimeline(PyObject* module, PyObject* value) {
-  (void)module;
   return CallWithText("path", value, ronda_start_timeline);
 }
 
-static PyObject* Abort(PyObject* module, PyObject* value) {
-  (void)module;
-  return CallWithText("reason", value, ronda_abort);
-}
+static PyObject* Abort(PyObject* module, PyObject* value) { return CallWithText("reason", value, ronda_abort); }
 
 static PyObject* StopTimeline(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
   status = ronda_stop_timeline(); /* writes to a disk */
@@ -263,7 +237,6 @@ static ronda_status DoElasticReform(void* arguments) {
 }
 
 static PyObject* ElasticReform(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Field kFields[] = {{"reason", kText, offsetof(JobArguments, tag), 0}};
   static const Signature kSignature = SIGNATURE("elastic_reform", kFields, 0);
   JobCall* const call = ReadCall(&kSignature, values, count);
@@ -271,13 +244,11 @@ static PyObject* ElasticReform(PyObject* module, PyObject* const* values, Py_ssi
 }
 
 static PyObject* ElasticBeginUpdate(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   ronda_elastic_begin_update();
   Py_RETURN_NONE;
 }
 
 static PyObject* ElasticEndUpdate(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   ronda_elastic_end_update();
   Py_RETURN_NONE;
 }
@@ -289,7 +260,6 @@ static ronda_status DoElasticSync(void* arguments) {
 }
 
 static PyObject* ElasticSync(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Field kFields[] = {FIELD(JobArguments, kHandle, snapshot_step)};
   static const Signature kSignature = SIGNATURE("elastic_sync", kFields, 1);
   JobCall* const call = ReadCall(&kSignature, values, count);
@@ -305,7 +275,6 @@ static PyObject* ElasticSync(PyObject* module, PyObject* const* values, Py_ssize
 }
 
 static PyObject* ElasticPoll(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   ronda_elastic_change change = RONDA_ELASTIC_GO_ON;
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
@@ -350,26 +319,22 @@ static PyObject* MakeProcessSet(const Signature* signature, ronda_status (*body)
 }
 
 static PyObject* AddProcessSet(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"add_process_set", kSetFields, 1, 1};
   return MakeProcessSet(&kSignature, DoAddProcessSet, values, count);
 }
 
 static PyObject* CreateProcessSet(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("create_process_set", kSetFields, 1);
   return MakeProcessSet(&kSignature, DoCreateProcessSet, values, count);
 }
 
 static PyObject* RemoveProcessSet(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"remove_process_set", kIdFields, 1, 1};
   JobCall* const call = ReadCall(&kSignature, values, count);
   return call == NULL ? NULL : RunCall(call, DoRemoveProcessSet, NULL);
 }
 
 static PyObject* MonitoredBarrier(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("monitored_barrier", kIdFields, 0);
   JobCall* const call = ReadCall(&kSignature, values, count);
   return call == NULL ? NULL : RunCall(call, DoMonitoredBarrier, NULL);
@@ -379,13 +344,11 @@ static PyObject* MonitoredBarrier(PyObject* module, PyObject* const* values, Py_
 static int ToSet(PyObject* value, JobArguments* arguments) { return ReadField(&kIdFields[0], value, arguments, NULL); }
 
 static PyObject* ProcessSetSize(PyObject* module, PyObject* value) {
-  (void)module;
   JobArguments arguments;
   return ToSet(value, &arguments) != 0 ? NULL : PyLong_FromLong(ronda_process_set_size(arguments.process_set));
 }
 
 static PyObject* ProcessSetRank(PyObject* module, PyObject* value) {
-  (void)module;
   JobArguments arguments;
   return ToSet(value, &arguments) != 0 ? NULL : PyLong_FromLong(ronda_process_set_rank(arguments.process_set));
 }
@@ -403,7 +366,6 @@ static PyObject* ListOf(const int* numbers, int count) {
 }
 
 static PyObject* ProcessSetRanks(PyObject* module, PyObject* value) {
-  (void)module;
   JobArguments arguments;
   if (ToSet(value, &arguments) != 0) return NULL;
   const int count = ronda_process_set_size(arguments.process_set);
@@ -416,7 +378,6 @@ static PyObject* ProcessSetRanks(PyObject* module, PyObject* value) {
 }
 
 static PyObject* ProcessSetIds(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   for (int room = 64;; room *= 2) {
     ronda_process_set* const ids = calloc((size_t)room, sizeof(*ids));
     if (ids == NULL) return PyErr_NoMemory();
@@ -479,7 +440,7 @@ static PyModuleDef module_definition = {
     .m_size = -1, /* the process has one job */
 };
 
-/* Makes Python call _close() at exit. Functions that are registered later run before it. */
+/* Makes Python call _close() at exit. Functions that are registered later run before _close(). */
 static int RegisterAtExit(PyObject* module) {
   PyObject* const at_exit = PyImport_ImportModule("atexit");
   PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");

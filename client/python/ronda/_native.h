@@ -93,7 +93,7 @@ typedef struct Signature {
 #define SIGNATURE(function, fields, required) \
   { function, fields, required, (int)(sizeof(fields) / sizeof(*(fields))) }
 
-/* Memory to which arguments refer, in a buffer on the stack and in blocks on the heap. It does not include the
+/* Memory to which arguments refer, in a buffer on the stack and in blocks on the heap. A Reader does not include the
  * objects that the caller holds. */
 typedef struct Reader {
   PyObject* keep; /* borrowed; NULL: none */
@@ -117,7 +117,7 @@ int Read(const Signature* signature, PyObject* const* values, Py_ssize_t count, 
 
 /* Returns the elements of a sequence, as a new reference to a tuple or list, or NULL with an exception. */
 PyObject* Elements(PyObject* sequence, Py_ssize_t* count);
-/* Borrowed. */
+/* Returns an element of the result of Elements(), as a borrowed reference. */
 PyObject* Element(PyObject* elements, Py_ssize_t index);
 
 /* The arguments of a function that takes a sequence and a name. Each item of the sequence is a tuple with the
@@ -137,7 +137,7 @@ void EndReadingGroup(GroupReader* group);
 
 /* -- Objects that are kept for handles and groups -- */
 
-/* A hash table with open addressing. Its keys are handles, or addresses of groups; its values are objects. */
+/* A hash table with open addressing. The keys are handles, or addresses of groups. The values are objects. */
 typedef struct KeepTable {
   struct KeepEntry* entries; /* 2^bits, or NULL */
   int bits;
@@ -150,22 +150,32 @@ extern KeepTable kept_by_group;
 /* Makes room for `count` more entries. The room is certain only until the GIL is released. Returns 0, or -1 with an
  * exception. */
 int KeepReserve(KeepTable* table, size_t count);
-/* Needs room. Adds `object` for a key, with a new reference. Adds no entry for NULL and None. */
+/* Adds `object` for a key, with a new reference. Adds no entry for NULL and None. REQUIRES: the table has room for an
+ * entry. */
 void KeepPut(KeepTable* table, int64_t key, PyObject* object);
 /* Returns a borrowed reference, or NULL if the table has no such key. */
 PyObject* KeepFind(const KeepTable* table, int64_t key);
 /* Like KeepFind(), but removes the entry, and gives the table's reference to the caller. */
 PyObject* KeepTake(KeepTable* table, int64_t key);
 
+/* -- Submissions -- */
+
+typedef ronda_status (*SubmitFunction)(const void* arguments, ronda_handle* handle);
+
+/* Submits an operation on a GPU, keeps `keep` for its handle, and returns the handle. Returns NULL with an exception.
+ * Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
+ * operation. */
+PyObject* SubmitWithoutGil(SubmitFunction submit, const void* arguments, PyObject* keep);
+
 /* -- The interpreter, for Ronda's threads -- */
 
 /* If the interpreter still runs, takes the GIL and returns 1; the thread must then call LeaveInterpreter(). Returns
- * 0 if the interpreter has ended. A thread may call this with or without the GIL. */
+ * 0 if the interpreter has ended. A thread may call EnterInterpreter() with or without the GIL. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 
-/* Makes EnterInterpreter() return 0 to Ronda's threads from now on. Waits until none of them is in the interpreter.
- * Called at exit. */
+/* Makes EnterInterpreter() return 0 to Ronda's threads from now on. Waits until no thread of Ronda is in the
+ * interpreter. Called at exit. */
 PyObject* CloseInterpreter(PyObject* module, PyObject* none);
 int PrepareInterpreter(void);
 
@@ -183,8 +193,8 @@ PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
 /* Seconds between two checks for signals. */
 #define RONDA_SLICE_S 0.1
 
-/* A function that waits for at most `timeout_s` seconds. It sets `*done` to 1 if the event has happened, and to 0 if
- * not. */
+/* A function that waits for at most `timeout_s` seconds. A Wait sets `*done` to 1 if the event has happened, and to 0
+ * if not. */
 typedef ronda_status (*Wait)(const void* what, double timeout_s, int* done);
 
 /* Calls `wait` without the GIL until it is done or fails, and sets `*status` to its last result. Returns 1 if `wait`

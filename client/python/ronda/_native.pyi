@@ -9,17 +9,17 @@ The exception is should_stop(), which rarely waits. A failed call raises one of 
 `set_error_types`.
 
 Common arguments of operations:
-    name: the tensor's, or None for an operation matched by order.
+    name: the tensor's name, or None for an operation that is matched by order.
     dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
     shape: dimensions, outermost first; () is a scalar.
-    input, output: addresses of row-major memory; 0 means none. Where there are `output_bytes`,
-        Ronda allocates the output if it is 0: see output().
+    input, output: addresses of row-major memory; 0 means none. If the function has `output_bytes`
+        and `output` is 0, Ronda allocates the output; see output().
     source: a rank, or -1 for any rank (see ronda_recv_args).
-    keep: any object. It owns the memory behind the addresses. The binding holds a reference to it
-        until the handle has been released and its operation has ended.
+    keep: any object that owns the memory behind the addresses. The binding holds a reference to
+        `keep` until the handle has been released and its operation has ended.
     process_set: id; 0 is the set of all ranks.
-    deadline_s: 0 means the job's, negative means none.
-    stream: None for host memory. For a GPU's memory the cudaStream_t as a number (0: the default
+    deadline_s: 0 means the job's deadline, and a negative number means no deadline.
+    stream: None for host memory; for GPU memory, the cudaStream_t as a number (0 is the default
         stream).
     error_feedback, detect_overflow: as in ronda_allreduce_args.
 """
@@ -43,7 +43,7 @@ def init(options: Mapping[str, object] | None = None) -> None:
 def shutdown() -> None: ...
 def abort(reason: str, /) -> None: ...
 def job_status() -> None:
-    """Raises the job's failure, if it has failed."""
+    """If the job has failed, raises the job's failure."""
 
 def is_initialized() -> bool: ...
 def rank() -> int: ...
@@ -306,11 +306,11 @@ def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
 def refuse(process_set: int, name: str | None, message: str, /) -> None:
     """Tells the other ranks that this rank cannot take part in the operation on the tensor `name`.
-    If `name` is None, the rank refuses its next operation without a name in the set. The refused
-    operation counts as called by this rank.
+    If `name` is None, the rank refuses its next operation without a name in the set. This rank
+    counts the refused operation as a call.
 
     The operation fails on the other ranks, with an error that has this rank's number and `message`.
-    This rank does not wait.
+    refuse() does not wait for the other ranks.
     """
 
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
@@ -331,6 +331,31 @@ def lane_reduces(process_set: int, dtype: int, op: int, factor: float, /) -> boo
     """
 
 def lane_refuse(process_set: int, message: str, /) -> None: ...
+def lane_exchange_async(
+    op: int,
+    dtype: int,
+    sends: Sequence[int],
+    receives: Sequence[int],
+    keep: object,
+    root: int,
+    process_set: int,
+    deadline_s: float,
+    stream: int | None,
+    /,
+) -> int:
+    """Submits a gather, a scatter or an alltoall; see ronda_lane_exchange_async().
+
+    Args:
+        op: a value of ronda_lane_exchange.
+        dtype: the DType of the elements.
+        sends: the address and the number of elements of each member's part, one after the other.
+        receives: as `sends`.
+        keep: an object that is kept until the operation has ended.
+        root: the root's rank in the job, for a gather or a scatter.
+        process_set: the id of the process set.
+        deadline_s: the deadline in seconds; 0 means the job's deadline.
+        stream: the stream of the tensors.
+    """
 
 # -- Handles --
 
@@ -344,7 +369,8 @@ def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
 
 def synchronize_all(handles: Sequence[int], /) -> None: ...
 def synchronize_on_stream(handle: int, stream: int, timeout_s: float = -1.0, /) -> bool:
-    """Waits until the operation has been launched on the device, and makes the stream wait for it.
+    """Waits until the operation has been launched on the device, and makes the stream wait for the
+    operation.
 
     Returns False if it takes longer than `timeout_s` (negative: no limit).
     """
@@ -374,7 +400,7 @@ def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
     """Returns the rank that sent the tensor of a recv_async(). The operation must have ended, or a
-    stream must wait for it.
+    stream must wait for the operation.
     """
 
 def averaged_over(handle: int, /) -> int:
@@ -387,7 +413,8 @@ def release(handle: int, /) -> None:
     """Releases the handle without waiting. The memory of an operation in flight is kept until it
     has ended.
 
-    A child of fork() may also release its parent's handles. The child then drops their objects.
+    A child of fork() may also release its parent's handles. The child drops the objects of these
+    handles.
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
@@ -400,7 +427,7 @@ def release_on_stream(handle: int, stream: int, /) -> None:
 def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
     """Each entry has the arguments of an allreduce_async.
 
-    The binding holds its `keep` until the group is released.
+    The binding holds the `keep` of each entry until the group is released.
     """
 
 def group_ready(group: int, index: int, /) -> None: ...
@@ -410,9 +437,9 @@ def group_ready_on_stream(
     """Like group_ready(), for a member whose buffer has moved. The member is reduced in place at
     `data` from now on.
 
-    On a GPU `stream` has already been given the work that fills the buffer; 0 is the default
-    stream. For host memory `stream` is 0. The group holds `owner`, which owns that memory, until
-    the step has ended.
+    On a GPU, `stream` is the stream to which the caller has given the work that fills the buffer; 0
+    is the default stream. For host memory `stream` is 0. The group holds `owner`, which owns that
+    memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...

@@ -37,7 +37,6 @@ PyObject* NoneOrRaise(ronda_status status) {
 }
 
 PyObject* SetErrorTypes(PyObject* module, PyObject* types) {
-  (void)module;
   Py_ssize_t count = 0;
   PyObject* const elements = Elements(types, &count);
   if (elements == NULL) return NULL;
@@ -65,7 +64,6 @@ static const Field kErrorFields[] = {FIELD(ErrorArguments, kInt, status), FIELD(
 static const Signature kError = SIGNATURE("error", kErrorFields, 2);
 
 PyObject* ErrorOf(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   ErrorArguments arguments = {0, NULL};
   Reader reader;
   BeginReading(&reader);

@@ -50,8 +50,6 @@ int CarryError(ronda_status status, const char* text, char* message, size_t room
 }
 
 static PyObject* CarriedError(PyObject* module, PyObject* none) {
-  (void)module;
-  (void)none;
   char text[RONDA_ERROR_ROOM];
   pthread_mutex_lock(&mutex);
   const ronda_status status = last_status;

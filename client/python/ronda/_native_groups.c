@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Prepared groups, and the objects that are kept for them. */
+/* Prepared groups, and the objects that the module keeps for prepared groups. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* Returns the list that is kept for a group. Its first element is the sequence of the members' arguments, which holds
- * the owners of the first buffers. Then follows one element per member, which is None, or the owner that
+/* Returns the list that is kept for a group. The first element of the list is the sequence of the members' arguments,
+ * which holds the owners of the first buffers. One element per member follows, which is None, or the owner that
  * group_ready_on_stream() got for the member's buffer in this step. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
@@ -27,7 +27,6 @@ static void DropOwners(ronda_group group) {
 }
 
 static PyObject* PrepareGroup(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   GroupReader reader;
   PyObject* result = NULL;
   if (ReadAllreduces("prepare_group", values, count, &reader) == 0 && KeepReserve(&kept_by_group, 1) == 0) {
@@ -77,7 +76,6 @@ static int ReadGroupArguments(const Signature* signature, PyObject* const* value
 }
 
 static PyObject* GroupReady(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("group_ready", kReadyFields, 2);
   GroupArguments arguments;
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
@@ -85,14 +83,13 @@ static PyObject* GroupReady(PyObject* module, PyObject* const* values, Py_ssize_
 }
 
 static PyObject* GroupReadyOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("group_ready_on_stream", kReadyOnStreamFields, 4);
   GroupArguments arguments = {.owner = NULL};
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   const ronda_status status =
       ronda_group_ready_on_stream(arguments.group, arguments.index, arguments.data, arguments.stream);
-  /* The caller has held the owner until here. After an error the previous owner is kept, because the member's buffer
-   * may still be in flight. */
+  /* The caller of this function has held the owner until here. After an error the previous owner is kept, because the
+   * member's buffer may still be in flight. */
   if (status == RONDA_OK && arguments.owner != NULL) {
     PyList_SetItem(KeptFor(arguments.group), (Py_ssize_t)arguments.index + 1, Py_NewRef(arguments.owner));
   }
@@ -122,7 +119,6 @@ static void KeepDetached(PyObject* kept, Py_ssize_t member, ronda_handle handle)
 }
 
 static PyObject* GroupDetach(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_group group = PyLong_AsVoidPtr(value);
   if (CheckGroup("group_detach", group) != 0) return NULL;
   PyObject* const kept = KeptFor(group);
@@ -148,13 +144,11 @@ static PyObject* GroupDetach(PyObject* module, PyObject* value) {
 }
 
 static PyObject* GroupWait(PyObject* module, PyObject* value) {
-  (void)module;
   const GroupArguments arguments = {.group = PyLong_AsVoidPtr(value)};
   return CheckGroup("group_wait", arguments.group) != 0 ? NULL : WaitForGroup(&arguments, GroupWaitFor);
 }
 
 static PyObject* GroupWaitOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("group_wait_on_stream", kGroupStreamFields, 2);
   GroupArguments arguments;
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
@@ -162,7 +156,6 @@ static PyObject* GroupWaitOnStream(PyObject* module, PyObject* const* values, Py
 }
 
 static PyObject* GroupFoundInf(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_group group = PyLong_AsVoidPtr(value);
   if (CheckGroup("group_found_inf", group) != 0) return NULL;
   int found = 0;
@@ -173,7 +166,6 @@ static PyObject* GroupFoundInf(PyObject* module, PyObject* value) {
 static ronda_status DoGroupRelease(void* group) { return ronda_group_release(group); }
 
 static PyObject* GroupRelease(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_group group = PyLong_AsVoidPtr(value);
   if (CheckGroup("group_release", group) != 0) return NULL;
   PyObject* const kept = KeepTake(&kept_by_group, (int64_t)(intptr_t)group);

@@ -80,7 +80,7 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
   return object;
 }
 
-/* -- Giving back -- */
+/* -- Releasing handles and objects when an operation has ended -- */
 
 /* What remains to do for a handle when its operation has ended. */
 typedef struct Ending {
@@ -88,9 +88,8 @@ typedef struct Ending {
   PyObject* object;    /* owned; NULL: none */
 } Ending;
 
-/* Runs on a thread of Ronda, or on a thread that has the GIL. */
+/* Runs on a thread of Ronda, or on a thread that has the GIL. The program did not ask for the status. */
 static void End(void* context, ronda_status status, const char* message) {
-  (void)status, (void)message; /* the program did not ask for them */
   Ending* const ending = context;
   PyGILState_STATE state;
   if (ending->handle != 0) ronda_release(ending->handle);
@@ -127,8 +126,8 @@ PyObject* Release(ronda_handle handle) {
   } else if (status == RONDA_OK && EndLater(handle, handle, KeepFind(&kept_by_handle, handle)) != 0) {
     return NULL;
   }
-  /* A child of fork() has the objects of its parent's handles, but not the handles. So the error is ignored there,
-   * and the object is dropped. */
+  /* A child of fork() has the objects of its parent's handles, but not the handles. In such a child the error is
+   * ignored, and the object is dropped. */
   if (status == RONDA_ERROR_NOT_INITIALIZED && IsForked()) status = RONDA_OK;
   PyObject* const result = NoneOrRaise(status);
   Py_XDECREF(KeepTake(&kept_by_handle, handle));
@@ -141,54 +140,26 @@ static ronda_handle ToHandle(PyObject* value) { return PyLong_AsLongLong(value);
 #define FAILED(handle) ((handle) == -1 && PyErr_Occurred())
 
 static PyObject* ReleaseOf(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_handle handle = ToHandle(value);
   return FAILED(handle) ? NULL : Release(handle);
 }
 
-static PyObject* Poll(PyObject* module, PyObject* value) {
-  (void)module;
-  const ronda_handle handle = ToHandle(value);
-  if (FAILED(handle)) return NULL;
-  int done = 0;
-  const ronda_status status = ronda_poll(handle, &done);
-  return status == RONDA_OK ? PyBool_FromLong(done) : NoneOrRaise(status);
-}
-
-static PyObject* FoundInf(PyObject* module, PyObject* value) {
-  (void)module;
-  const ronda_handle handle = ToHandle(value);
-  if (FAILED(handle)) return NULL;
-  int found = 0;
-  const ronda_status status = ronda_found_inf(handle, &found);
-  return status == RONDA_OK ? PyBool_FromLong(found) : NoneOrRaise(status);
-}
-
-static PyObject* IntOf(PyObject* value, ronda_status (*ask)(ronda_handle handle, int* number)) {
-  const ronda_handle handle = ToHandle(value);
-  if (FAILED(handle)) return NULL;
-  int number = -1;
-  const ronda_status status = ask(handle, &number);
-  return status == RONDA_OK ? PyLong_FromLong(number) : NoneOrRaise(status);
-}
-
-static PyObject* LastRank(PyObject* module, PyObject* value) {
-  (void)module;
-  return IntOf(value, ronda_last_rank);
-}
-
-static PyObject* Source(PyObject* module, PyObject* value) {
-  (void)module;
-  return IntOf(value, ronda_source);
-}
-
-static PyObject* AveragedOver(PyObject* module, PyObject* value) {
-  (void)module;
-  return IntOf(value, ronda_averaged_over);
-}
+/* Defines a function that asks the C ABI for a number, and turns the number into a Python object. */
+#define ASK(Function, ask, to_python)                                    \
+  static PyObject* Function(PyObject* module, PyObject* value) {         \
+    const ronda_handle handle = ToHandle(value);                         \
+    if (FAILED(handle)) return NULL;                                     \
+    int number = 0;                                                      \
+    const ronda_status status = ask(handle, &number);                    \
+    return status == RONDA_OK ? to_python(number) : NoneOrRaise(status); \
+  }
+ASK(Poll, ronda_poll, PyBool_FromLong)
+ASK(FoundInf, ronda_found_inf, PyBool_FromLong)
+ASK(LastRank, ronda_last_rank, PyLong_FromLong)
+ASK(Source, ronda_source, PyLong_FromLong)
+ASK(AveragedOver, ronda_averaged_over, PyLong_FromLong)
 
 static PyObject* Keep(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_handle handle = ToHandle(value);
   if (FAILED(handle)) return NULL;
   PyObject* const object = KeepFind(&kept_by_handle, handle);
@@ -196,7 +167,6 @@ static PyObject* Keep(PyObject* module, PyObject* value) {
 }
 
 static PyObject* Output(PyObject* module, PyObject* value) {
-  (void)module;
   const ronda_handle handle = ToHandle(value);
   if (FAILED(handle)) return NULL;
   const void* data = NULL;
@@ -246,7 +216,6 @@ static int ReadHandleArguments(const Signature* signature, PyObject* const* valu
 }
 
 static PyObject* Synchronize(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("synchronize", kTimeoutFields, 1);
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
@@ -257,7 +226,6 @@ static PyObject* Synchronize(PyObject* module, PyObject* const* values, Py_ssize
 }
 
 static PyObject* OutputBytes(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("output_bytes", kRowFields, 1);
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
@@ -278,7 +246,6 @@ static ronda_status SynchronizeOnStreamFor(const void* what, double timeout_s, i
 }
 
 static PyObject* SynchronizeOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("synchronize_on_stream", kStreamTimeoutFields, 2);
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
@@ -289,14 +256,13 @@ static PyObject* SynchronizeOnStream(PyObject* module, PyObject* const* values, 
 }
 
 static PyObject* ReleaseOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"release_on_stream", kStreamFields, 2, 2};
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   int launched = 0;
   ronda_status status = ronda_synchronize_on_stream_for(arguments.handle, arguments.stream, 0, &launched);
-  /* If the operation was not launched, no work on the stream uses its result, and the call below would wait for the
-   * launch. */
+  /* If the operation was not launched, no work on the stream uses its result, and ronda_release_on_stream() would wait
+   * for the launch. */
   if (status == RONDA_OK && !launched) return Release(arguments.handle);
   PyObject* const object = KeepFind(&kept_by_handle, arguments.handle);
   if (object != NULL && EndLater(arguments.handle, 0, object) != 0) return NULL;
@@ -338,7 +304,6 @@ static int IsCallable(PyObject* callback) {
 }
 
 static PyObject* OnCompletion(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("on_completion", kCallbackFields, 2);
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0 || !IsCallable(arguments.callback)) return NULL;
@@ -347,7 +312,6 @@ static PyObject* OnCompletion(PyObject* module, PyObject* const* values, Py_ssiz
 }
 
 static PyObject* SynchronizeOnStreamAsync(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("synchronize_on_stream_async", kStreamFields, 3);
   HandleArguments arguments;
   if (ReadHandleArguments(&kSignature, values, count, &arguments) != 0 || !IsCallable(arguments.callback)) return NULL;
@@ -366,7 +330,6 @@ typedef struct HandleList {
 static const Field kHandles = ARRAY(HandleList, kNumbers, handles, count);
 
 static PyObject* PollAll(PyObject* module, PyObject* value) {
-  (void)module;
   HandleList list = {NULL, 0};
   Reader reader;
   BeginReading(&reader);
@@ -381,7 +344,6 @@ static PyObject* PollAll(PyObject* module, PyObject* value) {
 }
 
 static PyObject* SynchronizeAll(PyObject* module, PyObject* value) {
-  (void)module;
   HandleList list = {NULL, 0};
   Reader reader;
   BeginReading(&reader);

@@ -12,12 +12,12 @@
 /* -- Ronda's threads --
  *
  * A thread that requests the GIL of an interpreter that is ending never gets it, and the system then ends the thread or
- * the process. So a function that runs at exit, while the interpreter still works, closes the interpreter to Ronda's
- * threads. */
+ * the process. A function that runs at exit, while the interpreter still works, therefore closes the interpreter to
+ * Ronda's threads. */
 
 static pthread_mutex_t interpreter_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t interpreter_left = PTHREAD_COND_INITIALIZER;
-static int interpreter_closed; /* this and the next are guarded by the mutex */
+static int interpreter_closed; /* the mutex guards interpreter_closed and threads_inside */
 static int threads_inside;     /* each thread is counted as often as its callbacks are nested */
 
 static __thread int callbacks_on_this_thread;
@@ -52,7 +52,6 @@ static void AfterSlice(struct timespec* moment) {
 }
 
 PyObject* CloseInterpreter(PyObject* module, PyObject* none) {
-  (void)module, (void)none;
   for (;;) {
     int inside = 0;
     struct timespec until;
@@ -126,8 +125,8 @@ int Await(ronda_handle handle, double timeout_s, ronda_status* status) {
   return 1;
 }
 
-/* A call on a separate thread. The waiting thread frees the Call, unless a signal has ended its wait; then nobody
- * frees it. */
+/* A call on a separate thread. The waiting thread frees the Call. If a signal has ended the wait, the Call is never
+ * freed. */
 typedef struct Call {
   ronda_status (*body)(void* context);
   void* context;
@@ -183,8 +182,8 @@ static PyObject* RunHere(ronda_status (*body)(void* context), void* context) {
 
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned) {
   *abandoned = 0;
-  /* In a callback the body runs on this thread. On a separate thread it could not detect that it would wait for this
-   * same callback. */
+  /* In a callback the body runs on this thread. On a separate thread the body could not detect that it would wait for
+   * this same callback. */
   if (InCallback()) return RunHere(body, context);
   Call* const call = calloc(1, sizeof(Call));
   if (call == NULL) return PyErr_NoMemory();

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The functions of ronda._native for lanes, which carry out operations on GPUs in the order of the calls. */
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* These arguments are on the heap, because the call may go on after a signal has ended the wait in Python. */
+/* The arguments of a lane's function are on the heap, because the call may go on after a signal has ended the wait in
+ * Python. */
 typedef struct LaneArguments {
   ronda_process_set process_set;
   void* buffer;
@@ -20,6 +22,28 @@ static const Field kOpenFields[] = {FIELD(LaneArguments, kSet, process_set), FIE
 static const Field kReduceFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kInt, dtype),
                                       FIELD(LaneArguments, kInt, op), FIELD(LaneArguments, kReal, factor)};
 static const Field kRefuseFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kText, message)};
+
+typedef struct ExchangeArguments {
+  ronda_lane_exchange_args args;
+  int op;
+  int dtype;
+  const int64_t* sends; /* address and number of elements of each part, one after the other */
+  int send_numbers;
+  const int64_t* receives; /* as sends */
+  int receive_numbers;
+} ExchangeArguments;
+
+static const Field kExchangeFields[] = {
+    FIELD(ExchangeArguments, kInt, op),
+    FIELD(ExchangeArguments, kInt, dtype),
+    ARRAY(ExchangeArguments, kNumbers, sends, send_numbers),
+    ARRAY(ExchangeArguments, kNumbers, receives, receive_numbers),
+    {"keep", kKeep, 0, 0},
+    FIELD(ExchangeArguments, kInt, args.root),
+    FIELD(ExchangeArguments, kSet, args.call.process_set),
+    FIELD(ExchangeArguments, kReal, args.call.deadline_s),
+    FIELD(ExchangeArguments, kStream, args.call),
+};
 
 static ronda_status DoOpen(void* arguments) {
   LaneArguments* const lane = arguments;
@@ -46,19 +70,16 @@ static PyObject* RunWithLane(const Signature* signature, ronda_status (*body)(vo
 }
 
 static PyObject* LaneOpen(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("lane_open", kOpenFields, 2);
   return RunWithLane(&kSignature, DoOpen, values, count);
 }
 
 static PyObject* LaneClose(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"lane_close", kOpenFields, 1, 1};
   return RunWithLane(&kSignature, DoClose, values, count);
 }
 
 static PyObject* LaneRetire(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = {"lane_retire", kOpenFields, 1, 1};
   LaneArguments arguments = {0};
   if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
@@ -66,7 +87,6 @@ static PyObject* LaneRetire(PyObject* module, PyObject* const* values, Py_ssize_
 }
 
 static PyObject* LaneReduces(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("lane_reduces", kReduceFields, 4);
   LaneArguments arguments = {0};
   if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
@@ -77,7 +97,6 @@ static PyObject* LaneReduces(PyObject* module, PyObject* const* values, Py_ssize
 }
 
 static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("lane_refuse", kRefuseFields, 2);
   LaneArguments arguments = {0};
   Reader reader;
@@ -95,7 +114,55 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
   return result;
 }
 
+/* Returns an array of the parts in memory of `reader`, or NULL with an exception. */
+static const ronda_lane_part* PartsOf(Reader* reader, const int64_t* numbers, int count) {
+  ronda_lane_part* const parts = TakeMemory(reader, (size_t)(count / 2 + 1) * sizeof(*parts));
+  if (parts == NULL) return NULL;
+  for (int i = 0; i < count / 2; ++i) {
+    parts[i].data = (void*)(uintptr_t)numbers[2 * i];
+    parts[i].count = numbers[2 * i + 1];
+  }
+  return parts;
+}
+
+/* Reads the arguments. Returns 0, or -1 with an exception. */
+static int ReadExchange(PyObject* const* values, Py_ssize_t count, ExchangeArguments* into, Reader* reader) {
+  static const Signature kSignature = SIGNATURE("lane_exchange_async", kExchangeFields, 9);
+  if (Read(&kSignature, values, count, into, reader) != 0) return -1;
+  if (into->send_numbers != into->receive_numbers || into->send_numbers % 2 != 0) {
+    PyErr_Format(PyExc_ValueError,
+                 "lane_exchange_async: sends has %d numbers and receives %d: pass an address and a count for each rank",
+                 into->send_numbers, into->receive_numbers);
+    return -1;
+  }
+  into->args.op = (ronda_lane_exchange)into->op;
+  into->args.dtype = (ronda_dtype)into->dtype;
+  into->args.part_count = into->send_numbers / 2;
+  into->args.sends = PartsOf(reader, into->sends, into->send_numbers);
+  into->args.receives = PartsOf(reader, into->receives, into->receive_numbers);
+  return into->args.sends == NULL || into->args.receives == NULL ? -1 : 0;
+}
+
+static ronda_status SubmitExchange(const void* arguments, ronda_handle* handle) {
+  return ronda_lane_exchange_async(arguments, handle);
+}
+
+static PyObject* LaneExchange(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  ExchangeArguments arguments = {.args = RONDA_LANE_EXCHANGE_ARGS_INIT};
+  Reader reader;
+  BeginReading(&reader);
+  PyObject* result = NULL;
+  if (ReadExchange(values, count, &arguments, &reader) == 0) {
+    result = SubmitWithoutGil(SubmitExchange, &arguments.args, reader.keep);
+  }
+  EndReading(&reader);
+  return result;
+}
+
 PyMethodDef lane_methods[] = {
-    FAST("lane_open", LaneOpen),       FAST("lane_close", LaneClose),   FAST("lane_retire", LaneRetire),
-    FAST("lane_reduces", LaneReduces), FAST("lane_refuse", LaneRefuse), {NULL, NULL, 0, NULL},
+    FAST("lane_open", LaneOpen),     FAST("lane_close", LaneClose),
+    FAST("lane_retire", LaneRetire), FAST("lane_reduces", LaneReduces),
+    FAST("lane_refuse", LaneRefuse), FAST("lane_exchange_async", LaneExchange),
+    {NULL, NULL, 0, NULL},
 };

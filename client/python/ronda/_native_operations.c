@@ -9,12 +9,12 @@
 #include "client/python/ronda/_native.h"
 #include "client/python/ronda/_native_fields.h"
 
-/* Describes how the arguments of an operation are read, and which function submits it. */
+/* Describes how the arguments of an operation are read, and which function submits the operation. */
 typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
   size_t size;          /* its bytes */
-  ronda_status (*submit)(const void* arguments, ronda_handle* handle);
+  SubmitFunction submit;
 } Operation;
 
 typedef struct BarrierArguments {
@@ -79,18 +79,20 @@ static void Begin(const Operation* operation, void* into, Reader* reader) {
   memcpy(into, operation->defaults, operation->size);
 }
 
-/* Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
- * operation. Then makes room in the table for the handle's object again, because another thread may have used the
- * room. */
-static ronda_status SubmitOnGpu(const Operation* operation, const void* arguments, ronda_handle* handle) {
+PyObject* SubmitWithoutGil(SubmitFunction submit, const void* arguments, PyObject* keep) {
+  if (KeepReserve(&kept_by_handle, 1) != 0) return NULL;
+  ronda_handle handle = 0;
   ronda_status status = RONDA_OK;
   Py_BEGIN_ALLOW_THREADS;
-  status = operation->submit(arguments, handle);
+  status = submit(arguments, &handle);
   Py_END_ALLOW_THREADS;
-  if (status != RONDA_OK || KeepReserve(&kept_by_handle, 1) == 0) return status;
-  PyErr_Clear();
-  ronda_release(*handle); /* waits */
-  return RONDA_ERROR_OUT_OF_MEMORY;
+  if (status != RONDA_OK) return NoneOrRaise(status);
+  if (KeepReserve(&kept_by_handle, 1) != 0) { /* another thread may have used the room */
+    ronda_release(handle);                    /* waits */
+    return NULL;
+  }
+  KeepPut(&kept_by_handle, handle, keep);
+  return PyLong_FromLongLong(handle);
 }
 
 static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_ssize_t count) {
@@ -98,10 +100,12 @@ static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_
   Reader reader;
   Begin(operation, &arguments, &reader);
   PyObject* result = NULL;
-  if (Read(&operation->signature, values, count, &arguments, &reader) == 0 && KeepReserve(&kept_by_handle, 1) == 0) {
+  const int is_read = Read(&operation->signature, values, count, &arguments, &reader) == 0;
+  if (is_read && reader.is_on_gpu) {
+    result = SubmitWithoutGil(operation->submit, &arguments, reader.keep);
+  } else if (is_read && KeepReserve(&kept_by_handle, 1) == 0) {
     ronda_handle handle = 0;
-    const ronda_status status =
-        reader.is_on_gpu ? SubmitOnGpu(operation, &arguments, &handle) : operation->submit(&arguments, &handle);
+    const ronda_status status = operation->submit(&arguments, &handle);
     if (status == RONDA_OK) KeepPut(&kept_by_handle, handle, reader.keep);
     result = status == RONDA_OK ? PyLong_FromLongLong(handle) : NoneOrRaise(status);
   }
@@ -129,7 +133,6 @@ enum { kMostArguments = 32 };
   static const Operation k_##function = {SIGNATURE(#function, fields, required), &function##_defaults, \
                                          sizeof(function##_defaults), function##_submit};              \
   static PyObject* function(PyObject* module, PyObject* const* values, Py_ssize_t count) {             \
-    (void)module;                                                                                      \
     return Submit(&k_##function, values, count);                                                       \
   }
 #define TENSOR_OPERATION(op, OP)                                               \
@@ -179,7 +182,6 @@ static PyObject* FinishAllreduce(ronda_handle handle, PyObject* keep) {
 }
 
 static PyObject* Allreduce(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   ronda_allreduce_args arguments;
   Reader reader;
   Begin(&k_allreduce_async, &arguments, &reader);
@@ -197,7 +199,6 @@ static PyObject* Allreduce(PyObject* module, PyObject* const* values, Py_ssize_t
 }
 
 static PyObject* SparseAllreduceAsync(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("sparse_allreduce_async", kSparseFields, 7);
   ronda_sparse_allreduce_args arguments = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
   Reader reader;
@@ -304,13 +305,12 @@ static PyObject* Grouped(const Operation* operation, const char* function, Submi
     return ronda_grouped_##op##_async(arguments, count, name, handles);                                \
   }                                                                                                    \
   static PyObject* grouped_##op##_async(PyObject* module, PyObject* const* values, Py_ssize_t count) { \
-    (void)module;                                                                                      \
     return Grouped(&k_##op##_async, "grouped_" #op "_async", grouped_##op##_submit, values, count);    \
   }
 
 RONDA_GROUPED_OPERATIONS(GROUPED_OPERATION)
 
-/* -- Refusals, and memory of a device -- */
+/* -- Refusing operations, and clearing the memory of a device -- */
 
 typedef struct RefusalArguments {
   ronda_process_set process_set;
@@ -350,13 +350,11 @@ static PyObject* RunRefusal(const Signature* signature, ronda_status (*refuse)(c
 }
 
 static PyObject* Refuse(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("refuse", kRefuseFields, 3);
   return RunRefusal(&kSignature, DoRefuse, values, count);
 }
 
 static PyObject* RefuseMessage(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("refuse_message", kRefuseMessageFields, 5);
   return RunRefusal(&kSignature, DoRefuseMessage, values, count);
 }
@@ -371,7 +369,6 @@ static const Field kZeroFields[] = {FIELD(ZeroArguments, kAddress, data), FIELD(
                                     FIELD(ZeroArguments, kAddress, stream)};
 
 static PyObject* CudaZero(PyObject* module, PyObject* const* values, Py_ssize_t count) {
-  (void)module;
   static const Signature kSignature = SIGNATURE("cuda_zero", kZeroFields, 3);
   ZeroArguments arguments;
   if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;

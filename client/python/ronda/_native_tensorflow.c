@@ -7,8 +7,8 @@
  * RegisterTensorflow() uses Python.
  *
  * The kernel holds its thread until the operation has ended. The kernel cannot be asynchronous, because TensorFlow
- * 2.21 destroys the object that would end the call when the kernel's function returns. So _calls.py makes the
- * operations of a graph run one after the other, in the same order on every rank. */
+ * 2.21 destroys the object that would end the call when the kernel's function returns. For this reason _calls.py makes
+ * the operations of a graph run one after the other, in the same order on every rank. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@
 
 #define OPERATION "RondaAllreduce"
 
-/* TensorFlow's functions. They are written once, before TensorFlow knows the kernel. */
+/* TensorFlow's functions. The pointers to these functions are written once, before TensorFlow knows the kernel. */
 static TfApi api;
 
 /* -- An operation of a graph -- */
 
-/* The attributes, by ReadAttributes(). */
+/* The attributes, which ReadAttributes() sets. */
 typedef struct Kernel {
   int64_t op;
   int64_t wire;
@@ -46,7 +46,8 @@ static const struct {
 } kFields[] = {KERNEL_FIELD(op), KERNEL_FIELD(wire), KERNEL_FIELD(prescale), KERNEL_FIELD(postscale)};
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Writes the names of the tensors. A member of a group has the name that ronda.grouped_allreduce() would give it. */
+/* Writes the names of the tensors. A member of a group has the name that ronda.grouped_allreduce() would give the
+ * member. */
 static void NameTensors(Kernel* kernel, char* room, size_t room_for_each) {
   if (kernel->count == 1) {
     kernel->names[0] = kernel->name;
@@ -142,7 +143,7 @@ static Call* BeginCall(const Kernel* kernel, TfContext* context) {
   return call;
 }
 
-/* Returns 1 if `status` is OK. If not, records the error in the call, and returns 0. */
+/* Returns 1 if `status` is OK. If `status` is an error, records the error in the call, and returns 0. */
 static int IsOk(Call* call, const TfStatus* status) {
   if (api.GetCode(status) == kTfOk) return 1;
   RecordError(&call->error, RONDA_ERROR_INTERNAL, api.Message(status));
@@ -170,8 +171,9 @@ static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   return call->error.status == RONDA_OK;
 }
 
-/* Finds the memory of an argument and of its result. TensorFlow uses one memory for both if nothing else holds the
- * argument, so this call must not hold it while TensorFlow decides. Returns 1, or 0 after recording an error. */
+/* Finds the memory of an argument and of its result. TensorFlow uses the argument's memory for the result if nothing
+ * else holds the argument, so this call must not hold the argument while TensorFlow decides. Returns 1, or 0 after
+ * recording an error. */
 static int FindBuffers(Call* call, size_t index, TfStatus* status) {
   Member* const member = &call->members[index];
   ronda_allreduce_args* const args = &call->args[index];
@@ -197,7 +199,8 @@ static int TakeTensors(Call* call) {
   return taken;
 }
 
-/* If this rank cannot submit its tensors, it refuses them, because the other ranks would wait for them. */
+/* If this rank cannot submit its tensors, it refuses the operation, because the other ranks would wait for these
+ * tensors. */
 static void Reduce(Call* call) {
   const Kernel* const kernel = call->kernel;
   if (TakeTensors(call)) {
@@ -252,7 +255,7 @@ static void InferShapes(TfShapes* shapes, TfStatus* status) {
   api.DeleteShapeHandle(shape);
 }
 
-/* Looks up all functions in the library that TensorFlow has loaded. Returns whether the library has all of them. */
+/* Looks up all functions in the library that TensorFlow has loaded. Returns whether the library has all functions. */
 static int FindFunctions(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == NULL) return 0;
@@ -276,13 +279,13 @@ static void DefineOperation(TfStatus* status) {
     snprintf(description, sizeof(description), "%s: int", kFields[i].name);
     api.OpDefinitionBuilderAddAttr(operation, description);
   }
-  api.OpDefinitionBuilderSetIsStateful(operation, true); /* other ranks wait for it: it is neither removed nor merged */
+  /* The other ranks wait for the operation, so TensorFlow must neither remove it nor merge it with another. */
+  api.OpDefinitionBuilderSetIsStateful(operation, true);
   api.OpDefinitionBuilderSetShapeInferenceFunction(operation, InferShapes);
   api.RegisterOpDefinition(operation, status);
 }
 
 static PyObject* RegisterTensorflow(PyObject* module, PyObject* path) {
-  (void)module;
   static int is_registered = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(path, NULL);
   if (text == NULL) return NULL;

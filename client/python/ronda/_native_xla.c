@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The handlers with which programs that XLA has compiled call the C ABI. They are for ronda.jax. One handler is for
- * programs on CPUs, and one for programs on NVIDIA's GPUs.
+/* The handlers with which programs that XLA has compiled call the C ABI. ronda.jax uses the handlers: one for programs
+ * on CPUs, and one for programs on NVIDIA's GPUs.
  *
  * XLA calls the handlers on its own threads, without the GIL. Only XlaHandlers() uses Python.
  *
@@ -12,12 +12,12 @@
  * The program requests the sharing from XLA, and XLA first copies an argument that the program still needs. kFields
  * below lists the call's attributes, which ronda/jax/_primitive.py writes.
  *
- * On CPUs the ranks may run two programs in different orders. So a call must not hold a thread of XLA for long while
- * it waits for other ranks. If it takes longer than most calls, it returns a future.
+ * On CPUs the ranks may run two programs in different orders. For this reason a call must not hold a thread of XLA for
+ * long while it waits for other ranks. A call that takes longer than most calls returns a future.
  *
  * On GPUs XLA passes a stream. The operation runs after the stream's present work, and the stream's next work runs
- * after the operation. The call waits until the other ranks have called and the operation has been launched, but it
- * does not wait for the device. The call returns no future, because XLA must not give the stream its next work
+ * after the operation. The handler waits until the other ranks have called and the operation has been launched, but it
+ * does not wait for the device. On GPUs a call returns no future, because XLA must not give the stream its next work
  * before the stream waits for the result. */
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ typedef struct Call {
   XlaArray received;          /* alltoall with splits: rows from each member, which the program has assumed */
   XlaText names;              /* of the tensors, a line each */
   XlaText where;              /* for error texts: the program's line */
-  ronda_call_options options; /* no attribute: follows from the platform, the stream and process_set */
+  ronda_call_options options; /* not an attribute: follows from the platform, the stream and process_set */
 } Call;
 
 #define CALL_FIELD(name, kind, dtype) \
@@ -74,7 +74,7 @@ static const struct {
 };
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Reads attribute `index` of the frame if it is the field `field`. Returns whether it has been read. */
+/* Reads attribute `index` of the frame if it is the field `field`. Returns whether the attribute has been read. */
 static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t field, Call* call) {
   const XlaText* const name = attributes->names[index];
   if (name->size != kFields[field].length || memcmp(name->data, kFields[field].name, name->size) != 0) return 0;
@@ -123,7 +123,7 @@ static XlaError* MakeXlaError(const XlaApi* api, ronda_status status, const char
 
 typedef struct Leaf {
   const char* name;     /* NULL: matched by order */
-  const XlaBuffer* in;  /* the frame's, which is gone when the handler has returned; NULL: none, as for a receive */
+  const XlaBuffer* in;  /* in the frame, which is gone when the handler has returned; NULL: none, as for a receive */
   const XlaBuffer* out; /* likewise */
   int64_t rows;         /* of the output */
   ronda_handle handle;  /* 0: none */
@@ -216,86 +216,69 @@ static size_t BytesOf(const XlaBuffer* buffer) {
   return bytes;
 }
 
+/* Sets the fields that all reductions have. */
+#define SET_REDUCTION                               \
+  args.op = (ronda_reduce_op)call->op;              \
+  args.compression = (ronda_compression)call->wire; \
+  args.prescale = call->prescale;                   \
+  args.postscale = call->postscale
+
 static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, const ronda_tensor* tensor) {
   ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
   args.tensor = *tensor;
+  args.call = call->options;
   args.input = leaf->in->data;
   args.output = leaf->out->data;
-  args.op = (ronda_reduce_op)call->op;
-  args.compression = (ronda_compression)call->wire;
-  args.prescale = call->prescale;
-  args.postscale = call->postscale;
   args.error_feedback = (int)call->error_feedback;
-  args.call = call->options;
+  SET_REDUCTION;
   return args;
 }
 
-static ronda_status SubmitReducescatter(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
-  args.tensor = *tensor;
-  args.input = leaf->in->data;
-  args.op = (ronda_reduce_op)call->op;
-  args.compression = (ronda_compression)call->wire;
-  args.prescale = call->prescale;
-  args.postscale = call->postscale;
-  args.call = call->options;
-  args.output = leaf->out->data;
-  args.output_bytes = BytesOf(leaf->out);
-  return ronda_reducescatter_async(&args, &leaf->handle);
-}
-
-static ronda_status SubmitBroadcast(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
-  args.tensor = *tensor;
-  args.data = leaf->out->data;
-  args.root = (int)call->peer;
-  args.call = call->options;
-  return ronda_broadcast_async(&args, &leaf->handle);
-}
-
-/* Defines the submission of an operation that fills the rows of the output. `further` sets the fields that only this
- * operation has. */
-#define SUBMIT_ROWS(function, operation, OPERATION, further)                               \
+/* Defines the submission of an operation. `set` sets the fields that not all operations have. */
+#define SUBMIT(function, operation, OPERATION, set)                                        \
   static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
     ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
     args.tensor = *tensor;                                                                 \
-    args.input = leaf->in->data;                                                           \
     args.call = call->options;                                                             \
-    args.output = leaf->out->data;                                                         \
-    args.output_bytes = BytesOf(leaf->out);                                                \
-    further;                                                                               \
+    set;                                                                                   \
     return ronda_##operation##_async(&args, &leaf->handle);                                \
   }
-SUBMIT_ROWS(SubmitAllgather, allgather, ALLGATHER, (void)0)
-SUBMIT_ROWS(SubmitAlltoall, alltoall, ALLTOALL, {
+
+/* Sets the fields of an operation that fills the rows of the output. */
+#define SET_ROWS                 \
+  args.input = leaf->in->data;   \
+  args.output = leaf->out->data; \
+  args.output_bytes = BytesOf(leaf->out)
+
+SUBMIT(SubmitBroadcast, broadcast, BROADCAST, {
+  args.data = leaf->out->data;
+  args.root = (int)call->peer;
+})
+SUBMIT(SubmitReducescatter, reducescatter, REDUCESCATTER, {
+  SET_ROWS;
+  SET_REDUCTION;
+})
+SUBMIT(SubmitAllgather, allgather, ALLGATHER, SET_ROWS)
+SUBMIT(SubmitAlltoall, alltoall, ALLTOALL, {
+  SET_ROWS;
   args.splits = call->splits.size > 0 ? call->splits.data : NULL;
   args.split_count = (int)call->splits.size;
 })
-
-static ronda_status SubmitSend(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_send_args args = RONDA_SEND_ARGS_INIT;
-  args.tensor = *tensor;
+SUBMIT(SubmitSend, send, SEND, {
   args.input = leaf->in->data;
   args.to = (int)call->peer;
   args.tag = (int)call->tag;
-  args.call = call->options;
-  return ronda_send_async(&args, &leaf->handle);
-}
-
-static ronda_status SubmitReceive(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
-  ronda_recv_args args = RONDA_RECV_ARGS_INIT;
-  args.tensor = *tensor;
+})
+SUBMIT(SubmitReceive, recv, RECV, {
   args.output = leaf->out->data;
   args.from = (int)call->peer;
   args.tag = (int)call->tag;
-  args.call = call->options;
-  return ronda_recv_async(&args, &leaf->handle);
-}
+})
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
-  /* For a single tensor the calling thread carries out the operation itself, which is faster, if the other ranks have
-   * already called. */
+  /* If the other ranks have already called, the calling thread carries out the operation on a single tensor itself,
+   * which is faster. */
   if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
     return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
   }
@@ -321,7 +304,7 @@ static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ro
   return 0;
 }
 
-/* If this rank cannot submit a tensor, it refuses the tensor, because the other ranks would wait for it. */
+/* If this rank cannot submit a tensor, it refuses the tensor, because the other ranks would wait for the tensor. */
 static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
   if (call->kind == kSend || call->kind == kReceive) return;
   ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
@@ -367,8 +350,8 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* A barrier has no tensors of its own. The call may have tensors, and XLA starts the work that uses the call's
- * results when the barrier has ended. */
+/* A barrier has no tensors of its own. The call of a barrier may have tensors, and XLA starts the work that uses the
+ * call's results when the barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }
@@ -385,7 +368,7 @@ static void Submit(const Call* call, Flight* flight) {
 
 /* -- The end of a call -- */
 
-/* For error texts. */
+/* Returns the name of a leaf for error texts. */
 static const char* NameOf(const Leaf* leaf) { return leaf->name == NULL ? "an array without a name" : leaf->name; }
 
 /* Writes "[2, 0, 5]". */
@@ -447,7 +430,7 @@ static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double t
 }
 
 /* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Returns whether
- * all have ended. */
+ * all leaves have ended. */
 static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   const double end = MonotonicSeconds() + timeout_s;
   for (; *next < flight->count; ++*next) {
@@ -569,7 +552,6 @@ static XlaError* HandleOnCpu(XlaFrame* frame) { return Handle(frame, RONDA_MEMOR
 static XlaError* HandleOnCuda(XlaFrame* frame) { return Handle(frame, RONDA_MEMORY_CUDA); }
 
 static PyObject* XlaHandlers(PyObject* module, PyObject* value) {
-  (void)module;
   static const Field kMinor = {"minor", kInt, 0, 0};
   if (ReadField(&kMinor, value, &xla_minor, NULL) != 0) return NULL;
   return Py_BuildValue("{sNsN}", "cpu", PyCapsule_New((void*)HandleOnCpu, NULL, NULL), "CUDA",

@@ -16,7 +16,7 @@ def free_port(address: str = "127.0.0.1") -> int:
     """Returns a port of `address`, a name or number of this host, at which no process listens.
 
     The system gives the ports of a certain range to connections. If possible, the result is below
-    that range, so that no connection gets the port before the caller listens at it.
+    that range, so that no connection gets the port before the caller listens at the port.
 
     Raises:
         OSError: the address does not belong to this host, or no port is free.

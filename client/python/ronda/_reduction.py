@@ -45,10 +45,10 @@ def of_gradients(
     """Returns the reduction of an optimizer's gradients.
 
     Args:
-        op: of the gradients.
-        wire: the format in which they travel.
+        op: how the ranks' gradients are combined.
+        wire: the format in which the gradients are sent.
         predivide: for an average, the part of the divisor that is applied before the sum.
-        factor: of the result.
+        factor: a factor of the result.
         process_set: the ranks that take part.
 
     Raises:

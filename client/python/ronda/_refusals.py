@@ -11,7 +11,7 @@ from types import TracebackType
 from ronda._library import native
 from ronda.errors import DuplicateNameError, NotInitializedError, RondaError
 
-# The last two are the errors of an object that cannot be pickled.
+# The last two errors come from an object that cannot be pickled.
 _ARGUMENTS_ARE_WRONG = (
     ValueError,
     TypeError,
@@ -35,8 +35,8 @@ class Told:
         """
         Args:
             process_set: the number of the process set.
-            name: of the tensor or of the group; None if the tensor has no name.
-            members: number of the group's tensors; None if it is not a group.
+            name: the name of the tensor or of the group; None if the tensor has no name.
+            members: the number of tensors in the group; None if the operation is not on a group.
         """
         self._process_set, self._name, self._members = process_set, name, members
 

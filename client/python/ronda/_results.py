@@ -53,7 +53,9 @@ def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
 
 
 def rows_out(function: str, array: Buffer, out: Any) -> Buffer | None:
-    """Returns the memory of `out`, for rows like the rows of the array, or None without `out`."""
+    """Returns the memory of `out`, whose rows must be like the rows of the array, or None without
+    `out`.
+    """
     if len(array.shape) == 0:
         raise InvalidArgumentError(
             f"{function}: the array is a scalar: pass one with rows, such as array.reshape(1)"
@@ -86,12 +88,13 @@ def start_for_rows(
     """Submits an operation whose result has a number of rows that Ronda determines.
 
     Args:
-        operation: its name, "allgather"; the binding's function is called *_async.
+        operation: the name of the operation, such as "allgather"; the binding's function has the
+            name with the ending "_async".
         array: the caller's array.
         out: memory for the result, which must not overlap `array`, or None.
         name: the tensor's name.
         options: the arguments of the binding's function besides array, out and name.
-        take: makes the `take` of Handle from array and out.
+        take: returns the argument `take` of Handle for `array` and `out`.
         has_result: whether this rank gets a result.
     """
     source = _buffers.buffer_of(array, f"{operation}: the array")

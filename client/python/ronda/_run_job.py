@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Implements ronda.run(). The first part runs in the program; main() and what follows run in a
-rank.
+"""Implements ronda.run(). The functions before main() run in the program; main() and the functions
+after it run in a rank.
 
 The program listens at a socket. Each rank connects, receives the call, and sends back the outcome.
 The connection stays open until the job has ended, so that a rank notices the end of its program,
@@ -29,8 +29,8 @@ from typing import IO, Any, NamedTuple
 from ronda import _env, job, objects
 from ronda.errors import InvalidArgumentError, PeerFailedError
 
-# Names of the ranks' environment variables. They hold the address where the program listens, and
-# the key with which a rank proves that it belongs to the program.
+# Names of the ranks' environment variables. The variables hold the address where the program
+# listens, and the key with which a rank proves that it belongs to the program.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
 
@@ -38,7 +38,7 @@ _REMEDY = "install cloudpickle (pip install ronda[run]), or take functions from 
 
 
 class Call(NamedTuple):
-    """The call that each rank makes."""
+    """The function call that each rank makes."""
 
     func: Callable[..., Any]
     args: Sequence[Any]
@@ -55,7 +55,9 @@ class _Outcome(NamedTuple):
 
 
 class _RankTraceback(Exception):
-    """The cause of an exception that a rank has raised. Its text is the traceback on that rank."""
+    """The cause of an exception that a rank has raised. The text of this exception is the traceback
+    on that rank.
+    """
 
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
@@ -82,7 +84,7 @@ class _Job:
                 connection = self._listener.accept()
             except OSError:
                 return  # closed: the job has ended
-            except Exception:  # somebody without the key
+            except Exception:  # a process without the key has connected
                 continue
             self._connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
@@ -113,7 +115,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
         listener = _listen(folder, hosts, key)
         variables = {**_env.inherited(), **env, _ADDRESS: _text_of(listener.address), _KEY: key}
-        # This is the path of the package. The program's other paths are sent with the call.
+        # The ranks get the path of the package in PYTHONPATH, and the program's other paths with
+        # the call.
         package = str(pathlib.Path(__file__).parent.parent)
         variables["PYTHONPATH"] = os.pathsep.join(
             filter(None, [package, variables.get("PYTHONPATH")])
@@ -181,8 +184,8 @@ def _text_of(address: Any) -> str:
 
 
 def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
-    """Runs the launcher. Returns its exit code, and the last line that the launcher itself has
-    printed, which names the rank that failed.
+    """Runs the launcher. Returns the launcher's exit code, and the last line that the launcher
+    itself has printed, which names the rank that failed.
     """
     process = subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of TensorFlow's C API with which a library adds an operation and its kernel. TensorFlow documents it in
- * tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. These are the same functions under names of Ronda, so
- * that nothing is compiled against TensorFlow. All structs are opaque, and the functions are looked up at run time. */
+/* The part of TensorFlow's C API with which a library adds an operation and its kernel. TensorFlow documents these
+ * functions in tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. This file declares the functions under
+ * Ronda's names, so that no file is compiled against TensorFlow. All structs are opaque, and the functions are looked
+ * up at run time. */
 #ifndef RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 #define RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 
@@ -39,7 +40,7 @@ enum {
   kTfUint64 = 23
 };
 
-/* Calls FUNCTION(result, name, arguments) for each function of TensorFlow. The function's symbol is TF_<name>. */
+/* Calls FUNCTION(result, name, arguments) for each function of TensorFlow. The symbol of each function is TF_<name>. */
 #define TF_FUNCTIONS(FUNCTION)                                                                                   \
   FUNCTION(TfStatus*, NewStatus, (void))                                                                         \
   FUNCTION(void, DeleteStatus, (TfStatus*))                                                                      \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of XLA's foreign function interface with which XLA calls a handler. It is a C ABI, which jaxlib documents
- * in xla/ffi/api/c_api.h. These are the same layouts under names of Ronda, so that nothing is compiled against
- * jaxlib. The layouts are those of the versions 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins with
- * its size, so that XLA can add fields behind the last field. */
+/* The part of XLA's foreign function interface with which XLA calls a handler. The interface is a C ABI, which jaxlib
+ * documents in xla/ffi/api/c_api.h. This file declares the layouts under Ronda's names, so that no file is compiled
+ * against jaxlib. The layouts are those of the versions 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins
+ * with its size, so that XLA can add fields behind the last field. */
 #ifndef RONDA_CLIENT_PYTHON_XLA_H_
 #define RONDA_CLIENT_PYTHON_XLA_H_
 

@@ -167,7 +167,7 @@ def scatter_async(
 
     Args:
         array: the array of `root`. The other ranks pass an array of the same type and dimensions;
-            its content and first dimension are ignored.
+            Ronda ignores its content and its first dimension.
         splits: on `root`, the number of rows for each member. None divides the rows as
             reducescatter_async() does.
         out: must not overlap `array`.
@@ -201,8 +201,8 @@ def alltoall_async(
         out: must not overlap `array`.
 
     Returns:
-        A handle. Its result is the received rows. With `splits`, the result is these rows and a
-        list with the number of rows from each member.
+        A handle. The handle's result is the received rows. With `splits`, the result is these rows
+        and a list with the number of rows from each member.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -242,8 +242,8 @@ def send_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends an array to a rank. The n-th send to that rank with a tag is matched with its n-th
-    receive from this rank with that tag.
+    """Sends an array to a rank. The n-th send from this rank to rank `to` with a tag is matched
+    with the n-th receive of rank `to` from this rank with that tag.
     """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, native.rank(), to, tag):
@@ -276,7 +276,7 @@ def recv_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Receives an array from rank `source`, and writes it to `out`, which has its shape and
+    """Receives an array from rank `source`, and writes it to `out`, which has the array's shape and
     type.
     """
     id = process_sets.id_of(process_set)
@@ -298,7 +298,7 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Refuses memory that an operation uses. If a message waited for this operation, two ranks
+    """Refuses memory that an operation uses. If a message waited for such an operation, two ranks
     could wait for each other.
     """
     if IN_FLIGHT.has_users_of(span):
@@ -323,8 +323,8 @@ def barrier_async(process_set: ProcessSet = global_process_set) -> Handle:
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
     """Says that this rank has no more data, and waits until every rank has called join().
 
-    Until every rank has called it, the operations of the other ranks continue without this rank, as
-    far as they can. This rank adds nothing to sums.
+    Until every rank has called join(), the operations of the other ranks continue without this
+    rank, as far as they can. A rank that has joined adds nothing to sums.
 
     Args:
         count_absent: if true, averages divide by the number of all ranks of the set, and not by the

@@ -34,8 +34,8 @@ class SoleOwner:
 
 
 class OwnedHandle(SoleOwner):
-    """Owns a handle of the binding, and releases it with the last reference to this object. The
-    operation keeps its memory alive until it has ended.
+    """Owns a handle of the binding, and releases it with the last reference to this object. An
+    operation keeps its memory alive until the operation has ended.
     """
 
     __slots__ = ("id",)
@@ -89,7 +89,9 @@ class Handle:
         return self._result
 
     def settle(self) -> None:
-        """Waits until the operation has ended. Does not raise its error, which wait() raises."""
+        """Waits until the operation has ended. Does not raise the operation's error, which wait()
+        raises.
+        """
         with contextlib.suppress(RondaError):
             native.synchronize(self._owned.id)
 
@@ -128,8 +130,8 @@ def rows_of(
 
     Returns:
         `out`, or its first rows if the result is shorter. Without `out`, a NumPy array in Ronda's
-        memory. The list has the number of rows of each member, if the operation reports these
-        numbers.
+        memory. The second result is a list with the number of rows of each member, if the operation
+        reports these numbers.
     """
     address, rows, by_member = native.output(handle.id)
     if out is None:

@@ -53,10 +53,10 @@ def _join(join: Callable[[], None]) -> None:
 
 def shutdown(user: str = "ronda") -> None:
     """Ends the job for `user`. When no other user needs the job, ends the job for this process, and
-    blocks until every rank has also ended it.
+    blocks until every rank has also ended the job.
 
     Raises:
-        RondaError: the job had failed. Even then shutdown() has ended the job for this process.
+        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
     """
     with _lock:
         _users.discard(user)
@@ -93,8 +93,7 @@ def abort(reason: str) -> None:
 
 
 def rejoin(user: str, reason: str, **options: object) -> None:
-    """Joins another job for all users. If this process is in a job, it leaves that job without
-    waiting.
+    """Joins another job for all users. A process that is in a job leaves this job without waiting.
 
     Args:
         user: the part of the program that needs the job.
@@ -102,7 +101,7 @@ def rejoin(user: str, reason: str, **options: object) -> None:
         **options: the options of init(), with this process's rank in the other job.
 
     Raises:
-        RondaError: joining the other job has failed. This process is then in no job.
+        RondaError: joining the other job has failed. After this error the process is in no job.
     """
     with _lock:
         _leave(reason)
@@ -145,8 +144,8 @@ def number() -> int:
 
 
 def leave_at_exit() -> None:
-    """Called by a rank that has failed. At exit this rank then does not wait for the other ranks,
-    which notice its end at once.
+    """A rank that has failed calls this function. At exit, the rank then does not wait for the
+    other ranks, which notice its end at once.
     """
     global _has_failed
     _has_failed = True
@@ -160,11 +159,11 @@ def is_ended_by_exception() -> bool:
 
 
 def _end_at_exit() -> None:
-    """Ends the job at exit if the program has not called shutdown(). Without this call, the other
-    ranks would treat this rank as failed.
+    """Ends the job at exit if the program has not called shutdown(). If a rank ended without
+    shutdown(), the other ranks would treat the rank as failed.
 
-    If this rank has failed, the function does not call shutdown(), because this rank would wait in
-    shutdown() for ranks that wait for it.
+    If this rank has failed, the function does not call shutdown(), because shutdown() would wait
+    for ranks that wait for this rank.
     """
     _last_error.leave()
     with _lock:

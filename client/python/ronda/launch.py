@@ -52,7 +52,7 @@ _WITH_VALUE = (
 _OTHER_NAMES = {"--log-dir": ["--logdir"], "--redirects": ["-r"], "--tee": ["-t"]}
 # Values for options that the user does not give. rondarun has no default for the number of ranks.
 _DEFAULTS = {"--nproc-per-node": "1"}
-# Stands in the command line where each rank puts its own `--local_rank=N`.
+# A placeholder in the command line, which each rank replaces by its own `--local_rank=N`.
 _PLACEHOLDER = "--local_rank=?"
 # A Python program that runs on each rank, inserts the rank's number, and then becomes the user's
 # program. rondarun cannot insert the number, because it has one command line for all ranks.
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options_of(given: argparse.Namespace) -> list[str]:
-    """rondarun's."""
+    """Returns the options of rondarun for the options that the user has given."""
     options = []
     for name in _WITH_VALUE:
         value = getattr(given, name)
@@ -130,7 +130,7 @@ def _file_of(program: str, is_module: bool) -> str:
     try:
         found = importlib.util.find_spec(program)
     except ImportError:
-        return ""  # which the ranks say
+        return ""  # the ranks report that the module is missing
     return (found.origin or "") if found else ""
 
 
@@ -138,7 +138,8 @@ def command(arguments: Sequence[str]) -> list[str]:
     """Returns rondarun's command line for the arguments of torch.distributed.launch.
 
     Raises:
-        SystemExit: the arguments are wrong or ask for help. The error or the help has been printed.
+        SystemExit: the arguments are wrong or ask for help. The function has already printed the
+            error or the help.
     """
     parser = _parser()
     given = parser.parse_args(arguments)

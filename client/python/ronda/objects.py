@@ -64,8 +64,8 @@ def allgather_object(
 
 
 def dumps(value: Any) -> bytes:
-    """Pickles `value`. If cloudpickle is installed, it pickles functions and classes of the main
-    program by value, because other ranks cannot import them.
+    """Pickles `value`. If cloudpickle is installed, functions and classes of the main program are
+    pickled by value, because other ranks cannot import them.
     """
     try:
         pickler: Any = importlib.import_module("cloudpickle")

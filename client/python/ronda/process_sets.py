@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Process sets, whose ranks run operations among themselves. Several sets may do so at the same
-time.
+"""Process sets, whose ranks run operations among themselves. Several sets may run operations at the
+same time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ProcessSet:
     """A set of ranks of a job, in ascending order.
 
     Every rank of the job must pass every set to init() or add_process_set(), in the same order as
-    the other ranks. After that, pass a set to operations. A set belongs to one job. Once the job
-    has ended, process_set_id is None, and a later job may add the set again.
+    the other ranks. A set that has been added can be passed to operations. A set belongs to one
+    job. Once the job has ended, process_set_id is None, and a later job may add the set again.
     """
 
     def __init__(self, ranks: Iterable[int]) -> None:
@@ -116,15 +116,15 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set: ProcessSet = _GlobalProcessSet()
 
-# The sets that the program has added. They are the same on all ranks.
+# The sets that the program has added, which are the same on all ranks.
 _known: list[ProcessSet] = []
 
 
 def init_job(
     user: str, process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object
 ) -> None:
-    """Calls job.init() with sets that exist from the start. If the job exists already, adds the
-    sets now.
+    """Calls job.init() with sets that exist from the start. If the process has already joined a
+    job, adds the sets to this job now.
 
     Every rank must call the function with the same sets in the same order.
 
@@ -148,14 +148,15 @@ def init_job(
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     """Adds a set to the job. Blocks until every rank of the job, also a rank that is not in the
-    set, has added it.
+    set, has added the set.
 
     Args:
         process_set: a set, or its ranks.
 
     Raises:
         InvalidArgumentError: a set of these ranks exists already, or a rank is not in the job.
-        RondaError: the ranks of the job do not add the same set, or a rank does not add it in time.
+        RondaError: the ranks of the job do not add the same set, or a rank does not add the set in
+            time.
     """
     added = _as_process_set(process_set)
     _check_different(

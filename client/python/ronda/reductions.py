@@ -6,8 +6,8 @@ the CUDA array interface.
 Every rank of the process set submits the same operations with the same arguments. The ranks may
 submit operations with names in any order, but operations without a name in the same order.
 Functions named *_async return a Handle at once; the arrays belong to the operation until
-Handle.wait() has returned the result. The other functions wait for the result. Arguments such as
-`root` are ranks in the job.
+Handle.wait() has returned the result. Functions without the ending _async wait for the result.
+Arguments such as `root` are ranks in the job.
 
 Common arguments:
     array: must be contiguous in row-major order. An array has the same shape and type on every
@@ -204,7 +204,7 @@ def grouped_allreduce_async(
 
     Args:
         outs: an `out` for each array. `outs` may be `arrays`.
-        name: the name of the group. If it is None, Ronda derives a name from types and shapes. So
+        name: the name of the group. None means that Ronda derives a name from types and shapes, so
             two groups with equal types and shapes need names if both are in flight.
     """
     if outs is not None and len(outs) != len(arrays):
@@ -212,8 +212,8 @@ def grouped_allreduce_async(
             f"grouped_allreduce: {len(outs)} outs for {len(arrays)} arrays: pass one for each"
         )
     set_id = process_sets.id_of(process_set)
-    # If the program gives no name, Ronda derives the group's name from the arrays. If this rank's
-    # arrays are wrong, it does not know this name, and so cannot refuse the group.
+    # If the program gives no name, Ronda derives the group's name from the arrays. A rank whose
+    # arrays are wrong does not know this name, and so cannot refuse the group.
     with Told(set_id, name, len(arrays) if name is not None else 0):
         made = [
             _allreduce_arguments(

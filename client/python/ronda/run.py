@@ -35,7 +35,7 @@ def run(
     ronda[run]. The ranks' output goes to sys.stdout and sys.stderr.
 
     Args:
-        func: the function. It may call init().
+        func: the function, which may call init().
         args: positional arguments of each call.
         kwargs: named arguments of each call.
         np: the number of ranks.
@@ -52,7 +52,8 @@ def run(
         InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """
-    # This import is not at the top of the file, because it would make `import ronda` slower.
+    # The import of _run_job is not at the top of the file, because it would make `import ronda`
+    # slower.
     from ronda import _run_job
 
     call = _run_job.Call(func, args, kwargs or {})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Operations on libtorch's tensors, in host memory. If a tensor is not contiguous, Ronda works on a contiguous copy of
-// it.
+// the tensor.
 //
 //   at::Tensor mean = ronda::torch::allreduce("mean", tensor);
 //   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, with libtorch's naming
@@ -9,7 +9,8 @@
 //   ... other work
 //   use(sum.result());
 //
-// Options and errors are those of ../collectives.hpp. These operations have no derivatives for libtorch's autograd.
+// Options and errors are those of ../collectives.hpp. The operations in this file have no derivatives for libtorch's
+// autograd.
 #ifndef RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
 
@@ -40,8 +41,8 @@ class TensorHandle {
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, and throws the operation's error if it failed. Otherwise returns the result. For an operation in place this
-  // is the caller's tensor.
+  // Waits, and returns the result, which is the caller's tensor for an operation in place. Throws the operation's error
+  // if it failed.
   const at::Tensor& result() {
     if (is_fetched_) return result_;
     handle_.synchronize();
@@ -71,7 +72,7 @@ class RowsHandle {
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, and throws the operation's error if it failed. Otherwise returns the result.
+  // Waits, and returns the result. Throws the operation's error if it failed.
   const at::Tensor& result() {
     if (result_.defined()) return result_;
     std::vector<std::int64_t> shape = input_.sizes().vec();
@@ -104,7 +105,7 @@ RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args 
   args.call = ronda::detail::to_c(call);
   ronda_handle handle = 0;
   ronda::detail::to_status(submit(&args, &handle)).throw_if_error();
-  // The handle has elements of one byte, because only libtorch knows the type of the elements here.
+  // The OutputHandle treats elements as bytes, because only libtorch knows the type of the elements here.
   return RowsHandle(OutputHandle<char>(handle, ronda::detail::row_of(view.shape) * size_of(view.dtype)), input);
 }
 

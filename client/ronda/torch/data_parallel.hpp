@@ -36,14 +36,14 @@ struct DistributedDataParallelOptions {
   int root = 0;                   // the rank whose parameters and buffers all ranks start with
   bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
-  // With this option, a parameter that no rank has used keeps its previous gradient. Often such a parameter has no
-  // gradient, so the optimizer does not change it. The option costs a small allreduce per step. Without the option, a
-  // parameter that no rank has used gets a gradient of zeros.
+  // With find_unused_parameters, a parameter that no rank has used keeps its previous gradient. Often such a parameter
+  // has no gradient, so the optimizer does not change the parameter. The option costs a small allreduce per step.
+  // Without the option, a parameter that no rank has used gets a gradient of zeros.
   bool find_unused_parameters = false;
 
-  // With this option, ranks may have different numbers of batches, and call join() after their last batch. Before each
-  // broadcast of buffers, a small allreduce finds the highest rank that has not joined, and this rank's buffers are
-  // broadcast.
+  // With uneven_inputs, ranks may have different numbers of batches, and call join() after their last batch. Before
+  // each broadcast of buffers, a small allreduce finds the highest rank that has not joined, and the buffers of that
+  // rank are broadcast.
   bool uneven_inputs = false;
 
   // How gradients are reduced. `backward_passes_per_step` must be 1; use no_sync() for several passes. With
@@ -67,7 +67,7 @@ struct DistributedDataParallelOptions {
 // takes part on every rank. Parameters that are frozen when this object is made take no part. Gradients are reduced in
 // place, without copies. backward() throws Error if a gradient cannot be reduced. If backward() has thrown, for
 // instance on this rank alone, the next forward() sends the tensors that the other ranks wait for, and drops this
-// rank's gradients. In this case the other ranks' gradients of this step are undefined.
+// rank's gradients. After such an error, the other ranks' gradients of this step are undefined.
 //
 // Thread-compatible. The destructor waits for operations in flight.
 template <class Module>
@@ -90,7 +90,7 @@ class DistributedDataParallel {
                                    const DistributedDataParallelOptions& options = {})
       : DistributedDataParallel(module.ptr(), options) {}
 
-  // This object cannot be copied, because the hooks refer to it.
+  // A DistributedDataParallel cannot be copied, because the hooks refer to it.
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
@@ -106,8 +106,8 @@ class DistributedDataParallel {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // As long as the returned object lives, backward() only adds to this rank's gradients and does not reduce them. The
-  // first backward() after the object's end reduces the sums.
+  // As long as the returned object lives, backward() only adds to this rank's gradients and does not reduce the
+  // gradients. The first backward() after the end of the returned object reduces the sums of the gradients.
   //
   //   { const auto guard = model.no_sync();  loss(model(first), ...).backward(); }
   //   loss(model(second), ...).backward();
@@ -125,10 +125,10 @@ class DistributedDataParallel {
   [[nodiscard]] NoSync no_sync() { return NoSync(&synchronizes_); }
 
   // Call this function when this rank has no more batches. The other ranks' reductions go on without this rank until
-  // all ranks have joined. Then this rank gets the parameters and buffers of the last rank that joined, because this
-  // rank has missed steps. Averages do not count ranks that have joined, unless `absent` says otherwise. Returns the
-  // last rank that joined. If the program continues the training, it must also broadcast the optimizer's state from
-  // that rank.
+  // all ranks have joined. When all ranks have joined, this rank gets the parameters and buffers of the last rank that
+  // joined, because this rank has missed steps. Averages do not count ranks that have joined, unless `absent` says
+  // otherwise. Returns the last rank that joined. If the program continues the training, it must also broadcast the
+  // optimizer's state from that rank.
   int join(Absent absent = Absent::not_counted) {
     const int last = ronda::join(options_.reduction.call.process_set, absent);
     broadcast_parameters(module_, last, options_.reduction.call);
@@ -157,8 +157,8 @@ class DistributedDataParallel {
     if (is_first) ::torch::autograd::Engine::get_default_engine().queue_callback([this] { backward_ends(); });
   }
 
-  // Called if the last backward() has ended with an exception, because the other ranks wait for the rest of this rank's
-  // gradients. Submits this rest, and drops this rank's gradients.
+  // Submits the rest of this rank's gradients after a backward() that has ended with an exception, because the other
+  // ranks wait for these gradients. Then drops this rank's gradients.
   void finish_failed_backward() {
     try {
       backward_ends();

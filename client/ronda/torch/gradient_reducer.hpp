@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gradients that are reduced as soon as libtorch's backward has accumulated them.
+// Reduces gradients as soon as libtorch's backward has accumulated them.
 #ifndef RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
 
@@ -30,8 +30,8 @@ namespace torch {
 namespace detail {
 
 // Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
-// that has accumulated it. If the parameters are in host memory, this is the thread that called backward(). The
-// destructor removes the hooks. `target` must outlive this object.
+// that has accumulated the gradient. If the parameters are in host memory, this is the thread that called backward().
+// The destructor removes the hooks. `target` must outlive this object.
 template <class Target>
 class GradientHooks {
  public:
@@ -52,7 +52,7 @@ class GradientHooks {
 
  private:
   using Variables = ::torch::autograd::variable_list;
-  // This type is a std::shared_ptr, or in newer versions of libtorch a c10::intrusive_ptr.
+  // A pointer to a node of the graph: a std::shared_ptr, or in newer versions of libtorch a c10::intrusive_ptr.
   using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   struct Hook : ::torch::autograd::FunctionPostHook {
@@ -104,7 +104,7 @@ class ParameterReducer {
     return false;
   }
 
-  // Called after backward has added to the gradient of parameter `index`.
+  // Call this function after backward has added to the gradient of parameter `index`.
   void gradient_accumulated(std::size_t index) {
     // libtorch's engine may call a hook in its own thread. If ranks are threads, that thread does not know its rank.
     if (ronda::current() != rank_) ronda::make_current(rank_);
@@ -191,7 +191,7 @@ class ParameterReducer {
 
   const std::string owner_;
   const std::vector<at::Tensor> parameters_;
-  std::vector<std::uint8_t> announced_;  // since the last step; not vector<bool>, because it travels
+  std::vector<std::uint8_t> announced_;  // since the last step; not vector<bool>, because ranks exchange it
   std::vector<at::Tensor> in_flight_;    // the gradient of each announced parameter
   const int passes_;
   const ronda_context rank_;

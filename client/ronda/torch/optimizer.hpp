@@ -59,7 +59,7 @@ class DistributedOptimizer {
     check_names(named_parameters);
   }
 
-  // This object cannot be copied, because the hooks refer to it.
+  // A DistributedOptimizer cannot be copied, because the hooks refer to it.
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
@@ -73,14 +73,14 @@ class DistributedOptimizer {
     optimizer_.zero_grad();
   }
 
-  // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). The second call
-  // in a step does nothing.
+  // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). A second call of
+  // synchronize() in the same step does nothing.
   // Errors: the error of the first gradient whose submission or operation failed.
   void synchronize() { gradients_.synchronize(); }
 
-  // Calls synchronize(), unless the program has called it in this step. Then the optimizer applies the gradients,
-  // unless the step is skipped because of an overflow. Errors: as synchronize(). Exceptions of the optimizer pass
-  // through.
+  // Calls synchronize(), unless the program has called it in this step. After that, the optimizer applies the
+  // gradients, unless the step is skipped because of an overflow. Errors: as synchronize(). Does not catch exceptions
+  // of the optimizer.
   void step() {
     gradients_.step([this] { optimizer_.step(); });
   }
@@ -99,7 +99,8 @@ class DistributedOptimizer {
     });
   }
 
-  // These functions do the same as in ronda::DistributedOptimizer. The gradients have their addresses in the last step.
+  // The following functions do the same as in ronda::DistributedOptimizer. The result of gradients() has the addresses
+  // of the last step.
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
   std::int64_t skipped_steps() const noexcept { return gradients_.reducer().skipped_steps(); }

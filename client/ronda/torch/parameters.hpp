@@ -55,9 +55,9 @@ inline NamedTensors distinct(const NamedTensors& tensors) {
   return distinct;
 }
 
-// LBFGS has a list of tensors, al, of which only the first are set, and libtorch cannot save undefined tensors. So this
-// function sets the undefined tensors. The values of these tensors do not matter, because LBFGS writes each tensor
-// before it reads it.
+// LBFGS has a list of tensors, al, of which only the first are set, and libtorch cannot save undefined tensors. For
+// this reason the function sets the undefined tensors. The values of these tensors do not matter, because LBFGS writes
+// each tensor before it reads it.
 inline void fill_scratch(::torch::optim::Optimizer* optimizer) {
   for (auto& item : optimizer->state()) {
     auto* const state = dynamic_cast<::torch::optim::LBFGSParamState*>(item.second.get());
@@ -74,7 +74,8 @@ inline std::string save_optimizer(::torch::optim::Optimizer& optimizer) {
   ::torch::serialize::OutputArchive state(archive.compilation_unit());
   optimizer.save(state);
   archive.write("optimizer", state);
-  // libtorch 1.13's load() ignores the options of a group that save() has written, so they are also saved here.
+  // libtorch 1.13's load() ignores the options of a group that save() has written, so this function also saves the
+  // options.
   for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
     ::torch::serialize::OutputArchive options(archive.compilation_unit());
     optimizer.param_groups()[i].options().serialize(options);
@@ -129,10 +130,10 @@ void broadcast_parameters(const Module& module, int root = 0, const CallOptions&
 
 // Copies an optimizer's state (momentum, moments, step counters) and options (learning rates, ...) from rank `root` to
 // all ranks. On all ranks the optimizers must have the same class, and parameters of the same shapes in the same
-// groups. The function works for all of libtorch's optimizers. Other optimizers need save(), load(), and options with
-// serialize().
+// groups. broadcast_optimizer_state() works for all of libtorch's optimizers. Other optimizers need save(), load(), and
+// options with serialize().
 // Errors: the errors of broadcast_object(); RONDA_ERROR_INVALID_ARGUMENT on every rank, with root's error text, if
-// root's state cannot be saved. Exceptions that the optimizer's load() throws pass through.
+// root's state cannot be saved. Does not catch exceptions of the optimizer's load().
 inline void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, int root = 0,
                                       const CallOptions& call = {}) {
   const bool is_root = ronda::rank() == root;

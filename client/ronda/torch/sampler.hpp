@@ -48,8 +48,8 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
       : shared_(std::make_shared<Shared>(
             training::DistributedSampler(static_cast<std::int64_t>(size), rank, ranks, options))) {}
 
-  // Sets the epoch of the loader's next iteration. Without this call, each iteration repeats the same epoch in the same
-  // order.
+  // Sets the epoch of the loader's next iteration. Without set_epoch(), each iteration repeats the same epoch in the
+  // same order.
   void set_epoch(std::int64_t epoch) { shared_->sampler.set_epoch(epoch); }
 
   // Returns the number of samples that this rank will still get in this epoch, which is the same on every rank.

@@ -31,7 +31,7 @@ namespace detail {
 // The count, mean and variance of each channel over all ranks.
 struct ChannelStatistics {
   at::Tensor mean;
-  at::Tensor variance;  // divided by the count, not by the count minus one
+  at::Tensor variance;  // the biased variance: divided by the count, not by the count minus one
   at::Tensor count;     // of numbers in a channel; a scalar
 };
 
@@ -54,9 +54,9 @@ inline at::Tensor widen(const at::Tensor& input) {
 }
 
 // Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. This method loses no digits if
-// the mean is large. The tensors that the ranks exchange have no name. Ronda matches them by their order, which is the
-// same on every rank.
+// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. The method of Chan et al.
+// loses no digits if the mean is large. The tensors that the ranks exchange have no name. Ronda matches these tensors
+// by their order, which is the same on every rank.
 inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const CallOptions& call) {
   const at::Tensor wide = widen(input);
   const std::int64_t channels = input.size(1);
@@ -241,10 +241,10 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 
 }  // namespace detail
 
-// Replaces each BatchNorm in a Sequential by a SyncBatchNorm. The Sequential may be `module` itself, or be inside it.
-// The new module shares its parameters and buffers with the old one, so an optimizer of these parameters keeps working.
-// `module` is a shared_ptr to a module, or a holder. If a class of the program has a BatchNorm as a member, the member
-// cannot be replaced, because C++ fixes its type.
+// Replaces each BatchNorm in a Sequential by a SyncBatchNorm. The Sequential may be `module` itself, or a part of
+// `module`. Each SyncBatchNorm shares its parameters and buffers with the BatchNorm that it replaces, so an optimizer
+// of these parameters keeps working. `module` is a shared_ptr to a module, or a holder. If a class of the program has a
+// BatchNorm as a member, the member cannot be replaced, because C++ fixes the member's type.
 // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) with the name of the first such member, and then replaces nothing.
 template <class Module>
 void convert_sync_batchnorm(const std::shared_ptr<Module>& module, const ProcessSet& process_set = {}) {

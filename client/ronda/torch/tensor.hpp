@@ -49,9 +49,9 @@ inline std::optional<ronda_dtype> dtype_of(at::ScalarType type) noexcept {
 
 inline Error invalid(const std::string& what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, what); }
 
-// Throws Error for tensors that no operation accepts, including those in a GPU's memory. The code would need the CUDA
-// stream that computes a GPU's tensor. Only libtorch's CUDA library knows it, and a program for CPUs does not have that
-// library.
+// Throws Error for tensors that no operation accepts, including those in a GPU's memory. For a tensor in a GPU's
+// memory, the code would need the CUDA stream that computes the tensor. Only libtorch's CUDA library knows the CUDA
+// stream, and a program for CPUs does not have that library.
 inline void check(const std::string& name, const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& why) { return invalid("tensor '" + name + "' " + why); };
   if (!tensor.defined()) throw refuse("is undefined");

@@ -50,8 +50,8 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under a temporary name, forced to the disk, and then renamed. So the earlier checkpoints remain
-// intact if a job is killed, a disk is full, or a machine loses its power. Each file has a checksum, by which a
+// A file is written under a temporary name, forced to the disk, and then renamed. The earlier checkpoints therefore
+// remain intact if a job is killed, a disk is full, or a machine loses its power. Each file has a checksum, by which a
 // resuming job recognizes and ignores damaged files.
 //
 // Thread-compatible. Every rank must make the same calls with tensors of the same names, shapes and dtypes, in host
@@ -70,8 +70,8 @@ class Checkpoints {
   // rank when the file is safe on rank 0's disk. Removes the oldest files if there are more than `keep`.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
   // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of
-  // broadcast_object(). If the file could not be written, nothing is left of it, or only an unfinished file that the
-  // next save replaces. If only the folder could not be forced to the disk, the new file exists and is complete.
+  // broadcast_object(). If the file could not be written, nothing is left of the file, or only an unfinished file that
+  // the next save replaces. If only the folder could not be forced to the disk, the new file exists and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     return on_rank_zero([&] { return write(step, tensors, extra); });
   }
@@ -111,8 +111,8 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Calls `work` on rank 0, and broadcasts its status to every rank. The other ranks wait for rank 0. So if `work`
-  // throws bad_alloc, rank 0 catches it and sends the error to them.
+  // Calls `work` on rank 0, and broadcasts its status to every rank. Rank 0 catches a bad_alloc that `work` throws, and
+  // sends the error to the other ranks, because these ranks wait for rank 0.
   template <class Work>
   static Status on_rank_zero(const Work& work) {
     Status own;
@@ -135,7 +135,7 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // Returns the steps for which checkpoint files exist, newest first. Returns none if the folder does not exist.
+  // Returns the steps for which checkpoint files exist, newest first. Returns no steps if the folder does not exist.
   Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;
@@ -175,7 +175,7 @@ class Checkpoints {
     status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
     if (!status.ok()) return status;
     // At this point the new checkpoint is safe on the disk. If an old file cannot be removed now, the next save removes
-    // it.
+    // the old file.
     const Result<std::vector<std::int64_t>> all = steps();
     const std::size_t count = all.ok() ? all.value().size() : 0;
     std::error_code error;

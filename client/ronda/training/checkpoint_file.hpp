@@ -90,7 +90,7 @@ inline Status file_error(const std::string& what, const std::string& path, int e
 }
 
 // Returns the error for a checkpoint that cannot be read now, although it may be undamaged. The job must not resume
-// with an older checkpoint then, because it would lose the steps in between.
+// with an older checkpoint after this error, because the job would lose the steps in between.
 inline Status unreadable_checkpoint(const std::string& path, int error) {
   const Status reason = file_error("read checkpoint", path, error);
   return Status(reason.code(), reason.message() + ". Resume again when it can be read; or move it to another folder, " +
@@ -114,7 +114,7 @@ struct CheckpointTensor {
 };
 
 // Writes to a file, and computes the checksum of all bytes written. Remembers the first error, and writes nothing after
-// it.
+// this error.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::FILE* file) : file_(file) {}
@@ -165,7 +165,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// Forces the folder to the disk too, because a rename changes the folder.
+// Forces the folder of `path` to the disk, because a rename changes the folder.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -176,8 +176,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`. If this fails, an old file with that name stays. While the file is being written,
-// its name is `unfinished`, in the same folder.
+// Writes the checkpoint to `path`. If writing fails, an old file at `path` stays. While the file is being written, its
+// name is `unfinished`, in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);
@@ -218,8 +218,8 @@ class CheckpointReader {
 };
 
 // Checks whether the file is a complete checkpoint of `step`. If the file is not complete, `damage` says what is wrong
-// with it. Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. In that case
-// the file may nevertheless be complete.
+// with it. Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. A file that
+// cannot be read may nevertheless be complete.
 inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return unreadable_checkpoint(path, errno);

@@ -49,7 +49,7 @@ namespace training {
 
 // Multiplies all gradients by `factor`, for instance by 1 / scaler.scale() after a loss was scaled.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT if a gradient is not of float32 or float64 in host memory; the gradients before
-// it have then been multiplied.
+// this gradient have then been multiplied.
 inline Status try_scale_gradients(const std::vector<Tensor>& gradients, double factor) {
   for (const Tensor& gradient : gradients) {
     Status status = detail::visit_elements(gradient, [factor](auto& element) {
@@ -64,8 +64,8 @@ inline void scale_gradients(const std::vector<Tensor>& gradients, double factor)
 }
 
 // Returns the Euclidean norm of all elements of all gradients together. If `shards` is given, its ranks hold different
-// gradients. The norm then covers the gradients of all of these ranks, and each of them must call the function. Errors:
-// the errors of try_scale_gradients() and of an allreduce.
+// gradients. The norm then covers the gradients of all of these ranks, and each of these ranks must call the function.
+// Errors: the errors of try_scale_gradients() and of an allreduce.
 inline Result<double> try_global_norm(const std::vector<Tensor>& gradients,
                                       const std::optional<ProcessSet>& shards = std::nullopt) {
   double squares = 0;

@@ -23,8 +23,8 @@ inline namespace abi1 {
 namespace training {
 
 // A schedule of learning rates. The rate of a step is the base rate times one factor for each part of the schedule,
-// such as the warm-up. The rate depends only on the number of the step. So all ranks have the same rate, and a job that
-// resumes goes on with the same schedule.
+// such as the warm-up. The rate depends only on the number of the step, so all ranks have the same rate, and a job that
+// resumes continues the same schedule.
 //
 //   const auto rate = ronda::training::LearningRate(0.1).scale_by(ronda::size()).warm_up(500).cosine(10000);
 //   for (std::int64_t step = 0; step < 10000; ++step) sgd.set_learning_rate(rate.at(step));
@@ -32,7 +32,7 @@ namespace training {
 // A value type. The functions that add a part throw Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is out of range.
 class LearningRate {
  public:
-  // `base` is finite and not negative.
+  // `base`, the base rate, must be finite and not negative.
   explicit LearningRate(double base) : base_(base) {
     check(base >= 0 && std::isfinite(base), "the base must not be negative");
   }
@@ -120,7 +120,7 @@ class LearningRate {
 };
 
 struct PlateauOptions {
-  double factor = 0.1;      // the rate is multiplied by it when the metric does not improve; between 0 and 1
+  double factor = 0.1;      // multiplies the rate when the metric does not improve; between 0 and 1
   int patience = 10;        // calls of update() without improvement that are tolerated
   double threshold = 1e-4;  // an improvement is at least this fraction of the best metric
   double least = 0;         // the lower limit of the product of the factors
@@ -141,9 +141,9 @@ class Plateau {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Plateau: an option is out of range");
   }
 
-  // Takes the rank's own value of the metric, lower being better. Every rank must call the function. Returns the factor
-  // by which the learning rate is multiplied from now on. This factor is the same on every rank. Errors: the errors of
-  // an allreduce.
+  // `metric` is this rank's own value of the metric; lower values are better. Every rank must call the function.
+  // Returns the factor by which the learning rate is multiplied from now on. This factor is the same on every rank.
+  // Errors: the errors of an allreduce.
   Result<double> try_update(double metric, const CallOptions& call = {}) {
     Status status = try_allreduce(tensor("ronda.training.plateau", &metric), {}, call);
     if (!status.ok()) return status;

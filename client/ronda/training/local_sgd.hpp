@@ -25,9 +25,9 @@ struct LocalSgdOptions {
   CallOptions call = {};
 };
 
-// Averages the parameters of all ranks every few steps, instead of the gradients in each step, so that much less data
-// travels. The method is algorithm 1 of Stich, "Local SGD converges fast and communicates little", 2019. With a start
-// step, it is the variant "post-local SGD" of Lin et al., "Don't use large mini-batches, use local SGD", 2020.
+// Averages the parameters of all ranks every few steps, instead of the gradients in each step, so that the ranks send
+// much less data. The method is algorithm 1 of Stich, "Local SGD converges fast and communicates little", 2019. With a
+// start step, it is the variant "post-local SGD" of Lin et al., "Don't use large mini-batches, use local SGD", 2020.
 //
 //   ronda::training::LocalSgd local(parameters, {8});
 //   for (...) {
@@ -49,8 +49,8 @@ class LocalSgd {
     }
   }
 
-  // The program calls this after each step of the optimizer. Averages the parameters after each of the first
-  // `start_step` steps, and then after every `interval` steps. Returns whether it did so.
+  // The program calls step() after each step of the optimizer. Averages the parameters after each of the first
+  // `start_step` steps, and then after every `interval` steps. Returns whether the call has averaged the parameters.
   // Errors: the error of the first tensor whose allreduce failed.
   Result<bool> try_step() {
     ++steps_;

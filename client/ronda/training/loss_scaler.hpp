@@ -26,7 +26,7 @@ struct LossScalerOptions {
   double maximum = 1 << 24;
 };
 
-// The state of a LossScaler, for a checkpoint. Plain bytes.
+// The state of a LossScaler, for a checkpoint. The state consists of plain bytes.
 struct LossScalerState {
   double scale = 0;
   int good_steps = 0;  // in a row
@@ -60,8 +60,8 @@ class LossScaler {
 
   double scale() const noexcept { return state_.scale; }
 
-  // The program calls this after each step. `overflowed` says whether a gradient overflowed on some rank, so that the
-  // step was skipped. `gradient` is the name of such a gradient, for the error message.
+  // The program calls update() after each step. `overflowed` says whether a gradient overflowed on some rank, so that
+  // the step was skipped. `gradient` is the name of such a gradient, for the error message.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed although the scale is already the smallest.
   Status try_update(bool overflowed, std::string_view gradient = {}) {
     if (!overflowed) {

@@ -73,8 +73,8 @@ class Meters {
 
   // Returns, by name, the averages over the values that all ranks have added since the last call. An average is NaN if
   // no rank has added a value. Every rank must call the function, with averages of the same names.
-  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error all
-  // values are still there, and count in the next call.
+  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error the
+  // Meters still have all values, which the next call of reduce() includes.
   Result<std::map<std::string, double>> try_reduce(const CallOptions& call = {}) {
     std::vector<double> sums;
     for (const auto& [name, average] : averages_) {

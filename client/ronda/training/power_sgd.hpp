@@ -58,8 +58,8 @@ class LowRankMatrix {
     }
   }
 
-  // Call this function when P has been reduced. Makes the columns of P orthonormal, and sets Q = M^T P. The error that
-  // it stores is M - P Q^T, for this rank's M.
+  // Call this function when P has been reduced. Makes the columns of P orthonormal, and sets Q = M^T P. Stores the
+  // compression error M - P Q^T, for this rank's M.
   void compress_again() {
     orthonormalize();
     const T* const matrix = elements();
@@ -71,8 +71,8 @@ class LowRankMatrix {
     add_product(T{-1}, error_.data());
   }
 
-  // Call this function when Q has been reduced. Sets the gradient to P Q^T. The next step, `step` + 1, starts with this
-  // Q.
+  // Call this function when Q has been reduced. Sets the gradient to P Q^T. The next step, `step` + 1, starts with the
+  // reduced Q.
   void decompress(std::int64_t step) {
     std::fill(elements(), elements() + error_.size(), T{0});
     add_product(T{1}, elements());
@@ -166,7 +166,7 @@ struct PowerSgdOptions {
   // factor. With 0, all gradients of two or more dimensions are compressed.
   double min_saving = 2;
 
-  std::int64_t start_step = 0;  // before this step, gradients are averaged whole
+  std::int64_t start_step = 0;  // before this step, gradients are averaged uncompressed
   std::uint64_t seed = 0;       // of the initial directions; the same on every rank
   CallOptions call = {};
 };
@@ -236,20 +236,20 @@ class PowerSgd {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number. The
-  // answer is the same on every rank. If it is true, the gradients are undefined, and the program must skip the step.
-  // The compression errors of the previous steps are kept.
+  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number.
+  // overflowed() returns the same on every rank. If overflowed() is true, the gradients are undefined, and the program
+  // must skip the step. The compression errors of the previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
-  // The first function returns the bytes that this rank passed to allreduces in the last reduce(). The second returns
-  // the bytes that it would pass without compression.
+  // bytes_sent() is the number of bytes that this rank passed to allreduces in the last reduce(). dense_bytes() is the
+  // number of bytes that it would pass without compression.
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
   // Returns all values on which the next step depends. The compression errors differ between the ranks. If every rank
-  // calls average_state(), each rank's errors become their mean. The sum over the ranks of what later steps send stays
-  // the same. After average_state() the state is the same on all ranks. So Checkpoints can save rank 0's state,
-  // and resume with it on any number of ranks.
+  // calls average_state(), each rank's errors become their mean. Averaging the errors does not change the sum, over the
+  // ranks, of the values that later steps send. After average_state() the state is the same on all ranks, so
+  // Checkpoints can save rank 0's state, and a job of any number of ranks can resume with this state.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {
@@ -311,7 +311,7 @@ class PowerSgd {
 
   const std::vector<Tensor> gradients_;
   const PowerSgdOptions options_;
-  std::vector<Tensor> whole_;  // the tensors of gradients_ that travel whole
+  std::vector<Tensor> whole_;  // the tensors of gradients_ that are sent uncompressed
   std::vector<detail::AnyLowRankMatrix> matrices_;
   std::int64_t steps_ = 0;
   bool overflowed_ = false;

@@ -20,8 +20,8 @@ namespace training {
 
 // Says what happens at the end of an epoch if fewer samples are left than there are ranks.
 enum class Tail {
-  repeat,  // samples from the start of the epoch fill up: every rank has equally many, and each sample is seen
-  drop,    // they are left out: every rank has equally many, and no sample is seen twice
+  repeat,  // fill up with samples from the epoch's start: ranks have equally many, and each sample is seen
+  drop,    // leave the last samples out: ranks have equally many, and no sample is seen twice
 };
 
 struct DistributedSamplerOptions {
@@ -38,8 +38,8 @@ struct DistributedSamplerState {
 };
 
 // Distributes the samples 0 to size - 1 of a dataset to the ranks, one epoch after the other. The order of an epoch
-// depends only on the seed and the epoch's number. Among n ranks, rank r takes every n-th sample of this order,
-// beginning with the r-th (from 0).
+// depends only on the seed and the epoch's number. Among n ranks, rank r takes every n-th sample of the epoch's order,
+// beginning at position r (from 0).
 //
 //   ronda::training::DistributedSampler sampler(60000);
 //   for (int epoch = 0; epoch < 10; ++epoch) {
@@ -47,8 +47,9 @@ struct DistributedSamplerState {
 //     while (const auto batch = sampler.next(32); !batch.empty()) train(batch);
 //   }
 //
-// state() says how many samples all ranks together have taken. So a resumed job continues with the next sample, even
-// with another number of ranks. Save the state between steps, at a time when all ranks have taken equally many samples.
+// state() says how many samples all ranks together have taken. A job that resumes with this state continues with the
+// next sample, even if the number of ranks has changed. Save the state between steps, at a time when all ranks have
+// taken equally many samples.
 //
 // Thread-compatible.
 class DistributedSampler {

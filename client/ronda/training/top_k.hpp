@@ -59,7 +59,8 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) v_[i] += u_[i];
   }
 
-  // Chooses the `k` elements of v with the largest magnitudes. Among equal elements it chooses the first.
+  // Chooses the `k` elements of v with the largest magnitudes. Among elements of equal magnitude, the function chooses
+  // the first ones.
   void choose(std::size_t k) {
     magnitudes_.resize(count_);
     for (std::size_t i = 0; i < count_; ++i) magnitudes_[i] = magnitude(v_[i]);
@@ -79,7 +80,7 @@ class SparseGradient {
 
   static std::size_t message_bytes(std::size_t k) { return k * (sizeof(std::uint32_t) + sizeof(T)); }
 
-  // Writes the indices and then the values of the chosen elements. Returns the end.
+  // Writes the indices and then the values of the chosen elements. Returns the address after the last value.
   std::uint8_t* write(std::uint8_t* to) const {
     std::memcpy(to, chosen_.data(), chosen_.size() * sizeof(std::uint32_t));
     to += chosen_.size() * sizeof(std::uint32_t);
@@ -101,7 +102,7 @@ class SparseGradient {
 
   void clear_gradient() { std::fill(elements(), elements() + count_, T{0}); }
 
-  // Adds the `k` elements in a rank's message to the gradient. Returns the end.
+  // Adds the `k` elements in a rank's message to the gradient. Returns the address after the last element.
   const std::uint8_t* add(const std::uint8_t* from, std::size_t k) {
     const std::uint8_t* const values = from + k * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < k; ++i) {
@@ -142,15 +143,15 @@ using AnySparseGradient = std::variant<SparseGradient<float>, SparseGradient<dou
 namespace training {
 
 struct TopKOptions {
-  double density = 0.001;         // the fraction of a gradient's elements that travels in a step; above 0, at most 1
+  double density = 0.001;         // the fraction of a gradient's elements that is sent in a step; above 0, at most 1
   double initial_density = 0.25;  // the fraction in the first step of a warm-up, in which it falls exponentially
   std::int64_t warm_up_steps = 0;
-  std::int64_t start_step = 0;  // of the warm-up; before this step, gradients are averaged whole
+  std::int64_t start_step = 0;  // of the warm-up; before this step, gradients are averaged uncompressed
 
   double momentum = 0.9;            // of SGD: TopK applies it, so the optimizer must not; at least 0, below 1
-  bool factor_masking = true;       // elements that travel get a velocity of zero
+  bool factor_masking = true;       // elements that are sent get a velocity of zero
   double clip_norm = 0;             // on each rank, gradients are clipped to this norm / sqrt(ranks); 0: not at all
-  std::size_t min_elements = 1024;  // gradients with fewer elements travel whole
+  std::size_t min_elements = 1024;  // gradients with fewer elements are sent uncompressed
   CallOptions call = {};
 };
 
@@ -215,20 +216,20 @@ class TopK {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number. The
-  // answer is the same on every rank. If it is true, the gradients are undefined, and the program must skip the step.
-  // The values accumulated in previous steps are kept.
+  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number.
+  // overflowed() returns the same on every rank. If overflowed() is true, the gradients are undefined, and the program
+  // must skip the step. The values accumulated in previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
-  // The first function returns the bytes that this rank passed to collectives in the last reduce(). The second returns
-  // the bytes that it would pass without compression.
+  // bytes_sent() is the number of bytes that this rank passed to collectives in the last reduce(). dense_bytes() is the
+  // number of bytes that it would pass without compression.
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
   // Returns all values on which the next step depends. Each rank has its own state. If every rank calls
-  // average_state(), each rank's state becomes the mean of the states. This mean does not change the sum of the values
-  // that later steps send. So after average_state(), Checkpoints can save rank 0's state and resume with it on any
-  // number of ranks.
+  // average_state(), each rank's state becomes the mean of the states. Averaging the states does not change the sum of
+  // the values that later steps send. After average_state(), Checkpoints can therefore save rank 0's state, and a job
+  // of any number of ranks can resume with this state.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.top_k.steps", &steps_)};
     for_each([&](auto& gradient) { gradient.add_state(&state); });
@@ -335,7 +336,7 @@ class TopK {
     });
   }
 
-  // Calls `visit` for each rank's message, with the header and the address of the bytes after it.
+  // Calls `visit` for each rank's message, with the header and the address of the bytes after the header.
   template <class Visit>
   static void for_each_message(OutputHandle<std::uint8_t>& messages, const Visit& visit) {
     const std::uint8_t* from = messages.data();
@@ -396,7 +397,7 @@ class TopK {
 
   const std::vector<Tensor> gradients_;
   const TopKOptions options_;
-  std::vector<Tensor> whole_, sparse_;           // the gradients, by the way they travel
+  std::vector<Tensor> whole_, sparse_;           // the gradients that are sent uncompressed, and the others
   std::vector<detail::AnySparseGradient> kept_;  // of each gradient
   std::vector<std::uint8_t> message_;            // this rank's
   std::int64_t steps_ = 0;

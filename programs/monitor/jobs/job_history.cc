@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "programs/monitor/jobs/reports.h"
 #include "runtime/base/config.h"
 

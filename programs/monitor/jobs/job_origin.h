@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {

@@ -5,7 +5,6 @@
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

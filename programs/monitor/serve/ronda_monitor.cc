@@ -31,7 +31,6 @@
 #include "programs/monitor/serve/http_server.h"
 #include "programs/monitor/serve/job_json.h"
 #include "programs/monitor/serve/metrics.h"
-#include "programs/monitor/serve/monitor_rpc.h"
 #include "programs/monitor/serve/monitor_service.h"
 #include "programs/monitor/serve/page.h"
 #include "programs/monitor/serve/proved_calls.h"
@@ -49,6 +48,7 @@
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/message_streams.h"
+#include "runtime/net/served_call.h"
 
 namespace ronda {
 namespace {
@@ -241,10 +241,46 @@ MonitorService MakeService(const Monitor* monitor) {
        .end = [](const std::string& job) { return EndJob(FindRanks(OfJob(job))); }});
 }
 
-// Returns a server of `service` if the settings ask for one, and null otherwise.
+// A call over gRPC that `Service` answers.
+template <typename Service>
+class MonitorCall final : public ServedCall {
+ public:
+  MonitorCall(Service* service, absl::string_view method, MessageStream stream)
+      : ServedCall(std::move(stream)), service_(service), method_(method) {}
+
+ private:
+  void Serve(absl::string_view request) override {
+    const absl::StatusOr<std::string> answer = service_->Answer(method_, request);
+    // All answers except the answer to Challenge are for clients that have proved their right to ask.
+    if (answer.ok() && method_ != kMonitorChallenge) Authenticated();
+    Answer(answer);
+  }
+
+  Service* const service_;
+  const std::string method_;
+};
+
+// Starts a server that passes each call on to `service`, which must outlive the server.
+// Errors: the errors of MessageServer::Start.
+template <typename Service>
+absl::StatusOr<std::unique_ptr<MessageServer>> StartServer(MessageServer::Options options, Service* service) {
+  options.plugin = ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or("");
+  options.limits.max_message_bytes = size_t{64} << 10;
+  options.grace = absl::Seconds(1);
+  options.accept = [service](absl::string_view method, MessageStream stream) {
+    stream.Open(new MonitorCall<Service>(service, method, stream));
+  };
+  return MessageServer::Start(std::move(options));
+}
+
+// Returns a server of `service` if the settings ask for one, and null otherwise. Every user that may enter the socket's
+// folder may call the service.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket, const MonitorService* service) {
   if (socket == nullptr) return nullptr;
-  return ServeOnSocket(socket->path(), ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or(""), service);
+  auto server = StartServer({.socket = socket->path()}, service);
+  if (!absl::IsInvalidArgument(server.status())) return server;
+  return absl::InvalidArgumentError(
+      absl::StrCat(server.status().message(), "; set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
 // Returns the secret by which the monitors of the job's hosts recognise each other.
@@ -286,7 +322,7 @@ absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorServ
   if (settings.rpc_interface.empty()) return between;
   RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOn(settings.rpc_interface, settings.rpc_port));
   between.calls = std::make_unique<ProvedCalls>(service, secret);
-  RONDA_ASSIGN_OR_RETURN(between.server, ServeOnPort(endpoint, plugin, between.calls.get()));
+  RONDA_ASSIGN_OR_RETURN(between.server, StartServer({.endpoint = endpoint}, between.calls.get()));
   endpoint.port = between.server->port();
   printf("%s serves ronda.v1.MonitorService over gRPC, for who proves the job's secret\n",
          NumericText(endpoint).c_str());

@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "programs/rondarun/preflight/preflight_report.h"
 #include "runtime/base/unique_fd.h"

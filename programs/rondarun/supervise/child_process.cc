@@ -15,7 +15,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "programs/rondarun/supervise/command_error.h"
 #include "programs/rondarun/supervise/descriptors.h"
 #include "runtime/base/status_macros.h"

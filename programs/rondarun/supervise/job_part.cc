@@ -3,6 +3,7 @@
 #include "programs/rondarun/supervise/job_part.h"
 
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
@@ -79,6 +81,17 @@ void JobPart::Collect() {
 void JobPart::Signal(int signo) {
   cause_ = RankEnd::Cause::kLauncher;
   Pass(signo);
+}
+
+ErrorFile::ErrorFile() : fd_(memfd_create(kName, MFD_CLOEXEC)) {}
+
+std::string ErrorFile::Read() const {
+  std::string text(kMaxBytes, '\0');
+  const ssize_t count = fd_.valid() ? pread(fd_.get(), text.data(), text.size(), 0) : 0;
+  text.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  text.resize(std::min(text.size(), text.find('\n')));
+  std::erase_if(text, [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+  return text;
 }
 
 RankPart::RankPart(RankId rank, std::string host, ChildProcess::Options options)

@@ -18,9 +18,9 @@
 #include "programs/rondarun/output/console.h"
 #include "programs/rondarun/output/output_sinks.h"
 #include "programs/rondarun/supervise/child_process.h"
-#include "programs/rondarun/supervise/error_file.h"
 #include "programs/rondarun/supervise/verdict.h"
 #include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda {
 
@@ -134,6 +134,32 @@ class JobPart {
   std::optional<OutputQueue> input_;
   RankEnd::Cause cause_ = RankEnd::Cause::kItself;  // the cause of its end, if it ended now
   bool collected_ = false;
+};
+
+// A file in memory that a rank inherits. If an error ends the rank, the rank writes the error to this file as one line
+// of text. The launcher reads the line when the rank has ended. Ronda's Python package does this
+// (client/python/ronda/_last_error.py), because it knows which exception ends the process. From the output alone the
+// launcher can only guess (LastError).
+//
+// The rank finds the file by its name, among its own descriptors. No environment variable names the file, because
+// processes that the rank starts would inherit the variable, but not the descriptor.
+//
+// Thread-compatible.
+class ErrorFile {
+ public:
+  static constexpr char kName[] = "ronda-error";  // "/memfd:ronda-error (deleted)" in /proc
+  static constexpr size_t kMaxBytes = 4096;       // the most that are read
+
+  // If no descriptor is free, there is no file. The job goes on without it.
+  ErrorFile();
+
+  int fd() const { return fd_.get(); }  // -1: no file
+
+  // Returns the file's first line, without characters that control a terminal. Empty if the rank has written no line.
+  std::string Read() const;
+
+ private:
+  UniqueFd fd_;
 };
 
 // A rank on this host.

@@ -6,12 +6,10 @@
 
 #include <sys/types.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "programs/rondarun/supervise/oom_kills.h"
 #include "runtime/base/peer.h"

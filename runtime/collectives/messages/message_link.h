@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/monitor/flight_recorder.h"

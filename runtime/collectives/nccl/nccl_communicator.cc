@@ -18,8 +18,6 @@ constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 
 size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
-bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result == NcclResult::kInProgress; }
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Options options) {
@@ -42,6 +40,7 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_ranks = options_.job_ranks,
                .device = options_.device,
                .library = options_.library,
+               .windows = options_.windows,
                .share =
                    [host = options_.host](const CallInfo& info, void* data, size_t bytes) {
                      return host->Broadcast({.info = info, .data = data, .bytes = bytes, .root = 0});

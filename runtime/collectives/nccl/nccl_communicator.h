@@ -48,6 +48,7 @@ class NcclCommunicator : public Communicator {
     Communicator* host = nullptr;                  // connects the same ranks, carries NCCL's ids; not owned
     StreamMarks* marks = nullptr;                  // of the stream; not owned; may be nullptr
     SumOrder order = SumOrder::kOfNccl;            // the same on all ranks
+    NcclWindows windows = NcclWindows::kNone;      // the same on all ranks
     size_t chunk_bytes = NcclReduce::kChunkBytes;  // the same on all ranks
     absl::Duration init_deadline = absl::Minutes(1);
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits

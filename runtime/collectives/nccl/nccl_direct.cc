@@ -25,11 +25,25 @@ bool RoundsWell(double factor, DType dtype) {
   return represented == factor;
 }
 
+NcclResult EnqueueReduction(const DirectCall& call, NcclDataType type, NcclRedOp op, const NcclFunctions& nccl,
+                            NcclHandle handle, StreamHandle stream) {
+  switch (call.info.op) {
+    case OpType::kReduce:
+      return nccl.Reduce(call.input, call.output, call.count, type, op, call.root, handle, stream);
+    case OpType::kReduceScatter:
+      return nccl.ReduceScatter(call.input, call.output, call.count, type, op, handle, stream);
+    default:
+      return nccl.AllReduce(call.input, call.output, call.count, type, op, handle, stream);
+  }
+}
+
 }  // namespace
 
 NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, std::shared_ptr<const NcclLibrary> library,
                        SumOrder order)
     : size_(static_cast<int>(request.members.size())),
+      self_(request.self),
+      device_(request.device),
       stream_(request.stream),
       order_(order),
       groups_({.rank = request.self,
@@ -58,6 +72,7 @@ bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& 
 }
 
 absl::Status NcclDirect::Run(const DirectCall& call) {
+  if (call.is_exchange()) return Exchange(call);
   if (call.count == 0) return groups_.failure();
   return groups_.Run(call.info, entry_,
                      [&](const NcclFunctions& nccl, NcclHandle handle) { return Enqueue(call, nccl, handle); });
@@ -88,10 +103,48 @@ NcclResult NcclDirect::Reduce(const DirectCall& call, const NcclFunctions& nccl,
     const NcclResult made = nccl.RedOpCreatePreMulSum(&op, scalar, type, NcclScalarResidence::kHostImmediate, handle);
     if (made != NcclResult::kSuccess) return made;
   }
-  const NcclResult result = call.info.op == OpType::kReduceScatter
-                                ? nccl.ReduceScatter(call.input, call.output, call.count, type, op, handle, stream_)
-                                : nccl.AllReduce(call.input, call.output, call.count, type, op, handle, stream_);
+  const NcclResult result = EnqueueReduction(call, type, op, nccl, handle, stream_);
   if (multiplies) nccl.RedOpDestroy(op, handle);
+  return result;
+}
+
+absl::Status NcclDirect::Exchange(const DirectCall& call) {
+  RONDA_RETURN_IF_ERROR(groups_.failure());
+  RONDA_RETURN_IF_ERROR(CopyOwn(call));
+  const auto self = static_cast<size_t>(self_);
+  bool has_peer = false;
+  for (size_t peer = 0; peer < call.sends.size(); ++peer) {
+    has_peer = has_peer || (peer != self && call.sends[peer].count + call.receives[peer].count > 0);
+  }
+  if (!has_peer) return absl::OkStatus();
+  return groups_.Run(call.info, entry_,
+                     [&](const NcclFunctions& nccl, NcclHandle handle) { return SendAndReceive(call, nccl, handle); });
+}
+
+absl::Status NcclDirect::CopyOwn(const DirectCall& call) const {
+  const auto self = static_cast<size_t>(self_);
+  const DirectPart& from = call.sends[self];
+  const DirectPart& to = call.receives[self];
+  if (from.count == 0 || from.data == to.data) return absl::OkStatus();
+  return device_->Call("copying", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.copy(to.data, from.data, from.count * SizeOf(call.dtype), stream_);
+  });
+}
+
+NcclResult NcclDirect::SendAndReceive(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const {
+  const size_t element = SizeOf(call.dtype);
+  NcclResult result = NcclResult::kSuccess;
+  for (int peer = 0; peer < size_ && Goes(result); ++peer) {
+    if (peer == self_) continue;
+    const DirectPart& sent = call.sends[static_cast<size_t>(peer)];
+    const DirectPart& received = call.receives[static_cast<size_t>(peer)];
+    if (sent.count > 0) {
+      result = nccl.Send(sent.data, sent.count * element, NcclDataType::kUint8, peer, handle, stream_);
+    }
+    if (received.count > 0 && Goes(result)) {
+      result = nccl.Recv(received.data, received.count * element, NcclDataType::kUint8, peer, handle, stream_);
+    }
+  }
   return result;
 }
 

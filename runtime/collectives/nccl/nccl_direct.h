@@ -16,8 +16,9 @@
 namespace ronda {
 
 // Does direct calls over NCCL, on separate communicators. Each call is one call of NCCL on the caller's memory, without
-// packing. NCCL does the same reductions as for the engine (NcclOpOf). If the tensor's type can represent the factor
-// well, NCCL also applies the factor of a scaled sum or an average.
+// packing. An exchange is one group of sends and receives, and a copy of the rank's part for itself. NCCL does the same
+// reductions as for the engine (NcclOpOf). If the tensor's type can represent the factor well, NCCL also applies the
+// factor of a scaled sum or an average.
 class NcclDirect : public DirectTransport {
  public:
   // NCCL has this time to connect ranks, once all of them have called.
@@ -42,8 +43,14 @@ class NcclDirect : public DirectTransport {
 
   NcclResult Enqueue(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
   NcclResult Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
+  absl::Status Exchange(const DirectCall& call);
+  NcclResult SendAndReceive(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
+  // Copies the part of this rank for itself.
+  absl::Status CopyOwn(const DirectCall& call) const;
 
   const int size_;
+  const int self_;
+  const std::shared_ptr<Device> device_;
   const StreamHandle stream_;
   const SumOrder order_;
   NcclGroups groups_;

@@ -3,7 +3,6 @@
 #include "runtime/collectives/nccl/nccl_groups.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -12,11 +11,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/nccl_entry.h"
 
 namespace ronda {
 namespace {
@@ -26,136 +25,8 @@ namespace {
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(2);
-// If there are more ranks than this, a message contains only their number and the first rank.
-constexpr int kListedRanks = 8;
-
-void LogIfError(RankId rank, const absl::Status& status) {
-  if (!status.ok()) Log(LogLevel::kWarning, rank, status.message());
-}
-
-void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle handle) {
-  bool is_begun = false;
-  const auto abort = [&] {
-    is_begun = true;
-    nccl.CommAbort(handle);
-  };
-  // CommAbort must be called in any case, because the other ranks' devices wait for this rank. A failed device that
-  // cannot be made current, or a lack of memory, must not prevent the call.
-  const absl::Cleanup in_any_case = [&] {
-    if (!is_begun) abort();
-  };
-  LogIfError(rank, device.Call("aborting an NCCL communicator", [&](const ronda_cuda_plugin&) {
-    abort();
-    return 0;
-  }));
-}
 
 }  // namespace
-
-// A blocking communicator, with the number of threads that are inside its calls.
-//
-// Thread-safe.
-class NcclGroups::Child {
- public:
-  // Returns the address to which NCCL writes the handle while it makes the child.
-  NcclHandle* place() { return &handle_; }
-
-  // Returns the handle for a call. The caller must call Leave at the end of the call.
-  NcclHandle Enter() {
-    const MutexLock lock(&mu_);
-    ++inside_;
-    return handle_;
-  }
-  void Leave() {
-    {
-      const MutexLock lock(&mu_);
-      --inside_;
-    }
-    left_.NotifyAll();
-  }
-
-  NcclHandle handle() {
-    const MutexLock lock(&mu_);
-    return handle_;
-  }
-  NcclHandle Take() { return Put(nullptr); }
-  NcclHandle Put(NcclHandle handle) {
-    const MutexLock lock(&mu_);
-    return std::exchange(handle_, handle);
-  }
-  // Waits until no thread is inside a call, and takes the handle.
-  NcclHandle TakeWhenFree() {
-    const MutexLock lock(&mu_);
-    while (inside_ > 0) left_.Wait(&mu_);
-    return std::exchange(handle_, nullptr);
-  }
-
- private:
-  Mutex mu_;
-  CondVar left_;
-  int inside_ ABSL_GUARDED_BY(mu_) = 0;
-  NcclHandle handle_ = nullptr;  // guarded by mu_ once NCCL has written it
-};
-
-class NcclGroups::Entry {
- public:
-  // `names` are the members' numbers in the job, for messages.
-  Entry(std::vector<RankId> ranks, std::vector<RankId> names) : ranks_(std::move(ranks)), names_(std::move(names)) {}
-
-  // Returns a text such as "ranks 0, 2 and 3".
-  std::string Name() const {
-    if (names_.size() > kListedRanks) return absl::StrCat(names_.size(), " ranks from rank ", names_.front(), " on");
-    return absl::StrCat("ranks ", absl::StrJoin(names_.begin(), names_.end() - 1, ", "), " and ", names_.back());
-  }
-
-  bool IsOf(const Members& members) const {
-    if (members.size() != static_cast<int>(ranks_.size())) return false;
-    for (int i = 0; i < members.size(); ++i) {
-      if (members[i] != ranks_[static_cast<size_t>(i)]) return false;
-    }
-    return true;
-  }
-
-  // Guarded by NcclGroups::mu_.
-  NcclHandle handle = nullptr;        // does not block
-  std::shared_ptr<Child> child = {};  // blocks; nullptr: there is none
-  std::shared_ptr<Child> aside = {};  // is being made, or ended; only for aborting it
-  struct Registration {
-    void* memory;
-    void* registration;
-  };
-  std::vector<Registration> registrations;
-
- private:
-  const std::vector<RankId> ranks_;
-  const std::vector<RankId> names_;
-};
-
-// Removes the memory registrations of one communicator. This object owns everything that the calls need.
-struct NcclGroups::Deregistration {
-  const RankId rank;
-  const std::shared_ptr<Device> device;
-  const std::shared_ptr<const NcclLibrary> library;
-  const NcclHandle handle;
-  Entry* const entry;                  // not used by Run
-  const std::shared_ptr<Child> child;  // the handle's owner; nullptr: the entry. Not used by Run
-  const std::vector<Entry::Registration> registrations;
-  // True if Run has ended or Reclaim has been called. The second of these two events takes over the communicator.
-  std::atomic<bool> is_either_over = false;
-
-  void Run() {
-    LogIfError(rank, device->Call("taking memory back from NCCL", [&](const ronda_cuda_plugin&) {
-      for (const Entry::Registration& each : registrations) {
-        if (each.registration != nullptr) library->functions.CommDeregister(handle, each.registration);
-      }
-      return 0;
-    }));
-    if (is_either_over.exchange(true)) AbortOne(rank, *device, library->functions, handle);
-  }
-
-  // Returns true if the caller gets the communicator back. Otherwise Run aborts the communicator at its end.
-  bool Reclaim() { return is_either_over.exchange(true); }
-};
 
 NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(options_.library->functions) {}
 
@@ -274,8 +145,12 @@ NcclResult NcclGroups::RunGroup(NcclHandle handle, Enqueue enqueue) const {
   return enqueued == NcclResult::kSuccess || enqueued == NcclResult::kInProgress ? ended : enqueued;
 }
 
-// Calls NCCL without holding mu_, because the call may last until another thread aborts it.
 absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue) {
+  return CallChild(entry, {.call = &info}, [&](NcclHandle handle) { return RunGroup(handle, enqueue); });
+}
+
+// Calls NCCL without holding mu_, because the call may last until another thread aborts it.
+absl::Status NcclGroups::CallChild(Entry* entry, const Wait& wait, absl::FunctionRef<NcclResult(NcclHandle)> call) {
   std::shared_ptr<Child> child;
   NcclHandle handle = nullptr;
   {
@@ -290,14 +165,14 @@ absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue 
   const absl::Cleanup leave = [&child] { child->Leave(); };
   NcclResult result = NcclResult::kSuccess;
   RONDA_RETURN_IF_ERROR(options_.device->Call("NCCL", [&](const ronda_cuda_plugin&) {
-    result = RunGroup(handle, enqueue);
+    result = call(handle);
     return 0;
   }));
   if (result == NcclResult::kSuccess) return absl::OkStatus();
   absl::Status failure;
   {
     const MutexLock lock(&mu_);
-    failure = Explain(*entry, handle, result, Wait{.call = &info}.What());
+    failure = Explain(*entry, handle, result, wait.What());
   }
   return Fail(std::move(failure));
 }
@@ -406,27 +281,6 @@ NcclHandle NcclGroups::OfCalls(const Entry& entry) {
   return entry.child == nullptr ? entry.handle : entry.child->handle();
 }
 
-absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
-  if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return absl::OkStatus();
-  absl::Status failure;
-  RONDA_RETURN_IF_ERROR(options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
-    const MutexLock lock(&mu_);
-    failure = failure_;
-    const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
-    if (!failure.ok() || std::ranges::any_of(entry->registrations, is_same)) return 0;
-    void* registration = nullptr;
-    const NcclResult result = nccl_.CommRegister(OfCalls(*entry), memory, bytes, &registration);
-    if (result != NcclResult::kSuccess) {
-      failure = Explain(*entry, OfCalls(*entry), result,
-                        "registering memory (NCCL_LOCAL_REGISTER=0 on all ranks does without)");
-      return 0;
-    }
-    entry->registrations.push_back({.memory = memory, .registration = registration});
-    return 0;
-  }));
-  return failure.ok() ? absl::OkStatus() : Fail(std::move(failure));
-}
-
 void NcclGroups::Abort() {
   Fail(absl::CancelledError(absl::StrCat("the NCCL communicators of rank ", self(), " have been aborted")))
       .IgnoreError();
@@ -475,45 +329,6 @@ bool NcclGroups::CallInTime(SideBySide calls, absl::Duration timeout, absl::stri
   options_.device->Abandon(
       absl::StrCat(what, " for rank ", self(), " does not end within ", absl::FormatDuration(timeout)));
   return false;
-}
-
-// Removes all memory registrations. NCCL asks the peers that have mapped the memory, and waits for their answers, for
-// ever if a peer is stopped. No other call can end this wait without freeing memory that the waiting thread uses. So no
-// lock is held meanwhile, and the waiting thread owns the communicator. Abort need not abort this communicator, because
-// it has no work on the device.
-bool NcclGroups::Deregister() {
-  std::vector<std::shared_ptr<Deregistration>> all;
-  std::vector<std::function<void()>> calls;
-  {
-    const MutexLock lock(&mu_);
-    for (const std::unique_ptr<Entry>& entry : entries_) {
-      if (entry->handle == nullptr || entry->registrations.empty()) continue;
-      all.emplace_back(new Deregistration{
-          .rank = self(),
-          .device = options_.device,
-          .library = options_.library,
-          .handle = entry->child != nullptr ? entry->child->Take() : std::exchange(entry->handle, nullptr),
-          .entry = entry.get(),
-          .child = entry->child,
-          .registrations = std::move(entry->registrations)});
-      calls.emplace_back([call = all.back()] { call->Run(); });
-      entry->registrations.clear();
-    }
-  }
-  if (calls.empty()) return true;
-  const bool in_time = CallInTime(SideBySide(std::move(calls)), options_.device->timeout(),
-                                  "a peer may be stopped: NCCL's giving back of memory");
-  const MutexLock lock(&mu_);
-  for (const std::shared_ptr<Deregistration>& each : all) {
-    if (!each->Reclaim()) continue;
-    if (each->child == nullptr) {
-      each->entry->handle = each->handle;
-    } else {
-      each->child->Put(each->handle);
-      each->entry->child = each->child;  // Abort may have taken the empty child meanwhile
-    }
-  }
-  return in_time;
 }
 
 // Finalizes the children on separate threads, because each call blocks until all peers have called. If a peer does not

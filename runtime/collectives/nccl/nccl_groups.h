@@ -4,6 +4,7 @@
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,6 +25,10 @@
 #include "runtime/cuda/device.h"
 
 namespace ronda {
+
+// Whether Ronda's own buffers are registered with NCCL as symmetric windows, whose memory has the same layout on all
+// ranks. For such memory NCCL has special kernels, which use fewer multiprocessors, and add 16-bit numbers in float32.
+enum class NcclWindows : uint8_t { kNone, kSymmetric };
 
 // Owns the NCCL communicators of one rank. Each group of ranks gets an Entry when the group first has data to send.
 //
@@ -48,6 +53,7 @@ class NcclGroups {
     std::vector<RankId> job_ranks;  // as in NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
+    NcclWindows windows = NcclWindows::kNone;  // the same on all ranks
     // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
     // it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
@@ -90,7 +96,16 @@ class NcclGroups {
   // support direct use. All members must register memory for the same calls, because NCCL's choice of how to move the
   // data depends on the registration. The memory must be kept until the communicators have ended. Errors: NCCL's
   // errors, after which the job fails.
+  //
+  // If UsesWindows(), the first call for some memory is a collective call of NCCL, which waits for the other members.
+  // The memory must come from NCCL's allocator, and have the same size on all members.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
+
+  // Returns whether registered memory becomes a symmetric window: if the options say so and the library has windows.
+  bool UsesWindows() const {
+    return options_.windows == NcclWindows::kSymmetric && nccl_.CommWindowRegister != nullptr &&
+           nccl_.CommWindowDeregister != nullptr;
+  }
 
   // Returns the first failure that NCCL or this class has found, or OK.
   absl::Status failure() const;
@@ -138,6 +153,8 @@ class NcclGroups {
   absl::Status RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue);
   absl::Status RunInThread(const CallInfo& info, Entry* entry, Enqueue enqueue);
   NcclResult RunGroup(NcclHandle handle, Enqueue enqueue) const;
+  // Makes one call with the child, which blocks until the call has ended.
+  absl::Status CallChild(Entry* entry, const Wait& wait, absl::FunctionRef<NcclResult(NcclHandle)> call);
   // Waits until NCCL has finished the operation that it has begun. A wait longer than the warning time is logged once.
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
   // Returns whether NCCL has finished the operation that it has begun.
@@ -147,6 +164,8 @@ class NcclGroups {
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Explain(const Entry& entry, NcclHandle handle, NcclResult result, absl::string_view what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RegisterLocally(Entry* entry, void* memory, size_t bytes);
+  absl::Status RegisterWindow(Entry* entry, void* memory, size_t bytes);
   // Returns the communicator with which memory is registered.
   static NcclHandle OfCalls(const Entry& entry);
   // Removes the memory registrations of all communicators. Returns false if the device has been abandoned.

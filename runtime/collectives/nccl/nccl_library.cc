@@ -82,8 +82,9 @@ class Symbols {
   std::string missing_;
 };
 
-// Fills in `nccl`. Returns the name of a required function that the library lacks; empty if it lacks none.
-std::string FindFunctions(void* library, NcclFunctions* nccl) {
+// Fills in `nccl` for a library of this version. Returns the name of a required function that the library lacks; empty
+// if it lacks none.
+std::string FindFunctions(void* library, int version, NcclFunctions* nccl) {
   Symbols symbols(library);
   symbols.Need("ncclGetUniqueId", &nccl->GetUniqueId);
   symbols.Need("ncclCommInitRankConfig", &nccl->CommInitRankConfig);
@@ -96,6 +97,7 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   symbols.Need("ncclGroupStart", &nccl->GroupStart);
   symbols.Need("ncclGroupEnd", &nccl->GroupEnd);
   symbols.Need("ncclAllReduce", &nccl->AllReduce);
+  symbols.Need("ncclReduce", &nccl->Reduce);
   symbols.Need("ncclBroadcast", &nccl->Broadcast);
   symbols.Need("ncclAllGather", &nccl->AllGather);
   symbols.Need("ncclReduceScatter", &nccl->ReduceScatter);
@@ -108,6 +110,10 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   symbols.Find("ncclMemFree", &nccl->MemFree);
   symbols.Find("ncclCommRegister", &nccl->CommRegister);
   symbols.Find("ncclCommDeregister", &nccl->CommDeregister);
+  if (version >= kOldestWindows) {
+    symbols.Find("ncclCommWindowRegister", &nccl->CommWindowRegister);
+    symbols.Find("ncclCommWindowDeregister", &nccl->CommWindowDeregister);
+  }
   return symbols.missing();
 }
 
@@ -134,7 +140,7 @@ absl::StatusOr<NcclLibrary> Examine(void* library, const std::string& file) {
     return absl::FailedPreconditionError(absl::StrCat(nccl.path, " is NCCL ", nccl.version, ", and ",
                                                       NcclVersionText(kOldestNccl), " or a later one is needed"));
   }
-  const std::string missing = FindFunctions(library, &nccl.functions);
+  const std::string missing = FindFunctions(library, version, &nccl.functions);
   if (missing.empty()) return nccl;
   return absl::FailedPreconditionError(absl::StrCat(nccl.path, " (NCCL ", nccl.version, ") has no ", missing));
 }

@@ -35,6 +35,9 @@ enum class NcclResult : int {  // ncclResult_t
   kInProgress = 7,
 };
 
+// Returns whether more calls can follow in a group after a call with this result.
+inline bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result == NcclResult::kInProgress; }
+
 enum class NcclDataType : int {  // ncclDataType_t
   kInt8 = 0,
   kUint8 = 1,
@@ -63,6 +66,13 @@ enum class NcclScalarResidence : int {  // ncclScalarResidence_t
 // The oldest supported version. It is the first version that can make communicators without blocking, and can abort a
 // communicator while it is being made.
 inline constexpr int kOldestNccl = 21400;
+
+// The oldest version whose windows are used (ncclCommWindowRegister). NCCL has windows since 2.27, but before 2.28.7
+// its kernels for symmetric memory could damage small messages (NCCL's notes on 2.28.7).
+inline constexpr int kOldestWindows = 22807;
+
+// The flag of windows whose memory has the same layout on all ranks (NCCL_WIN_COLL_SYMMETRIC).
+inline constexpr int kNcclSymmetricWindow = 1;
 
 // A setting with this value lets NCCL choose.
 inline constexpr int kNcclUndefined = INT_MIN;
@@ -98,6 +108,9 @@ struct NcclFunctions {
   NcclResult (*GroupEnd)();
   NcclResult (*AllReduce)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
                           NcclHandle comm, void* stream);
+  // Only the root uses `output`.
+  NcclResult (*Reduce)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op, int root,
+                       NcclHandle comm, void* stream);
   NcclResult (*Broadcast)(const void* input, void* output, size_t count, NcclDataType type, int root, NcclHandle comm,
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
@@ -121,6 +134,11 @@ struct NcclFunctions {
   NcclResult (*MemFree)(void* memory);
   NcclResult (*CommRegister)(NcclHandle comm, void* memory, size_t bytes, void** registration);
   NcclResult (*CommDeregister)(NcclHandle comm, void* registration);
+  // From kOldestWindows on; nullptr in older versions. Registers memory of MemAlloc. All ranks of the communicator must
+  // make this call together, with memory of the same size. `*window` is nullptr if the communicator cannot use windows.
+  NcclResult (*CommWindowRegister)(NcclHandle comm, void* memory, size_t bytes, void** window, int flags);
+  // This call is local. NCCL must no longer use the window.
+  NcclResult (*CommWindowDeregister)(NcclHandle comm, void* window);
 };
 
 // The NCCL of this machine. It stays loaded.

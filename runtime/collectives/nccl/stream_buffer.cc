@@ -18,23 +18,33 @@ constexpr size_t kUnitBytes = 2 << 20;
 
 StreamBuffer::~StreamBuffer() {
   for (Block& block : outgrown_) Free(block);
+  for (auto& [entry, block] : windows_) Free(block);
   Free(block_);
 }
 
 absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
-  if (bytes <= block_.size && block_.data != nullptr) return block_.data;
-  absl::StatusOr<Block> larger = Allocate(std::max(bytes, std::min(2 * block_.size, options_.most_bytes)));
-  if (!larger.ok()) larger = Allocate(bytes);  // there may be enough memory for `bytes`
-  RONDA_RETURN_IF_ERROR(larger.status());
-  std::swap(block_, *larger);
-  if (larger->data != nullptr) outgrown_.push_back(*std::move(larger));
+  RONDA_RETURN_IF_ERROR(Grow(block_, bytes, Growth::kIfPossible));
   return block_.data;
 }
 
 absl::StatusOr<std::byte*> StreamBuffer::GetFor(NcclGroups::Entry* entry, size_t bytes) {
-  RONDA_ASSIGN_OR_RETURN(std::byte* const data, Get(bytes));
-  if (entry != nullptr) RONDA_RETURN_IF_ERROR(options_.groups->Register(entry, block_.data, block_.size));
-  return data;
+  if (entry == nullptr) return Get(bytes);
+  const bool is_window = options_.groups->UsesWindows();
+  Block& block = is_window ? windows_[entry] : block_;
+  RONDA_RETURN_IF_ERROR(Grow(block, bytes, is_window ? Growth::kAsPlanned : Growth::kIfPossible));
+  RONDA_RETURN_IF_ERROR(options_.groups->Register(entry, block.data, block.size));
+  return block.data;
+}
+
+absl::Status StreamBuffer::Grow(Block& block, size_t bytes, Growth growth) {
+  if (bytes <= block.size && block.data != nullptr) return absl::OkStatus();
+  absl::StatusOr<Block> larger = Allocate(std::max(bytes, std::min(2 * block.size, options_.most_bytes)));
+  if (!larger.ok() && growth == Growth::kIfPossible)
+    larger = Allocate(bytes);  // there may be enough memory for `bytes`
+  RONDA_RETURN_IF_ERROR(larger.status());
+  std::swap(block, *larger);
+  if (larger->data != nullptr) outgrown_.push_back(*std::move(larger));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t at_least) {

@@ -4,7 +4,9 @@
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_STREAM_BUFFER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,10 @@ namespace ronda {
 // The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. The
 // kind of memory must be the same on all ranks, because NCCL's choices depend on it. It is the same because all ranks
 // have the same library.
+//
+// If the memory becomes symmetric windows (NcclWindows), each communicator gets memory of its own. A window must have
+// the same size on all members, which all register it in the same call. So its growth must depend only on the calls of
+// this communicator, which are the same on all members.
 //
 // Thread-compatible. The objects in its options must outlive it.
 class StreamBuffer {
@@ -53,7 +59,7 @@ class StreamBuffer {
 
   // Works like Get, and registers the memory for the collectives of `entry`. `entry` is nullptr for a group of one
   // rank. In each call NCCL must get registered memory on all ranks or on none. So all memory that NCCL gets from a
-  // StreamBuffer is registered. Errors: also the errors of NcclGroups::Register.
+  // StreamBuffer is registered. Errors: RESOURCE_EXHAUSTED, the errors of NcclGroups::Register.
   absl::StatusOr<std::byte*> GetFor(NcclGroups::Entry* entry, size_t bytes);
 
  private:
@@ -63,11 +69,17 @@ class StreamBuffer {
     DeviceMemory memory;  // of size 0 if `data` is from NCCL's allocator
   };
 
+  // Whether a block may be smaller than planned, if there is not enough memory.
+  enum class Growth : uint8_t { kAsPlanned, kIfPossible };
+
+  // Makes `block` at least as large as `bytes`.
+  absl::Status Grow(Block& block, size_t bytes, Growth growth);
   absl::StatusOr<Block> Allocate(size_t at_least);
   void Free(Block& block);
 
   const Options options_;
-  Block block_;
+  Block block_;                                        // not of windows
+  std::map<const NcclGroups::Entry*, Block> windows_;  // by communicator
   std::vector<Block> outgrown_;
 };
 

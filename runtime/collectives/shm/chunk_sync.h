@@ -36,7 +36,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/monitor/wait_watch.h"

@@ -3,15 +3,12 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_SMALL_REDUCE_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_SMALL_REDUCE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/collectives/shm/chunk_sync.h"

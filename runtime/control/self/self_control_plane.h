@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "runtime/base/mutex.h"
 #include "runtime/base/peer.h"

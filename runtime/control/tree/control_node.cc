@@ -3,7 +3,6 @@
 #include "runtime/control/tree/control_node.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 #include <variant>
 

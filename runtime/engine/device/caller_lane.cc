@@ -28,6 +28,15 @@ std::string CallName(uint64_t number, ProcessSetId lane) {
   return absl::StrCat("call ", number, " of lane ", lane, ": ");
 }
 
+// Returns "call 17 of lane 1" for a call's label.
+absl::string_view CallPart(absl::string_view label) { return label.substr(0, label.find(": ")); }
+
+// Returns the words before the root in the label of an operation.
+const char* Preposition(OpType op) {
+  const bool is_to_root = op == OpType::kReduce || op == OpType::kGather;
+  return is_to_root ? " to rank " : " from rank ";
+}
+
 // Returns the number of elements that a rank contributes to a call. For a reducescatter, returns the number of elements
 // that the rank receives.
 size_t CountOf(const TensorRequest& request, int members) {
@@ -52,6 +61,7 @@ absl::StatusOr<std::unique_ptr<CallerLane>> CallerLane::Create(Options options) 
   DeviceWatch::Options watch = self->options_.watch;
   watch.transport_failure = [self] { return self->options_.transport->failure(); };
   watch.objection = [self](const DeviceCompletion& completion) { return self->Objection(completion); };
+  watch.carried_out = [self](const DeviceCompletion& completion) { self->CheckEnded(completion); };
   watch.abort = [self] { self->options_.transport->Abort(); };
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
   return lane;
@@ -93,6 +103,7 @@ bool CallerLane::CarriesKind(const Submission& submission) const {
     case OpType::kBroadcast:
       return true;
     case OpType::kAllreduce:
+    case OpType::kReduce:
       return Reduces(request) && submission.error_feedback == Submission::ErrorFeedback::kOff;
     // In an allgather the members may contribute different numbers of rows. If the caller's output has exactly this
     // size, the caller knows that all members contribute equally many rows.
@@ -120,19 +131,26 @@ kernels::Scale CallerLane::ScaleOf(const TensorRequest& request) const {
 std::string CallerLane::LabelOf(uint64_t number, const TensorRequest& request) const {
   std::string label = absl::StrCat(CallName(number, options_.process_set), CountOf(request, options_.members->size()),
                                    " x ", Name(request.dtype));
-  if (TraitsOf(request.op).has_root()) absl::StrAppend(&label, " from rank ", request.root);
+  if (TraitsOf(request.op).has_root()) absl::StrAppend(&label, Preposition(request.op), request.root);
   if (!TraitsOf(request.op).reduces) return label;
   absl::StrAppend(&label, ", ", Name(request.reduction));
   if (request.prescale != 1.0) absl::StrAppend(&label, ", scaled by ", request.prescale);
   return label;
 }
 
+std::string CallerLane::LabelOf(uint64_t number, const LaneExchange& exchange) const {
+  std::string label = absl::StrCat(CallName(number, options_.process_set), "parts of ", Name(exchange.dtype));
+  if (TraitsOf(exchange.op).has_root()) absl::StrAppend(&label, Preposition(exchange.op), exchange.root);
+  return label;
+}
+
 DirectCall CallerLane::CallOf(const Submission& submission) const {
   const TensorRequest& request = submission.request;
   const bool has_root = TraitsOf(request.op).has_root();
-  return {.info = {.label = request.name, .op = request.op, .limits = LimitsOf(request)},
+  const bool has_output = request.op != OpType::kReduce || request.root == options_.watch.rank;
+  return {.info = {.label = request.name, .op = request.op, .limits = request.limits.value_or(options_.limits)},
           .input = request.op == OpType::kBroadcast ? submission.output : submission.input,
-          .output = submission.output,
+          .output = has_output ? submission.output : nullptr,
           .count = CountOf(request, options_.members->size()),
           .dtype = request.dtype,
           .reduction = TraitsOf(request.reduction).kernel,
@@ -144,23 +162,43 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Submit(Submission* submissio
   TensorRequest& request = submission->request;
   const MutexLock lock(&calls_mu_);
   request.name = LabelOf(calls_ + 1, request);
-  std::shared_ptr<Handle> handle = MakeHandle(request.name);
+  return Start(
+      {.call = CallOf(*submission), .bytes = TensorBytes(request), .result = ResultOf(*submission)},
+      [&]() -> absl::StatusOr<RankDevice::Ready> {
+        RONDA_ASSIGN_OR_RETURN(std::vector<RankDevice::Ready> ready, options_.rank_device->Admit({submission, 1}));
+        return std::move(ready.front());
+      });
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Exchange(const LaneExchange& exchange) {
+  RONDA_RETURN_IF_ERROR(CheckExchange(exchange, *options_.members, options_.watch.rank));
+  const MutexLock lock(&calls_mu_);
+  const std::string label = LabelOf(calls_ + 1, exchange);
+  const CallInfo info = {.label = label, .op = exchange.op, .limits = exchange.limits.value_or(options_.limits)};
+  return Start({.call = {.info = info, .dtype = exchange.dtype, .sends = exchange.sends, .receives = exchange.receives},
+                .bytes = BytesSent(exchange)},
+               [&] { return options_.rank_device->AdmitCall(BuffersOf(exchange), exchange.stream); });
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Start(
+    Prepared prepared, absl::FunctionRef<absl::StatusOr<RankDevice::Ready>()> admit) {
+  const DirectCall& call = prepared.call;
+  std::shared_ptr<Handle> handle = MakeHandle(std::string(call.info.label));
   if (const absl::Status known = failure(); !known.ok()) {
     handle->Complete(known);
     return handle;
   }
   const Device::Current current(options_.device.get());
-  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, options_.rank_device->Admit({submission, 1}));
+  RONDA_ASSIGN_OR_RETURN(const RankDevice::Ready ready, admit());
   ++calls_;
   AwaitFollowed();
-  OperationResult result = ResultOf(*submission);
-  result.completion = Watch(*submission);
-  if (const absl::Status status = Launch(CallOf(*submission), *ready.front(), *result.completion); !status.ok()) {
+  prepared.result.completion = Watch(call, prepared.bytes);
+  if (const absl::Status status = Launch(call, *ready, *prepared.result.completion); !status.ok()) {
     options_.watch.fail_job(status);
     const absl::Status failure = options_.watch.job_failure();
-    result.completion->Settle(failure.ok() ? status : failure);
+    prepared.result.completion->Settle(failure.ok() ? status : failure);
   }
-  handle->Complete(std::move(result));
+  handle->Complete(std::move(prepared.result));
   return handle;
 }
 
@@ -169,17 +207,22 @@ std::shared_ptr<Handle> CallerLane::MakeHandle(std::string label) const {
                                   std::make_shared<const std::string>(std::move(label)));
 }
 
-std::shared_ptr<DeviceCompletion> CallerLane::Watch(const Submission& submission) {
-  const TensorRequest& request = submission.request;
-  auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = request.name,
-                                                                                 .op = request.op,
-                                                                                 .bytes = TensorBytes(request),
-                                                                                 .limits = LimitsOf(request),
+std::shared_ptr<DeviceCompletion> CallerLane::Watch(const DirectCall& call, uint64_t bytes) {
+  const CallInfo& info = call.info;
+  auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = std::string(info.label),
+                                                                                 .op = info.op,
+                                                                                 .bytes = bytes,
+                                                                                 .limits = info.limits,
                                                                                  .device = options_.device,
                                                                                  .callbacks = options_.callbacks,
                                                                                  .failure = known_failure_,
                                                                                  .waiters = options_.watch.waiters});
-  own_flights().Record(FlightKind::kStarted, request.op, request.name, completion->options().bytes);
+  const auto record_parts = [&](absl::string_view text) {
+    own_flights().Record(FlightKind::kSubmitted, info.op, text, bytes);
+  };
+  DescribeParts(CallPart(info.label), PartWay::kSends, call.sends, record_parts);
+  DescribeParts(CallPart(info.label), PartWay::kReceives, call.receives, record_parts);
+  own_flights().Record(FlightKind::kStarted, info.op, info.label, bytes);
   {
     const MutexLock lock(&mu_);
     last_ = completion;
@@ -259,18 +302,49 @@ void CallerLane::AwaitFollowed() {
   followed_.clear();
 }
 
+void CallerLane::CheckEnded(const DeviceCompletion& completion) const {
+  if (!IsExchange(completion.options().op)) return;
+  const absl::Status difference = Objection(completion);
+  if (!difference.ok()) options_.watch.fail_job(difference);
+}
+
 absl::Status CallerLane::Objection(const DeviceCompletion& completion) const {
+  const absl::string_view call = CallPart(completion.options().label);
+  std::vector<FlightEvent> own;
+  if (IsExchange(completion.options().op)) own = own_flights().Events(call);
   for (const RankId peer : options_.members->ranks()) {
-    if (peer != options_.watch.rank) RONDA_RETURN_IF_ERROR(Objection(completion, peer));
+    if (peer == options_.watch.rank) continue;
+    const std::vector<FlightEvent> events = options_.watch.flights->Of(peer).Events(call);
+    RONDA_RETURN_IF_ERROR(CompareLabels(completion, peer, events));
+    if (IsExchange(completion.options().op)) RONDA_RETURN_IF_ERROR(CompareParts(completion, peer, own, events));
   }
   return absl::OkStatus();
 }
 
-absl::Status CallerLane::Objection(const DeviceCompletion& completion, RankId peer) const {
+absl::Status CallerLane::CompareParts(const DeviceCompletion& completion, RankId peer,
+                                      absl::Span<const FlightEvent> own, absl::Span<const FlightEvent> events) const {
+  const absl::string_view call = CallPart(completion.options().label);
+  const RankId self = options_.watch.rank;
+  const auto find = [&](RankId rank, PartWay way, RankId other) {
+    return FindPart(rank == self ? own : events, call, way, *options_.members->PositionOf(other));
+  };
+  for (const auto& [sender, receiver] : {std::pair(self, peer), std::pair(peer, self)}) {
+    const std::optional<uint64_t> sent = find(sender, PartWay::kSends, receiver);
+    const std::optional<uint64_t> received = find(receiver, PartWay::kReceives, sender);
+    if (!sent.has_value() || !received.has_value() || *sent == *received) continue;
+    return absl::AbortedError(absl::StrCat("in ", call, ", ", Name(completion.options().op), ": rank ", sender,
+                                           " sends ", *sent, " elements to rank ", receiver, ", which receives ",
+                                           *received, ": both must pass the same number"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallerLane::CompareLabels(const DeviceCompletion& completion, RankId peer,
+                                       absl::Span<const FlightEvent> events) const {
   const DeviceCompletion::Options& own = completion.options();
   const absl::string_view label = ShortName(own.label, FlightRecorder::kNameBytes);
   const absl::string_view call = label.substr(0, label.find(": ") + 2);
-  for (const FlightEvent& event : options_.watch.flights->Of(peer).Events()) {
+  for (const FlightEvent& event : events) {
     if (!absl::StartsWith(event.name, call) || (event.op == own.op && event.name == label)) continue;
     const FlightEvent mine = {.op = own.op, .name = std::string(label)};
     // The error's code is ABORTED, because the job ends as if the peer had died. After a mismatch that the negotiation

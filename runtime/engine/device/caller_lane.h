@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
@@ -24,9 +26,11 @@
 #include "runtime/cuda/device.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/device/device_watch.h"
+#include "runtime/engine/device/lane_exchange.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 
@@ -43,6 +47,11 @@ namespace ronda {
 // long as a call does not end, the watch compares the ranks' events. If a rank has made another call with that number,
 // or has refused it, the job fails, and the error contains the events of both ranks. Events of ranks on other hosts may
 // be missing. In this case the call fails at its deadline, and the error contains the last event of each rank.
+//
+// In an exchange each rank has its own numbers of elements, on which the ranks cannot agree in a label. So each rank
+// also records these numbers. What rank a sends to rank b must equal what b receives from a. The watch compares the
+// numbers while the call has not ended, and once more when it has ended, because NCCL may end a call whose numbers
+// differ.
 //
 // The engine carries out the operations that the transport lacks (Carries()). The device carries out these operations
 // and the lane's calls in the caller's order. For this, OrderBefore() makes an operation wait for the earlier calls,
@@ -87,6 +96,9 @@ class CallerLane {
   // job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
+  // As Submit, for an exchange. Errors: as Submit; INVALID_ARGUMENT if CheckExchange refuses `exchange`.
+  absl::StatusOr<std::shared_ptr<Handle>> Exchange(const LaneExchange& exchange);
+
   // Records that this rank does not make its next call, and why. If another rank makes the call, the job fails.
   void Refuse(absl::string_view why);
 
@@ -117,12 +129,23 @@ class CallerLane {
 
   bool CarriesKind(const Submission& submission) const;
   kernels::Scale ScaleOf(const TensorRequest& request) const;
-  WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
   std::string LabelOf(uint64_t number, const TensorRequest& request) const;
+  std::string LabelOf(uint64_t number, const LaneExchange& exchange) const;
   // Describes `submission` as a call to the transport. The call's label is the request's name.
   DirectCall CallOf(const Submission& submission) const;
+
+  // A call that is ready to be given to the device.
+  struct Prepared {
+    DirectCall call;
+    uint64_t bytes = 0;  // of this rank's tensors
+    OperationResult result = {};
+  };
+  // Gives the call to the device, after `admit` has recorded a point on the caller's stream. Errors: as Submit.
+  absl::StatusOr<std::shared_ptr<Handle>> Start(Prepared prepared,
+                                                absl::FunctionRef<absl::StatusOr<RankDevice::Ready>()> admit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mu_);
   // Returns the completion of the next call, which the watch observes from now on.
-  std::shared_ptr<DeviceCompletion> Watch(const Submission& submission);
+  std::shared_ptr<DeviceCompletion> Watch(const DirectCall& call, uint64_t bytes);
   // Puts the call on the lane's stream, behind the point `ready`.
   absl::Status Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion);
   OperationResult ResultOf(const Submission& submission) const;
@@ -131,9 +154,14 @@ class CallerLane {
   absl::Status failure() const;
   // Returns the completion of the last call; nullptr if there was no call.
   std::shared_ptr<DeviceCompletion> last() const;
-  // See DeviceWatch::Options.
+  // See DeviceWatch::Options. Compares the call with the events of the other ranks.
   absl::Status Objection(const DeviceCompletion& completion) const;
-  absl::Status Objection(const DeviceCompletion& completion, RankId peer) const;
+  // Fails the job if the device has carried out an exchange whose numbers differ between the ranks.
+  void CheckEnded(const DeviceCompletion& completion) const;
+  absl::Status CompareLabels(const DeviceCompletion& completion, RankId peer,
+                             absl::Span<const FlightEvent> events) const;
+  absl::Status CompareParts(const DeviceCompletion& completion, RankId peer, absl::Span<const FlightEvent> own,
+                            absl::Span<const FlightEvent> events) const;
   FlightRecorder& own_flights() const { return options_.watch.flights->Of(options_.watch.rank); }
 
   const Options options_;

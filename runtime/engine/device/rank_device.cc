@@ -84,13 +84,24 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
   return points;
 }
 
+absl::StatusOr<RankDevice::Ready> RankDevice::AdmitCall(absl::Span<const void* const> buffers, StreamHandle stream) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, CheckBuffers(buffers));
+  return ReadyPoint::Record(device, stream, &points_recorded_);
+}
+
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submission& submission) {
-  std::shared_ptr<Device> device = FindKnown(submission);
-  if (device != nullptr) return device;
-  const void* checked = nullptr;
+  const void* buffers[2];
+  size_t count = 0;
   for (const void* buffer : {submission.input, static_cast<const void*>(submission.output)}) {
-    if (buffer == nullptr || buffer == checked) continue;
-    checked = buffer;
+    if (buffer != nullptr && (count == 0 || buffers[0] != buffer)) buffers[count++] = buffer;
+  }
+  return CheckBuffers({buffers, count});
+}
+
+absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(absl::Span<const void* const> buffers) {
+  std::shared_ptr<Device> device = FindKnown(buffers);
+  if (device != nullptr) return device;
+  for (const void* buffer : buffers) {
     RONDA_ASSIGN_OR_RETURN(device, CheckBuffer(buffer));
   }
   if (device != nullptr) return device;
@@ -110,13 +121,13 @@ absl::StatusOr<const ronda_cuda_plugin*> RankDevice::Plugin() {
   return absl::FailedPreconditionError("this job has no support for GPUs");
 }
 
-std::shared_ptr<Device> RankDevice::FindKnown(const Submission& submission) {
+std::shared_ptr<Device> RankDevice::FindKnown(absl::Span<const void* const> buffers) {
   const MutexLock lock(&mu_);
-  if (device_ == nullptr || submission.input == nullptr) return nullptr;
-  const auto is_known = [&](const void* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return known_.contains(buffer); };
-  if (!is_known(submission.input)) return nullptr;
-  const bool is_elsewhere = submission.output != nullptr && submission.output != submission.input;
-  return is_elsewhere && !is_known(submission.output) ? nullptr : device_;
+  if (device_ == nullptr || buffers.empty()) return nullptr;
+  for (const void* buffer : buffers) {
+    if (!known_.contains(buffer)) return nullptr;
+  }
+  return device_;
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffer(const void* buffer) {

@@ -122,6 +122,9 @@ class RankDevice {
   // name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
+  // As Admit, for one call with these buffers and this stream. Errors: as Admit, but the text names no tensor.
+  absl::StatusOr<Ready> AdmitCall(absl::Span<const void* const> buffers, StreamHandle stream);
+
   // Makes the device set `bytes` at `buffer` to zero, after the work that is now on `stream`.
   // Errors: as Admit, but the text names no tensor.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
@@ -147,12 +150,14 @@ class RankDevice {
   // Opens the device with the number `ordinal`, and makes it the device of this rank.
   absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin& plugin, int ordinal);
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
+  absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(absl::Span<const void* const> buffers);
   // Returns the rank's device, and checks that `buffer` is in this device's memory.
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
   // Errors: the reason why no plugin can be used.
   absl::StatusOr<const ronda_cuda_plugin*> Plugin();
-  // Returns the device if the submission's buffers were found on it before; nullptr if the driver must be asked.
-  std::shared_ptr<Device> FindKnown(const Submission& submission);
+  // Returns the device if the buffers were found on it before; nullptr if the driver must be asked, or if there are no
+  // buffers.
+  std::shared_ptr<Device> FindKnown(absl::Span<const void* const> buffers);
 
   const std::shared_ptr<DeviceSupport> support_;
   const int hint_;

@@ -132,7 +132,7 @@ TEST(LocalRanksTest, RanksThatAreThreadsCarryOutEveryCase) {
   }
 }
 
-// Counts its calls. Does not write its output, so the output is wrong.
+// Counts its calls. The implementation writes no output, so every element of its output is wrong.
 class IdleImplementation : public Implementation {
  public:
   explicit IdleImplementation(std::atomic<int>* calls) : calls_(*calls) {}
@@ -218,7 +218,7 @@ TEST(CollectivesTableTest, ALineHasTheColumnsOfItsHeader) {
   for (const ResultRow& row : RowsOf(kCompressed, Outcomes())) lines += table.RowOf(row);
   EXPECT_NE(lines.find("1000000    250000  float32   sum allreduce        in fp16 client"), std::string::npos) << lines;
   EXPECT_NE(lines.find("100.00      92.00     108.00   10.00   15.00      0    3.00\n"), std::string::npos) << lines;
-  // The line of a peer does not compare the peer with itself, and shows the peer's own wire format.
+  // The table's line for a peer has no comparison, and shows the peer's own wire format.
   EXPECT_NE(lines.find("in none gloo"), std::string::npos) << lines;
   EXPECT_NE(lines.find("5.00      5\n"), std::string::npos) << lines;
 }

@@ -116,7 +116,7 @@ TEST(ThreadTimesTest, ThreadsComeAndGo) {
     id = other.id();
     EXPECT_THAT(Threads(), Contains(id));
   }
-  // The kernel may need some time to forget the thread.
+  // The kernel may list the thread for a moment after the thread has been joined.
   while (::testing::Matches(Contains(id))(Threads())) std::this_thread::yield();
   EXPECT_EQ(CpuTimeOf(id), absl::ZeroDuration());
 }

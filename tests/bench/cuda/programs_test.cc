@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The programs that measure on GPUs, here with fake GPUs. The tests check that the programs run and print the lines
-// that tools/gpu/run.sh reads. With fake GPUs the figures in these lines mean nothing.
+// Runs, on fake GPUs, the programs that measure on GPUs. The tests check that the programs end without an error and
+// print the lines that tools/gpu/run.sh reads. Figures from fake GPUs mean nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,8 +36,7 @@ TEST(GpuProgramsTest, KernelsAreComparedWithCopies) {
 
 class HostTimeTest : public ::testing::TestWithParam<int> {};
 
-// The program fails if its steps are not in a steady state. If there are two ranks, they share the only GPU, and use
-// NCCL.
+// host_time_bench fails if its steps do not reach a steady state. Two ranks share the only GPU, and use NCCL.
 TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
   const std::string ranks = std::to_string(GetParam());
   std::vector<std::string> environment = FakeGpus(1);

@@ -231,7 +231,7 @@ TEST(RunLaunchTest, TheCommandEndsWithThisProcess) {
   ASSERT_EQ(read(started[0], &byte, 1), 1);
   kill(launcher, SIGKILL);
   ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
-  // `sleep` also holds the write end of the pipe, so this read sees the end of the pipe only when `sleep` has ended.
+  // `sleep` also holds the write end of the pipe, so read() returns the end of the pipe only when `sleep` has ended.
   EXPECT_EQ(read(started[0], &byte, 1), 0);
   close(started[0]);
 }

@@ -66,7 +66,7 @@ TEST(CoreDistanceTest, IsPositiveUnlessThereIsOneCore) {
   EXPECT_GT(distance, 1);
 }
 
-// Returns the cores on which a thread may run after it has bound itself.
+// Binds a thread to cores as rank `rank` does, and returns the cores on which the thread may then run.
 cpu_set_t CoresAfter(Binding binding, int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

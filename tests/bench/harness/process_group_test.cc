@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Returns 0 if everything is right on this rank.
+// Returns 0, or the number of the first check that fails on this rank.
 int RunRank(int rank, const std::string& job_id) {
   const absl::StatusOr<std::unique_ptr<ProcessGroup>> created =
       ProcessGroup::Create({.rank = rank, .size = kRanks, .job_id = job_id});

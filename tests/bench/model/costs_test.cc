@@ -171,8 +171,8 @@ std::vector<Sample> Recorded() {
   return samples;
 }
 
-// Compares only messages that take two latencies, because they are small, and messages that take the ring's time,
-// because they are larger than the caches.
+// Compares only small and large messages. Small messages take two latencies. Large messages do not fit into the caches,
+// and take the time that the model has for the ring.
 TEST(MeasuredHostTest, ConstantsMeetTwoRanksOfOneHost) {
   const Cluster host = {.local_size = 2, .host = MeasuredHost(), .network = {}};
   int compared = 0;

@@ -55,7 +55,7 @@ TEST(TrainingStepTest, LastBucketIsExposed) {
 }
 
 TEST(TrainingStepTest, BucketsWaitForTheLink) {
-  // The first bucket is under way from 10 ms to 40 ms.
+  // The link carries the first bucket from 10 ms to 40 ms, so the second bucket waits.
   const StepResult result = SimulateStep({{30e6, 0}, {1e6, 0.5}, {1e6, 1}}, TwoRanks());
   EXPECT_NEAR(result.step, 42 * kMillisecond, 1e-9);
 }
@@ -80,7 +80,8 @@ TEST(TrainingStepTest, TensorsReadyTogetherTravelTogether) {
 TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
   TrainingStepOptions options = TwoRanks();
   options.bucketing = Bucketing::kWhileBusy;
-  // The first gradient takes 5 ms. Meanwhile the next four become ready, 1 ms apart. The last gradient travels alone.
+  // The allreduce of the first gradient takes 5 ms. During this allreduce the next four gradients become ready, 1 ms
+  // apart. The last gradient travels alone.
   const std::vector<Gradient> gradients = {{5e6, 0}, {1e6, 0.05}, {1e6, 0.1}, {1e6, 0.15}, {1e6, 0.2}, {1e6, 1}};
   const StepResult result = SimulateStep(gradients, options);
   EXPECT_EQ(result.buckets, 3);
@@ -90,7 +91,7 @@ TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
 TEST(TrainingStepTest, CyclesDelayWhatIsReady) {
   TrainingStepOptions options = TwoRanks();
   options.cycle = 7 * kMillisecond;
-  // The gradient is ready at 30 ms. The ranks agree on it at the next cycle, at 35 ms.
+  // The gradient is ready at 30 ms. The ranks agree on the gradient at the next cycle, at 35 ms.
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);
   options.bucketing = Bucketing::kWhileBusy;
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Has small, invented results of ronda-bench's commands. After an import of this module, the
-modules in bench/report can be imported."""
+"""This module has small, invented results of ronda-bench's commands. After an import of this
+module, the modules in bench/report can be imported.
+"""
 
 import pathlib
 import sys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C++ API in a job of one rank.
+// Tests the C++ API in a job of one rank.
 #include <chrono>
 #include <cstdint>
 #include <memory>

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 
-// Counts the gradients that it gets.
+// An optimizer that counts the gradients that it gets.
 struct Recorder {
   void step() { ++steps; }
   int steps = 0;
@@ -116,8 +116,8 @@ TEST(OptimizerThreadsTest, GradientsOfAGroupTravelTogether) {
   }
 }
 
-// Here each gradient of the first step travels by itself. In a later step the rank would wait for ever, because small
-// gradients that are neighbours are then submitted together.
+// In the first step, a gradient is submitted as soon as it is ready. In later steps, small gradients that are
+// neighbours are submitted together, so the wait for the first of them would never end.
 TEST(OptimizerThreadsTest, EachGradientOfTheFirstStepTravelsAtOnce) {
   ronda::run_threads(kRanks, [] {
     std::vector<float> early(2, 1), late(2, 1);

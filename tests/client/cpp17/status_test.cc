@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// This file is built as C++17 with -pedantic, because trainers may build the header with these options.
+// This file is built as C++17 with -pedantic, because trainers may build ronda.hpp with these options.
 #include <memory>
 #include <string>
 #include <type_traits>

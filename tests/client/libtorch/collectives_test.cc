@@ -196,7 +196,7 @@ void TakeStep(small::Net& net, torch::optim::Optimizer& optimizer, int step) {
   });
 }
 
-// For every kind of optimizer: the root's optimizer has made `steps` steps, and the other ranks' optimizers have
+// Tests every kind of optimizer. The root's optimizer has made `steps` steps, and the other ranks' optimizers have
 // another learning rate. Expects that after the broadcast another step gives the same parameters on every rank.
 void ExpectBroadcastStates(int ranks, int steps) {
   for (const auto& [name, make] : AllOptimizers()) {

@@ -55,7 +55,7 @@ TEST(LibtorchDataParallelTest, GradientsAreAveragedWhenBackwardReturns) {
     DistributedDataParallel model(layer);
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 1.5f))) << layer->weight.grad();
-    // If the gradients have not been cleared, the next gradients are added to them, as in one process.
+    // If the program does not clear the gradients, the next backward pass adds to them, as in one process.
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 3.0f))) << layer->weight.grad();
   });
@@ -83,7 +83,7 @@ TEST(LibtorchDataParallelTest, WithoutSynchronizationPassesAddUp) {
   });
 }
 
-// A network of three layers. A batch may leave out some of them.
+// A network of three layers. Each forward pass names the layers that it uses.
 struct BranchesImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input, const std::vector<int>& used) {
     at::Tensor sum = at::zeros({1});
@@ -161,7 +161,8 @@ TEST(LibtorchDataParallelTest, BuffersAreThoseOfTheRootInTraining) {
   });
 }
 
-// Rank r has 2 + r batches. The reference process averages, in each step, the losses of the ranks that still have one.
+// Rank r has 2 + r batches. In each step, the reference process averages the losses of the ranks that still have a
+// batch.
 void TrainUnevenly(ronda::Absent absent) {
   ronda::run_threads(3, [absent] {
     Net net, expected;

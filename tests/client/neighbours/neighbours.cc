@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A rank whose program has its own copies of libraries that Ronda also contains: gRPC, Protocol Buffers with arenas,
-// and Abseil. The program uses them before, during and after a job.
+// and Abseil. The program uses its own copies before, during and after a job.
 #include <google/protobuf/arena.h>
 #include <google/protobuf/struct.pb.h>
 #include <grpcpp/grpcpp.h>
@@ -28,7 +28,7 @@ void Expect(bool condition, const std::string& what) {
   std::exit(1);
 }
 
-// This service has the same name as a service of Ronda in the same process.
+// The program's own gRPC service, whose name is also the name of a service of Ronda in the same process.
 class Service final : public ronda::v1::Rendezvous::Service {
   grpc::Status Challenge(grpc::ServerContext*, const ronda::v1::ChallengeRequest*,
                          ronda::v1::ChallengeResponse* response) override {

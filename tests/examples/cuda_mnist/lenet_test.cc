@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares the network on a device with the network on the CPU. The numbers are equal except for rounding. Runs on the
-// fake GPU, and on a real GPU if the machine has one.
+// Compares the network on a device with the network on the CPU. The numbers must be equal except for rounding. Runs on
+// the fake GPU, and on a real GPU if the machine has one.
 #include "examples/cuda_mnist/lenet.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ lenet::MnistImages RandomImages(std::size_t count) {
   return images;
 }
 
-// Expects `values` to be `expected`, except for rounding errors relative to the largest of them.
+// Expects `values` to equal `expected`, except for rounding errors relative to the largest value.
 void ExpectNear(const std::vector<float>& values, const lenet::Matrix& expected, const std::string& what) {
   ASSERT_EQ(values.size(), static_cast<std::size_t>(expected.size())) << what;
   const float tolerance = 2e-5f * std::max(expected.cwiseAbs().maxCoeff(), 1e-3f);

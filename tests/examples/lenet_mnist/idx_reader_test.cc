@@ -20,7 +20,8 @@ using ::testing::StartsWith;
 
 class IdxReaderTest : public ::testing::Test {
  protected:
-  // Returns the error's text if a file of these bytes is read, without the path at its beginning.
+  // Writes the bytes to a file and reads it. Returns the text of the error, without the path at the beginning of the
+  // text.
   std::string ErrorFor(const std::string& bytes) const {
     const std::string path = directory_.Write("damaged", bytes);
     try {

@@ -23,8 +23,8 @@ Matrix RandomMatrix(Eigen::Index rows, Eigen::Index cols, RandomNumbers& random)
 double Dot(const Matrix& a, const Matrix& b) { return a.cast<double>().cwiseProduct(b.cast<double>()).sum(); }
 
 // Returns the derivative of dot(layer(input), weights) with respect to *x, by central differences. A layer's output is
-// a linear function of each single number, except at kinks, and random inputs are not near kinks. So the step of the
-// differences may be large, and float is precise enough.
+// a linear function of each single number, except at kinks, and random inputs are not near kinks. So the differences
+// can use a large step, for which float is precise enough.
 double Difference(Layer& layer, const Matrix& input, const Matrix& weights, float* x) {
   constexpr float kStep = 1.0f / 512;
   const float before = *x;
@@ -108,9 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Conv2d::Options{.in_channels = 1, .out_channels = 1, .side = 1, .kernel = 1, .padding = 0},
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 5, .kernel = 5, .padding = 2},
                       Conv2d::Options{.in_channels = 3, .out_channels = 2, .side = 6, .kernel = 3, .padding = 0},
-                      // In this case the kernel reaches beyond the image at every position.
+                      // With these options the kernel reaches beyond the image at every position.
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 1, .kernel = 5, .padding = 2},
-                      // In this case the padding is larger than the image.
+                      // With these options the padding is larger than the image.
                       Conv2d::Options{.in_channels = 2, .out_channels = 3, .side = 2, .kernel = 5, .padding = 4}));
 
 TEST(Linear, ComputesAnAffineMap) {

@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kSteps = 20;
 
-// Trains for `steps` steps on batches of 64 digits, which all ranks share. `compression` is the value of that flag, and
-// `more` are further flags.
+// Trains for `steps` steps on batches of 64 digits, which all ranks share. `compression` is the value of the flag
+// --compression, and `more` are further flags.
 Parameters Train(int ranks, int steps, const std::string& compression, const std::vector<std::string>& more = {}) {
   static const FewDigits digits(4000, 10);
   const TemporaryDirectory directory;
@@ -41,7 +41,7 @@ Parameters Train(int ranks, int steps, const std::string& compression, const std
   return ReadParameters(file);
 }
 
-// Returns the parameters that one rank gets without compression. The tests compare all other results with them. The
+// Returns the parameters that one rank gets without compression, with which the tests compare all other results. The
 // training runs only once for all tests.
 const Parameters& OneRank(int steps) {
   static std::map<int, Parameters>* const trained = new std::map<int, Parameters>;
@@ -49,8 +49,8 @@ const Parameters& OneRank(int steps) {
   return found != trained->end() ? found->second : (*trained)[steps] = Train(1, steps, "none");
 }
 
-// This test shows that training changes the parameters. If training did nothing, the results in the other tests would
-// always be equal.
+// If training did nothing, all results in the tests below would be equal. So this test checks that training changes the
+// parameters.
 TEST(LenetRanks, TwentyStepsChangeTheParameters) {
   EXPECT_GT(Distance(OneRank(kSteps), OneRank(0)), 0.02 * Norm(OneRank(0)));
 }

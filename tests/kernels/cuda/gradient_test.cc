@@ -41,7 +41,7 @@ class GradientTest : public ::testing::Test {
     return tensors;
   }
 
-  // Returns the dot products of pairs, three for each pair.
+  // Returns three dot products for each pair of tensors from `a` and `b`.
   static std::vector<double> DotsOf(DType dtype, const Tensors& a, const Tensors& b) {
     const size_t pairs = a.extents.size();
     const SharedBytes dots(3 * pairs * sizeof(double));

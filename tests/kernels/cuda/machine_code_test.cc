@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. The machine code shows, without a
-// GPU, whether a kernel would be slow, or wrong in a way that the CPU does not show.
+// Tests the machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. Without a GPU, the machine
+// code shows whether a kernel would be slow, or wrong in a way that the CPU does not show.
 #include <cxxabi.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,8 +165,8 @@ TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   }
 }
 
-// If a kernel has too few registers, it keeps values in memory, which costs bandwidth. If a launch needs more such
-// memory than all earlier launches, it also waits for the device.
+// If a kernel has too few registers, it keeps values in memory, which costs bandwidth. If a launch needs more memory
+// for such values than all earlier launches, the launch also waits for the device.
 TEST_F(MachineCodeTest, KernelsKeepAllVariablesInRegisters) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
@@ -203,7 +203,7 @@ bool IsOfBytes(absl::string_view body) { return absl::StrContains(body, "char") 
 
 void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   if (Is(body, "MapBody")) {
-    // The limit holds for the side (loads or stores) with the wider elements.
+    // The limit applies to the loads or to the stores, whichever have the wider elements.
     EXPECT_GE(std::max(accesses.wide_loads, accesses.wide_stores), IsOfBytes(body) ? 1 : kAccessesInFlight);
   } else if (Is(body, "ReduceBody<ronda::kernels::cuda::FloatArithmetic")) {
     EXPECT_GT(accesses.wide_loads, kAccessesInFlight);
@@ -217,8 +217,8 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
 }
 
 // Expects that the kernel body also loads and stores single bytes, as it must for elements that are not aligned.
-// Returns false if the body was not checked. A body with votes, or for elements of one byte, always reads single bytes,
-// so it is not checked.
+// Returns false if the body was not checked. The function checks only bodies of the four kinds below, and no bodies for
+// elements of one byte, which always access single bytes.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;
@@ -230,8 +230,8 @@ bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
 // The parameter is a GPU: one for each PTX from which machine code is made.
 class AccessesTest : public MachineCodeTest, public ::testing::WithParamInterface<const char*> {};
 
-// nvcc once merged a load of bytes with a load of a whole element. If this element is not aligned, the device reports
-// an error.
+// nvcc once merged the loads of an element's bytes with a load of the whole element. If the element is not aligned, the
+// device reports an error for the load of the whole element.
 TEST_P(AccessesTest, SixteenBytesAreMovedAtATimeAndSingleOnesWhereElementsAreNotAligned) {
   int by_bytes = 0;
   for (const auto& [body, accesses] : ReadAccesses(GetParam())) {

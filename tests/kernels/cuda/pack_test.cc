@@ -46,7 +46,7 @@ struct TestTensor {
   size_t misalignment;
 };
 
-// Has tensors to be packed. Compares the result with the result of kernels/cpu.
+// Has tensors to be packed, and compares the packed data with the result of kernels/cpu.
 class Bucket {
  public:
   enum class Feedback { kNo, kYes };
@@ -214,8 +214,8 @@ TEST_F(PackTest, EveryConversionOfEveryCountAndAlignmentIsTheCpus) {
 }
 
 TEST_F(PackTest, OrdinaryNumbersAreTheCpus) {
-  // Random bit patterns are not enough. Most of them are huge or tiny numbers, so their blocks have few codes other
-  // than zero.
+  // Random bit patterns are not enough as inputs. Most random patterns are huge or tiny numbers, so their blocks have
+  // few codes other than zero.
   for (const Conversion& conversion : AllConversions()) {
     EXPECT_EQ(Check(conversion, {{2000, 0}, {300, 4}, {255, 3}}, Numbers::kOrdinary), "");
   }

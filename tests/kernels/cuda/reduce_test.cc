@@ -47,7 +47,7 @@ class ReduceTest : public ::testing::Test {
     return all;
   }
 
-  // Returns how the result differs from the CPU's, or "" if it does not.
+  // Returns how the result differs from the CPU's result, or "" if it does not differ.
   std::string Check(const Case& test, Place place = Place::kApart) {
     const size_t bytes = test.count * SizeOf(test.dtype);
     const size_t stride = (bytes + 15) / 16 * 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs the kernels under test. The tests are linked twice. With host_runner.cc the CPU runs the device's code, and with
+// Runs the kernels under test. Each test is linked twice. With host_runner.cc the CPU runs the device's code, and with
 // gpu_runner.cc a GPU runs it.
 #ifndef RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 #define RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
@@ -13,14 +13,14 @@
 
 namespace ronda::kernels::cuda {
 
-// Returns why no kernel can run here ("no CUDA device: ..."), or "" if kernels can run.
+// Returns the reason why this machine cannot run kernels ("no CUDA device: ..."), or "" if it can.
 std::string WhyNotHere();
 
 // Memory that both the kernels and the test can address.
 void* AllocateShared(size_t bytes);
 void ReleaseShared(void* memory);
 
-// Runs a call to its end. Returns the result of the kernel's function.
+// Runs the kernel of a call to its end, and returns the result of the function that launches it.
 int RunCall(const PackCall& call);
 int RunCall(const UnpackCall& call);
 int RunCall(const ReduceCall& call);

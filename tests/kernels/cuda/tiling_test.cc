@@ -19,7 +19,7 @@ struct Segment {
   int id;
 };
 
-// The tilings into which the function CutUp() divides segments.
+// The result of CutUp(), which divides segments into tilings.
 struct Cut {
   std::vector<int> segments;    // per tiling: how many segments
   std::vector<uint32_t> tiles;  // per tiling: how many tiles
@@ -90,7 +90,8 @@ TEST(TilingTest, MoreTensorsTakeMoreLaunches) {
   EXPECT_EQ(cut.segments, (std::vector<int>{448, 448, 448, 448, 208}));
 }
 
-// The driver copies all parameters of a kernel, even those that are not used.
+// The driver copies all parameters of a kernel, even unused ones, so a kernel for few tensors must have few bytes of
+// parameters.
 TEST(TilingTest, FewTensorsTakeFewBytesOfParameters) {
   const auto parameters = [](int tensors) {
     const std::vector<PackSegment> segments(static_cast<size_t>(tensors), PackSegment{.count = 1});

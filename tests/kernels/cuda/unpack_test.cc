@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares Unpack with kernels/cpu, bit for bit. Also tests the votes that Unpack counts.
+// Compares Unpack with kernels/cpu, bit for bit.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -37,7 +37,7 @@ class UnpackTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
 
-  // Returns packed data with random content, which is elements or blocks.
+  // Returns packed data with random content: elements or blocks of 8-bit codes.
   SharedBytes RandomWire(const Wire& wire, size_t count) {
     if (wire.blocks == Wire::Blocks::kNone) {
       SharedBytes bytes(RoundedUp(count * SizeOf(wire.dtype)));
@@ -57,8 +57,8 @@ class UnpackTest : public ::testing::Test {
     return bytes;
   }
 
-  // Unpacks each part in `wanted` from a separate tensor on the wire. Returns how the result differs from the CPU's, or
-  // "".
+  // Unpacks each part in `wanted` from a separate tensor on the wire. Returns how the result differs from the CPU's
+  // result, or "" if it does not differ.
   std::string Check(DType dtype, const Wire& wire, const Scale& scale, const std::vector<Wanted>& wanted) {
     size_t granules = 0;
     std::vector<size_t> firsts;  // the first element of each tensor, after whole blocks
@@ -142,7 +142,7 @@ TEST_F(UnpackTest, LargeTensorsAreTheCpus) {
   EXPECT_EQ(Check(DType::kFloat32, {.dtype = DType::kBfloat16}, kSomeScale, {{(1 << 20) + 1, 0, 0}}), "");
 }
 
-// Every code of both formats, in blocks with every possible scale.
+// Tests every code of both formats, in blocks with every possible scale.
 TEST_F(UnpackTest, EveryCodeDecodesAsOnTheCpu) {
   for (Wire::Blocks blocks : {Wire::Blocks::kE4M3, Wire::Blocks::kE5M2}) {
     const int scales = blocks == Wire::Blocks::kE4M3 ? 246 : 239;

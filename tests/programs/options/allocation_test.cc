@@ -122,7 +122,7 @@ TEST(AllocationTest, TasksWithinItStayOnTheirHost) {
         Variables{{"PMI_RANK", "1"}}, Variables{{"LSF_PM_TASKID", "1"}}}) {
     EXPECT_THAT(Parsed({"-np", "2", "x"}, With(kSlurm, task)).hosts, IsEmpty()) << task.begin()->first;
   }
-  // These two numbers stand for the shell of salloc and for a batch script.
+  // The two large numbers are Slurm's step ids for the shell of salloc and for a batch script.
   for (const char* step : {"4294967290", "4294967291"}) {
     EXPECT_EQ(Parsed({"x"}, With(kSlurm, {{"SLURM_STEP_ID", step}})).rank_count, 4);
   }

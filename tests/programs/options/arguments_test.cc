@@ -360,7 +360,6 @@ TEST(ArgumentsTest, OptionWithoutEffectIsNotedWithTheReason) {
   }
 }
 
-// Command lines with a configuration file.
 // Parses `words` after a --config-file option whose file has this content.
 absl::StatusOr<LaunchOptions> Parse(const std::string& content, Words words) {
   words.insert(words.begin(), {"--config-file", "f.yaml"});

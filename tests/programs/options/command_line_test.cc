@@ -133,7 +133,7 @@ TEST(OptionListTest, ATypingErrorFindsTheNameThatWasMeant) {
   }
 }
 
-// The table of this test writes to the variables of the test. Any program can use such a table.
+// A program can make its own table of options. The table of this test writes to the test's variables.
 TEST(OptionTableTest, WritesToTheVariablesOfItsProgram) {
   int count = 0;
   bool verbose = false;
@@ -191,7 +191,7 @@ TEST(HelpTextTest, FitsATerminal) {
   EXPECT_THAT(HelpText(), StartsWith(UsageLine() + "\n"));
 }
 
-// The pages of the manual, docs/rondarun*.md, have every option, even options that are refused.
+// The pages of the manual, docs/rondarun*.md, must describe every option, even options that rondarun refuses.
 TEST(HelpTextTest, TheManualKnowsEveryOption) {
   std::string manual;
   for (const std::filesystem::directory_entry& page : std::filesystem::directory_iterator("docs")) {

@@ -138,7 +138,7 @@ TEST(NodeArgumentsTest, TaskOfSrunIsTheNodeOfItsNumber) {
   EXPECT_EQ(
       Parsed({"--nnodes", "2", "--master-addr", "other", "x"}, {.environment = kSecondTask}).nodes->master_address,
       "other");
-  // A task of srun is a node only if there are as many tasks as nodes.
+  // A task of srun acts as a node only if srun has started as many tasks as the job has nodes.
   const auto three = ParseArguments({"--nnodes", "3", "x"}, Sources({.environment = kSecondTask}));
   EXPECT_THAT(std::string(three.status().message()), HasSubstr("--node-rank is missing"));
   auto wrong = kSecondTask;

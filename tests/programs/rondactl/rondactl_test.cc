@@ -126,7 +126,7 @@ void StepWhile(const std::function<void()>& observe, const std::function<void()>
 
 // -- why --
 
-// The coordinator is stopped before a step, so the other ranks wait for it in this step.
+// The coordinator is stopped before a step, so the other ranks wait for the coordinator in this step.
 void StopsTheCoordinator() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -198,7 +198,7 @@ void SharesItsCore() {
 
 TEST(RondactlTest, NamesARankWhoseCoreOthersUse) { ExpectRankProgramSucceeds("shares_its_core", 2); }
 
-// In this test no rank is always late. Ranks are late only by chance, or because they have no free core.
+// No rank of the test's job is always late. Ranks are late only by chance, or because they have no free core.
 void IsUniform() {
   StepWhile(
       [] {
@@ -235,7 +235,7 @@ void IsShown() {
 
 TEST(RondactlTest, TopPrintsATable) { ExpectRankProgramSucceeds("is_shown", 2); }
 
-// A rondactl on a terminal. This object acts as the user: it reads what the terminal shows, and types.
+// A rondactl on a terminal. The object acts as the user: it reads what the terminal shows, and types.
 class OnATerminal {
  public:
   explicit OnATerminal(const std::vector<std::string>& words) {
@@ -308,7 +308,7 @@ TEST(RondactlTest, TopLeavesTheTerminalAsItWas) { ExpectRankProgramSucceeds("is_
 
 // -- trace --
 
-// Each test has a folder of its own.
+// Each test has its own folder.
 std::string TracePath() { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.json"); }
 std::string TraceOfRank(int rank) {
   return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.rank", rank, ".json");
@@ -343,7 +343,8 @@ TEST(RondactlTest, TraceIsOfTheTimeBetweenOnAndOff) {
   ExpectRankProgramSucceeds("is_traced_for_a_while", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
 }
 
-// Asks for a trace in a folder that does not exist, and while another process asks the same rank.
+// Asks for a trace in a folder that does not exist. Also asks both ranks for a trace while this process already asks
+// rank 1.
 void CannotBeTraced() {
   StepWhile(
       [] {
@@ -439,7 +440,7 @@ TEST(RondactlTest, JobIsFoundByItsNameAndByItsProcesses) {
   }
   EXPECT_THAT(Rondactl("jobs"), ::testing::ContainsRegex(absl::StrCat(id, " +", name, " +2 of 2 +", run.pid(),
                                                                       " +[0-9]+m?", "[0-9]*s +[0-9.]+ ", self)));
-  // There may be other jobs of this user.
+  // The error may also name other jobs of this user.
   LauncherRun second({"-np", "2", self, "--rank_program=says_its_job_and_steps_on"});
   second.WaitForOut("job ");
   EXPECT_THAT(Rondactl("why"), AllOf(HasSubstr("jobs: say which one of "), HasSubstr(name)));

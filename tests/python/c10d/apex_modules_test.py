@@ -169,7 +169,9 @@ class Fp16OptimizerTest(OptimizerCase):
         )
 
     def test_gradients_of_several_losses_add_up(self):
-        """Gradients of parameters without a copy have already been divided by the scale."""
+        """Adds the gradients of two losses. Gradients of parameters without a master copy may
+        already have been divided by the loss scale.
+        """
         for is_late in (False, True):
             with self.subTest(is_late=is_late):
                 model = self.model()

@@ -58,7 +58,9 @@ class TorchOptimizersTest(OptimizerCase):
         self.check(make(optimizers.FusedSGD), make(torch.optim.SGD))
 
     def test_gradient_in_another_order_of_elements(self):
-        """Parameter and gradient have different orders, which torch's fused CPU kernels confuse."""
+        """Tests a gradient whose memory format differs from the parameter's; torch's fused CPU
+        kernels confuse the two formats.
+        """
 
         def make(cls, **options):
             values = parameters()[3].detach().contiguous(memory_format=torch.channels_last)
@@ -237,7 +239,7 @@ class NovoGradTest(OptimizerCase):
                 self.check(found, self.expected(**formula), rtol=1e-4, atol=1e-5)
 
 
-# A function for each optimizer, which creates it for the given parameters.
+# A function per optimizer, which creates the optimizer for the given parameters.
 ALL = {
     "FusedSGD": lambda p: optimizers.FusedSGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "FusedAdam": lambda p: optimizers.FusedAdam(p, lr=0.1, weight_decay=0.1),

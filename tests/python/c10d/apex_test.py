@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of Apex's parallel and amp over Ronda."""
+"""Tests Apex's parallel and amp over Ronda."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class ParallelTest(unittest.TestCase):
             ({"gradient_predivide_factor": 4.0, "gradient_average": False}, 4),
         ):
             with self.subTest(**options):
-                # The ranks' weights differ, but the constructor replaces them by rank 0's weights.
+                # At first the ranks' weights differ. The constructor replaces all weights by rank
+                # 0's weights.
                 model = apex.parallel.DistributedDataParallel(network(5 + RANK), **options)
                 expected = [total / divisor for total in self.sums()]
                 for _ in range(3):

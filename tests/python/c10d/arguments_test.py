@@ -37,8 +37,8 @@ def _matrix(rank: int) -> torch.Tensor:
     return torch.arange(4.0 * SIZE).view(2 * SIZE, 2) + 100 * rank
 
 
-# For each kind of view whose values are not in order in memory: a function that returns the view of
-# a rank, with 2 * SIZE elements.
+# Kinds of views whose values are not in order in memory. Each function returns a rank's view, with
+# 2 * SIZE elements.
 VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
     "a column": lambda rank: _matrix(rank)[:, 0],
     "a column of two dimensions": lambda rank: _matrix(rank)[:, :1],
@@ -115,7 +115,7 @@ class StridedInputsTest(unittest.TestCase):
 
 
 class SwappedMemoryTest(unittest.TestCase):
-    """Tensors get other memory while an operation on them runs."""
+    """The program gives tensors other memory while an operation on them runs."""
 
     COLLECTIVES: dict[str, Callable[[torch.Tensor], object]] = {
         "all_reduce": lambda tensor: dist.all_reduce(tensor, async_op=True),
@@ -191,7 +191,9 @@ class InferenceModeTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """If one rank refuses a call, it fails on all ranks that wait for it. The next call works."""
+    """If one rank refuses a call, the call fails on all ranks that wait for it. The next call
+    works.
+    """
 
     def refused(self, what: str, call: Callable[[], object], text: str) -> None:
         """Expects that the call raises on this rank. Each rank's error contains `text`."""
@@ -239,8 +241,8 @@ class RefusalTest(unittest.TestCase):
         room = torch.zeros(4, dtype=torch.int32 if RANK else torch.float32)
         outputs = [torch.zeros_like(room) for _ in range(SIZE)]
         own = "dtype" if RANK == 0 else "rank 0 .*refused.*dtype"
-        # Uses the group's own methods, because torch's functions check the dtypes on each rank
-        # alone.
+        # Calls the group's methods, because torch's functions would refuse the dtypes on this rank
+        # before they call the group.
         group = dist.distributed_c10d._get_default_group()
         self.refused("all_gather", lambda: group.allgather([outputs], [data]).wait(), own)
         self.refused(
@@ -301,7 +303,8 @@ class SparseTest(unittest.TestCase):
                     self.assertTrue(torch.equal(tensor.to_dense(), wanted))
 
     def test_averages(self):
-        # torch's all_reduce() passes a copy of a complex sparse tensor to the group.
+        # Calls the group's method, because torch's all_reduce() would pass a copy of a complex
+        # sparse tensor to the group.
         group = dist.distributed_c10d._get_default_group()
         opts = dist.distributed_c10d.AllreduceOptions()
         opts.reduceOp = dist.ReduceOp.AVG
@@ -354,7 +357,7 @@ class OrderTest(unittest.TestCase):
 
 
 class TimeoutTest(unittest.TestCase):
-    """Only rank 0 makes a call. When it has failed, all ranks continue."""
+    """Only rank 0 makes a call. When the call has timed out, all ranks continue."""
 
     def group(self, timeout_s: float = 500) -> dist.ProcessGroup:
         return dist.new_group(timeout=datetime.timedelta(seconds=timeout_s))
@@ -370,7 +373,8 @@ class TimeoutTest(unittest.TestCase):
         dist.barrier()
 
     def test_barriers_know_the_groups_timeout(self):
-        # The time is not shorter, because torch 1.13 must also create the group within this time.
+        # The timeout is not shorter, because torch 1.13 must also create the group within this
+        # time.
         group = self.group(3)
         self.check_late(lambda: dist.barrier(group))
 

@@ -13,8 +13,8 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 
-# In newer versions of torch a group has a backend for each device. Before 2.15, the group itself
-# was Ronda's backend.
+# In newer versions of torch a group has a backend for each device. Before torch 2.15, the group
+# itself was Ronda's backend.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
 GROUPS: dict[str, tuple[list[int], object]] = {}
@@ -307,8 +307,8 @@ class PointToPointTest(TensorsAreEqual):
         works = [
             dist.isend(data(RANK, 4), following, group, tag=7),
             dist.isend(data(RANK, 3).bool(), following, group, tag=8),
-            # The receives are in another order than the sends, because the tags identify the
-            # messages.
+            # The tags identify the messages, so the receives may be in another order than the
+            # sends.
             dist.irecv(received[1], previous, group, tag=8),
             dist.irecv(received[0], previous, group, tag=7),
         ]
@@ -338,7 +338,8 @@ class PointToPointTest(TensorsAreEqual):
 
     def test_any_source(self):
         """Each message is received once, with its sender. Later receives that name a sender still
-        match."""
+        get the sender's other messages.
+        """
         if RANK != 0:
             for number in range(2):
                 dist.send(torch.tensor([10.0 * RANK + number]), 0, tag=3)
@@ -403,7 +404,8 @@ class WorkTest(TensorsAreEqual):
             dist.send(torch.ones(1), 0)
 
     def test_late_rank_is_named_after_the_groups_timeout(self):
-        # The time is not shorter, because torch 1.13 must also create the group within this time.
+        # The timeout is not shorter, because torch 1.13 must also create the group within this
+        # time.
         group = dist.new_group(timeout=datetime.timedelta(seconds=3))
         store = dist.distributed_c10d._get_default_store()
         if RANK == 0:

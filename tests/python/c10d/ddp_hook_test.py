@@ -73,8 +73,9 @@ class HookTest(unittest.TestCase):
                     self.assertTrue(torch.equal(found, other))
 
     def test_error_feedback(self):
-        """Later steps deliver what one step rounds away, so the mean of many steps is nearly
-        exact."""
+        """Later steps add the rounding errors of earlier steps, so the mean of many steps is nearly
+        exact.
+        """
         expected = sum(numbers(rank) for rank in range(SIZE)) / SIZE
         errors = []
         for feedback in (False, True):

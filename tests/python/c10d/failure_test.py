@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests which errors ranks of a torch.distributed program get when one of them fails."""
+"""Tests the errors that ranks of a torch.distributed program get when one rank fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ronda_test import run
 
 class FailureTest(unittest.TestCase):
     def test_killed_rank(self):
-        """The other ranks get the error at once, by wait() and by DDP's backward."""
+        """If a rank is killed, wait() and DDP's backward pass raise the error at once on the other
+        ranks.
+        """
         source = """
             import os, signal, time
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # rondarun's, after the failure

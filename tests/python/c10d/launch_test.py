@@ -22,8 +22,8 @@ from ronda._ports import free_port
 from ronda.torch.c10d import _rendezvous
 from ronda_test import RONDARUN, environment, finish, program, run
 
-# Prints one line on each rank. The line has the rank's number, and the sum of all ranks' numbers,
-# which here begin at 1.
+# Prints one line on each rank. The line has the rank's number, and the sum over all ranks of the
+# rank's number plus 1.
 SUM = """
     total = torch.ones(3) * (dist.get_rank() + 1)
     dist.all_reduce(total)
@@ -206,7 +206,7 @@ class LauncherTest(unittest.TestCase):
 
 
 class PlaceTest(unittest.TestCase):
-    """A program knows its rank before init_process_group(), from variables and arguments."""
+    """Variables and arguments tell a program its rank before init_process_group()."""
 
     def check_known(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
@@ -274,7 +274,8 @@ class CopyTest(unittest.TestCase):
     def check(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
         for rank in range(2):
-            # Either the rank or its copy may join first.
+            # The rank may join before its copy, or the copy before the rank. The second process is
+            # refused.
             self.assertEqual(finished.out.count(f"rank {rank};"), 1, finished.out)
             self.assertRegex(
                 finished.out,

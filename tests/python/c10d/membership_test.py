@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests groups of torch.distributed in which members die or are left out, and others continue."""
+"""Tests groups of torch.distributed in which some members die or are left out, and the other
+members continue.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ HEAD = """
 
 @contextlib.contextmanager
 def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Starts processes whose variables set their ranks. If one fails, the others continue."""
+    """Starts processes whose variables set their ranks. If one process fails, the other processes
+    continue.
+    """
     path, port = program(HEAD + source), free_port()
     processes = [
         subprocess.Popen(

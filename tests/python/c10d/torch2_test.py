@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# In newer versions of torch a group has a backend for each device. Before 2.15, the group itself
-# was Ronda's backend.
+# In newer versions of torch a group has a backend for each device. Before torch 2.15, the group
+# itself was Ronda's backend.
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 IS_NEW = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 5)
 RANK = SIZE = 0
@@ -115,7 +115,7 @@ class NewTorchTest(unittest.TestCase):
 
 @unittest.skipUnless(HAS_BACKENDS, f"torch {torch.__version__} is older than 2.15")
 class BackendTest(unittest.TestCase):
-    """Calls that PyTorch makes of a Backend, but not of a ProcessGroup."""
+    """Tests methods that PyTorch calls on a Backend, but not on a ProcessGroup."""
 
     def test_split_group_keeps_the_order_of_its_ranks(self):
         ranks = list(reversed(range(SIZE)))

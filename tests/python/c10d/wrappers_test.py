@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of torch's features on process groups, over Ronda: FSDP, ZeRO, hooks, Join and others."""
+"""Tests torch's features on process groups, over Ronda: FSDP, ZeRO, hooks, Join and others."""
 
 from __future__ import annotations
 
@@ -237,8 +237,8 @@ class ScheduleTest(WrapperTest):
         for _ in range(10):
             step_of(model, optimizer, batch(0, RANK))
         after = native.statistics()
-        # This barrier keeps each rank from other work, which would end the schedule, until all
-        # ranks have read their statistics.
+        # Other work would end the schedule. So the barrier makes each rank wait until all ranks
+        # have read their statistics.
         dist.barrier(dist.new_group(backend="gloo"))
         grown = {name: after[name] - before[name] for name in self.NEGOTIATION}
         self.assertEqual(grown, dict.fromkeys(self.NEGOTIATION, 0))

@@ -125,6 +125,38 @@ class LaneFailureTest(unittest.TestCase):
             self.assertIn("rank 0 has called allreduce (100003 x float32, sum)", line)
             self.assertIn("rank 1 has called broadcast (100003 x float32 from rank 0)", line)
 
+    def test_splits_that_differ_are_found(self):
+        finished = run_ranks("""
+            try:
+                sizes = [[10, 20], [30, 40]][dist.get_rank()]
+                expected = [[10, 30], [21, 40]][dist.get_rank()]
+                room = torch.empty(sum(expected), device=DEVICE)
+                dist.all_to_all_single(room, tensor[: sum(sizes)], expected, sizes)
+                torch.cuda.synchronize()
+                dist.all_reduce(tensor)
+            except RuntimeError as error:
+                print(f"error: {error}", flush=True)
+        """)
+        lines = [line for line in finished.out.splitlines() if "error: " in line]
+        self.assertEqual(len(lines), 2, finished.out + finished.err)
+        for line in lines:
+            self.assertIn("call 2 of lane 0, alltoall: rank 0 sends 20 elements to rank 1", line)
+            self.assertIn("which receives 21", line)
+
+    def test_a_refused_exchange_fails_on_the_rank_that_makes_it(self):
+        finished = run_ranks("""
+            try:
+                room = torch.empty(10, device=DEVICE)
+                sizes = [[5, 5], [5, 6]][dist.get_rank()]
+                dist.all_to_all_single(room, tensor[:10], [5, 5], sizes)
+                torch.cuda.synchronize()
+                dist.all_reduce(tensor)
+            except (RuntimeError, ValueError) as error:
+                print(f"{dist.get_rank()} error: {error}", flush=True)
+        """)
+        self.assertRegex(finished.out, "1 error: .*do not add up|split", finished.err)
+        self.assertRegex(finished.out, "0 error: .*rank 1 has refused: ValueError", finished.err)
+
     def test_a_refused_call_fails_on_the_rank_that_makes_it(self):
         finished = run_ranks("""
             try:

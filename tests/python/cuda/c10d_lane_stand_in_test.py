@@ -60,6 +60,56 @@ class LaneTest(unittest.TestCase):
         self.assertEqual(values(tensor.clone()), [SIZE * self.own])
         self.assertEqual(self.operations_of_the_engine(), 0)
 
+    def test_reduces_scatters_and_gathers_do_not_reach_the_engine(self):
+        tensor = late(self.own)
+        dist.reduce(tensor, 1)
+        self.assertEqual(values(tensor.clone()), [self.total if RANK == 1 else self.own])
+        rows = [on_device(-1.0).clone() for _ in range(SIZE)] if RANK == 1 else None
+        dist.gather(late(self.own), rows, dst=1)
+        for rank, row in enumerate(rows or []):
+            self.assertEqual(values(row.clone()), [self.all[rank]])
+        tensor = on_device(-1.0).clone()
+        rows = [late(10.0), late(20.0)] if RANK == 0 else None
+        dist.scatter(tensor, rows, src=0)
+        self.assertEqual(values(tensor.clone()), [10.0 * self.own])
+        self.assertEqual(self.operations_of_the_engine(), 0)
+
+    def test_alltoalls_do_not_reach_the_engine(self):
+        for split in ([400, 600], [600, 400], [1000, 0]):
+            sent = late(self.own)[:1000]
+            received = torch.empty(split[RANK] * SIZE, device=DEVICE)
+            dist.all_to_all_single(received, sent, [split[RANK]] * SIZE, split)
+            if split[RANK]:
+                self.assertEqual(parts(received), self.all)
+        matrix = late(self.own)[:100_000].view(SIZE, 50, 1000)
+        whole = torch.empty_like(matrix)
+        dist.all_to_all_single(whole, matrix)
+        self.assertEqual(parts(whole), self.all)
+        rooms = [torch.empty(100 * (RANK + 1), device=DEVICE) for _ in range(SIZE)]
+        data = [late(self.own)[: 100 * (rank + 1)] for rank in range(SIZE)]
+        dist.all_to_all(rooms, data)
+        self.assertEqual([values(room.clone()) for room in rooms], [[each] for each in self.all])
+        self.assertEqual(self.operations_of_the_engine(), 0)
+
+    def test_exchanges_of_other_dtypes_and_in_place(self):
+        tensor = late(self.own)[:1000]
+        dist.all_to_all_single(tensor, tensor)  # in place
+        self.assertEqual(parts(tensor), self.all)
+        for dtype in (torch.complex64, torch.int16):
+            sent = torch.full((4,), RANK + 1).to(dtype).to(DEVICE)
+            received = torch.full((4,), -1).to(dtype).to(DEVICE)
+            dist.all_to_all_single(received, sent)
+            self.assertEqual(received.cpu().tolist(), [1, 1, 2, 2])
+
+    def test_exchanges_in_groups_of_another_order(self):
+        group = dist.new_group(list(reversed(range(SIZE))))
+        sent = late(self.own)[:1000]
+        received = torch.empty(1000, device=DEVICE)
+        dist.all_to_all_single(received, sent, group=group)
+        ranks = dist.get_process_group_ranks(group)
+        self.assertEqual(parts(received), [float(rank + 1) for rank in ranks])
+        dist.destroy_process_group(group)
+
     def test_averages_and_factors_are_nccls(self):
         tensor = late(self.own)
         dist.all_reduce(tensor, dist.ReduceOp.AVG)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests ronda.torch.frameworks without the frameworks. Small modules replace them."""
+"""Tests ronda.torch.frameworks with small modules in place of the frameworks."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ ENV = {
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
-    # These variables switch off actors that watch the cluster. Each would be one more process that
-    # imports Ray.
+    # The last two variables switch off actors that watch the cluster. Each actor would be one more
+    # process that imports Ray.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
 }

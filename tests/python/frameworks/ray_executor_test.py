@@ -243,7 +243,9 @@ class RayExecutorTest(unittest.TestCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can give a node of Ray its own /dev/shm")
 class TwoHostsTest(unittest.TestCase):
-    """Tests two nodes of Ray. For Ronda they are two hosts, because each has its own /dev/shm."""
+    """Tests two nodes of Ray. Ronda treats the two nodes as two hosts, because each node has its
+    own /dev/shm.
+    """
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -259,8 +261,8 @@ class TwoHostsTest(unittest.TestCase):
                 *(f"--address={address}", "--node-ip-address=127.0.0.1", "--num-cpus=2"),
                 f"--object-store-memory={100 << 20}",
             ],
-            # Ray writes a file about its running cluster to this folder, so that no other program
-            # finds it.
+            # Ray writes the address of its cluster to this folder, so that no other program finds
+            # the cluster.
             env={**os.environ, "RAY_TMPDIR": folder},
             start_new_session=True,
         )

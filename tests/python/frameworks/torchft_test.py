@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests torchft's Manager over Ronda. Replicas die and join, and the others continue."""
+"""Tests torchft's Manager over Ronda. Replicas die and join, and the other replicas continue."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ _HEAD = """
         os._exit(0)  # threads of torchft's wait for their peers
 """.replace("RATE", str(RATE))
 
-# Both replicas make this many steps together. After these steps replica 1 dies, and replica 0 makes
-# the same number of steps alone.
+# The number of steps that both replicas make together. After these steps replica 1 dies, and
+# replica 0 makes the same number of steps alone.
 _STEPS = 5
 _LOSS = (
     _HEAD
@@ -115,7 +115,8 @@ _WITHIN_A_STEP = """
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
-# Replica 0 first makes some steps alone. Then both replicas make steps together.
+# Replica 0 first makes some steps alone. When replica 1 has joined, both replicas make steps
+# together.
 _JOINING = (
     _HEAD
     + f"""
@@ -166,7 +167,7 @@ class TorchftTest(unittest.TestCase):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # The server logs each step. The log would fill a pipe that nobody reads.
+            # The server would log each step, and fill a pipe that nobody reads.
             env={**environment(), "OMP_NUM_THREADS": "1", "RUST_LOG": "error"},
             start_new_session=True,
         )
@@ -210,7 +211,9 @@ class TorchftTest(unittest.TestCase):
         self.assertIn("PeerFailedError: rank 1", out)
 
     def test_a_replica_is_lost_in_a_step(self) -> None:
-        """The step is repeated. torchft 0.2.0's DistributedDataParallel cannot repeat a step."""
+        """Replica 0 repeats the failed step. torchft 0.2.0's DistributedDataParallel cannot repeat
+        a step.
+        """
         self.lose(_WITHIN_A_STEP, wrapped=False)
 
     def test_a_replica_comes(self) -> None:

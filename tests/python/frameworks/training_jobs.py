@@ -38,7 +38,9 @@ _INSTALLED = {
 
 
 class Model(torch.nn.Module):
-    """Adds up its training inputs, so that a test sees which inputs each rank had."""
+    """A model that also adds up its training inputs, so that a test sees which inputs each rank
+    had.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,8 +17,8 @@ from torch import Tensor
 
 _WHOLE_NUMBERS = ("BAND", "BOR", "BXOR")
 _VIEWS_OF_INPUTS = ["expanded", "conjugated", "negated"]
-# For these collectives, torch's own functions convert complex tensors to pairs of numbers, and
-# refuse tensors that are conjugated lazily.
+# Collectives for which torch's own functions convert complex tensors to pairs of numbers, and
+# refuse lazily conjugated tensors.
 _REFUSE_CONJUGATED = (
     "all_gather",
     "all_gather_into_tensor",
@@ -56,7 +56,9 @@ class Call:
         return text + (f", but {self.odd[1]} at position {self.odd[0]}" if self.odd else "")
 
     def must_fail(self, position: int) -> bool:
-        """Returns whether this rank gets an error. If one rank differs, all ranks get one."""
+        """Returns whether this rank gets an error. If one rank's call differs, all ranks get an
+        error.
+        """
         if self.odd is None:
             return False
         # In a gather, ranks may send different sizes. Only the root gets an error, because its
@@ -91,7 +93,7 @@ class Call:
         return Placed(values, self.dtype, layout).tensor
 
     def place(self, position: int, values: Tensor | None = None) -> Placed:
-        """Returns memory for a result. For an operation in place, it contains `values`."""
+        """Returns memory for a result. For an operation in place, the memory contains `values`."""
         if values is None:
             values = torch.zeros(self.shape, dtype=torch.float64)
         return Placed(values, self.dtype, self.layouts[position][1])
@@ -105,7 +107,7 @@ class Call:
 
 @dataclasses.dataclass
 class Started:
-    """The operations that a rank has started, and the check of their results."""
+    """The operations that a rank has started, and a function that checks their results."""
 
     works: list[Any]
     check: Callable[[], str] = lambda: ""
@@ -290,7 +292,7 @@ STARTS: dict[str, _Start] = {
     "objects": _objects,
 }
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-# The ways in which one rank's call may differ. The table does not have two kinds of difference.
+# The ways in which one rank's call may differ. Two kinds of difference are missing in the table.
 # First, torch's functions refuse some arguments before they call a backend. After such an error,
 # the other ranks would wait for the rank until the deadline. Second, barriers are counted
 # separately. So if one rank calls a barrier and the other ranks call another operation, the ranks
@@ -351,7 +353,9 @@ def random_call(draw: random.Random, seed: int, index: int, members: tuple[int, 
 
 
 def with_oddity(draw: random.Random, call: Call) -> Call:
-    """Returns the same call, in which one rank differs if this is possible."""
+    """Returns the same call, except that one rank's arguments differ, if the kind of call allows a
+    difference.
+    """
     if len(call.members) == 1 or call.kind not in ODDITIES or 0 in call.shape or not call.shape:
         return call
     what = draw.choice(ODDITIES[call.kind])

@@ -2,7 +2,7 @@
 
 """Helpers for fuzzers, with tensors at any position in memory, exact values, and a loop over seeds.
 
-The seed alone decides a program. So every rank runs the same program, and knows the inputs of all
+A program depends only on its seed, so every rank runs the same program, and knows the inputs of all
 ranks. All values are small whole numbers, so sums are exact in every dtype and in any order.
 Results are compared bit for bit.
 """
@@ -18,7 +18,8 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 COMPLEX = [torch.complex64, torch.complex128]
 FP8 = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
-# Torch cannot compute in these dtypes. It can only convert them, and read and write their bytes.
+# Torch cannot compute in the larger unsigned types. Torch can only convert their values, and read
+# and write their bytes.
 UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]
 
 _GUARD = 96.0  # exact in every dtype
@@ -69,7 +70,8 @@ class Placed:
         self.tensor = _region(layout, values.shape, make)
         self.tensor.copy_(values.to(dtype))
         _region(layout, values.shape, make_mask).fill_(False)
-        # The program may move its tensor to other memory. These attributes keep the first memory.
+        # The program may move its tensor to other memory. The attributes below keep the tensor's
+        # first memory.
         self._whole, self._outside = whole[0].detach(), whole[1]
         self._alias = _region(layout, values.shape, lambda shape: self._whole)
 

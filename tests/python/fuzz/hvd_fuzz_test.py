@@ -101,7 +101,8 @@ def _random_loop(seed: int, members: tuple[int, ...]) -> _Loop:
         (draw.randrange(1, _STEPS), draw.randrange(count)) for _ in range(draw.choice([0, 0, 1, 2]))
     ]
     endings = ["nothing", "nothing", "synchronize"]
-    # A gradient is complete after backward() only if every rank has it and the rest of its group.
+    # After backward(), a gradient is complete only if every rank has this gradient and all other
+    # gradients of its group.
     if usage == 1.0 and embedding != "sparse" and not (groups and toggles):
         endings.append("clip")
     is_sum = draw.random() < 0.3

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests on CPUs the calls outside of jit that run as separate programs, as on a GPU."""
+"""Tests on CPUs that calls outside of jit can run as separate compiled programs, as they do on a
+GPU.
+"""
 
 import concurrent.futures
 import unittest.mock

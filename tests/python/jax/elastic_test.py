@@ -11,7 +11,7 @@ import unittest
 import ronda_test
 
 # Each step adds 1 to every number of the state, however many members the job has. Rank 1 dies once,
-# in the compiled program of the third step. The job ends when it has all its members again.
+# in the compiled program of the third step. The job ends when it again has all three members.
 PROGRAM = """
     import os, pathlib, signal
     import jax, jax.numpy as jnp, numpy as np
@@ -81,5 +81,5 @@ class ElasticTest(unittest.TestCase):
         for each in found:
             if not each["new"]:
                 self.assertEqual(each["attempts"][0], (3, 0))
-                # Only the first of the steps 0, 1 and 2 is committed.
+                # Of the steps 0, 1 and 2, only step 0 is committed.
                 self.assertEqual({step for _, step in each["attempts"][1:2]}, {1}, done)

@@ -38,8 +38,8 @@ class PlatformsTest(Case):
         self.assertIn("ronda_collective", [name for name, *_ in waiting])
 
     def test_results_take_the_place_of_arguments(self):
-        # The result of each call shares the ticket's memory; a broadcast shares all arguments'
-        # memory.
+        # Each call returns its ticket in the memory of the ticket that it got. A broadcast also
+        # returns its array in the memory of the array that it got.
         found = calls_in(self.step, jnp.ones(6), platform="cpu")
         self.assertEqual([each.count("operand_index") for each in found], [1, 2, 1, 1])
         program = jax.jit(lambda x: (rj.broadcast(x), x))

@@ -29,7 +29,7 @@ BROADCAST = hvd.callbacks.BroadcastGlobalVariablesCallback
 
 
 def apply(optimizer, gradient, variable):
-    """Applies one gradient as fit() does. On JAX it makes a call without side effects."""
+    """Applies one gradient as fit() does: on JAX by a function without side effects."""
     if hvd.backend_name() != "jax":
         optimizer.apply([gradient], [variable])
         return
@@ -42,7 +42,7 @@ def apply(optimizer, gradient, variable):
 
 @contextlib.contextmanager
 def recorded_groups():
-    """Yields a set of the name and size of each group of gradients that is reduced."""
+    """Yields a set, to which each reduced group of gradients adds its name and size."""
     found = set()
     reduce = _backends._BACKENDS[hvd.backend_name()]
 

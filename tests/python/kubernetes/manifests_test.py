@@ -33,8 +33,7 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 _TEMPLATE = {"template": {"type": "object"}}  # of a pod, which has a schema of Kubernetes
 _REPLICAS = {"replicas": {"type": "integer", "minimum": 1}}
-# The fields of mpi-operator's API version v2beta1 that the page uses. PyPI has no schema of
-# v2beta1.
+# The fields of mpi-operator's API v2beta1 that the page uses. PyPI has no schema of this API.
 _MPI_JOB = _object(
     {
         "apiVersion": {"const": "kubeflow.org/v2beta1"},
@@ -62,7 +61,7 @@ def manifests() -> dict[str, dict[str, Any]]:
 
 
 def check(manifest: dict[str, Any]) -> None:
-    """Raises an exception that names the field that is wrong."""
+    """Checks a manifest. Raises an exception that names a wrong field."""
     kind = manifest["kind"]
     if kind == "TrainJob":
         known = TrainerV1alpha1TrainJob.from_dict(manifest).to_dict()

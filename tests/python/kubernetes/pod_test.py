@@ -32,7 +32,7 @@ _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-
 _RONDARUN = "/mnt/package/ronda/lib/rondarun"
 _TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
 
-# The folder in which root can make groups, in version 1 of cgroups.
+# The folder of version 1 of cgroups, in which root can make groups.
 _CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
 # The parent folders of groups that limit memory, and the name of the file with the limit.
 _MEMORY_GROUPS = (
@@ -55,7 +55,7 @@ class PodTest(unittest.TestCase):
     def start(
         self, command: Sequence[str], outside: Sequence[str] = (), **variables: str
     ) -> subprocess.Popen[str]:
-        """Starts a command as process 1 of a pod. `outside` is the command's prefix."""
+        """Starts a command as process 1 of a pod. `outside` is a prefix that runs outside of it."""
         pod = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, "--mount-proc"]
         pod += ["sh", "-ec", _POD, "sh", str(PACKAGE.parent), "tests/python/slurm/train.py"]
         process = subprocess.Popen(
@@ -81,7 +81,7 @@ class PodTest(unittest.TestCase):
         self.assertEqual(expected, ends)
 
     def test_ranks_train_without_rights_on_a_read_only_root(self) -> None:
-        # The shell checks the limits of the pod. Then it is replaced by rondarun, which is process
+        # The shell checks the limits of the pod, and then executes rondarun, which becomes process
         # 1.
         limits = (
             'test $$ = 1 && test "$(id -un)" = nobody && ! touch /usr/x 2> /dev/null && '
@@ -133,7 +133,7 @@ class PodTest(unittest.TestCase):
         return group
 
     def make_group_of_memory(self, limit: int) -> pathlib.Path:
-        """Makes a cgroup with this limit of memory. Skips the test if it cannot be made."""
+        """Makes a cgroup with this memory limit. Skips the test if the cgroup cannot be made."""
         for parent, file in _MEMORY_GROUPS:
             if not os.access(parent / "cgroup.procs", os.W_OK):
                 continue

@@ -62,7 +62,7 @@ def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
 
 
 class AwaitTensors(paddle.autograd.PyLayer):
-    """The identity. Its backward pass waits until the rank has reduced `count` more tensors."""
+    """An identity whose backward pass waits until the rank has reduced `count` more tensors."""
 
     @staticmethod
     def forward(ctx, value, count):
@@ -218,7 +218,8 @@ class FleetTest(unittest.TestCase):
         optimizer.clear_grad()
         weight = last.weight.numpy()
         hidden = first(ones)
-        # The backward pass reaches `first` only when both gradients of `last` are reduced.
+        # The backward pass reaches the layer `first` only when both gradients of the layer `last`
+        # have been reduced.
         last(AwaitTensors.apply(hidden, 2)).sum().backward()
         average = sum(ronda.allgather_object(hidden.numpy())) / fleet.worker_num()
         np.testing.assert_allclose(last.weight.grad.numpy(), average.T, rtol=1e-5)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster of Slurm on this host, in separate namespaces. The test ends all its processes.
+"""A cluster of Slurm on this host, in separate namespaces. The end of the test also ends all
+processes of the cluster.
 
 The machine that submits jobs and each node have separate processes, hostnames and /dev/shm. So
 Ronda treats the nodes as hosts. The nodes share a network that no other process sees.
@@ -105,16 +106,16 @@ class Cluster:
             raise
 
     def _start(self) -> None:
-        # A new folder, because paths of sockets must be short, and munged checks its folder's
-        # owner.
+        # Creates a new folder, because paths of sockets must be short, and munged checks the owner
+        # of its folder.
         own = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slurm-"))
         self.folder = pathlib.Path(own, "work")
         for name in ("work", "etc", "state", *_NODES):
             pathlib.Path(own, name).mkdir()
         pathlib.Path(own, "hosts").write_text(_HOSTS)
         pathlib.Path(own, "etc/slurm.conf").write_text(_CONFIGURATION.format(folder=own))
-        # PMIx uses the same path on both nodes. It must be in /dev/shm, because the nodes share
-        # /tmp.
+        # PMIx uses the same path on both nodes. The path must be in /dev/shm, because the nodes
+        # share /tmp.
         pathlib.Path(own, "etc/mpi.conf").write_text("PMIxCliTmpDirBase=/dev/shm\n")
         key = pathlib.Path(own, "key")
         key.write_bytes(os.urandom(128))

@@ -32,7 +32,7 @@ _LIMIT_S = 120
 
 
 def scripts() -> dict[str, str]:
-    """Returns the page's scripts. A script has the last file name that stands before it."""
+    """Returns the page's scripts by file name, which is the last file name before the script."""
     files = {}
     for block in re.finditer(r"```bash\n(.*?)```", _PAGE, re.DOTALL):
         names = re.findall(r"`(\w+\.(?:sbatch|sh))`", _PAGE[: block.start()])
@@ -144,7 +144,7 @@ class SlurmTest(unittest.TestCase):
         self.run_on_cluster(commands("scontrol requeue"))
         step = self.check_saved("train.log")
         # Slurm starts a requeued job only after two minutes, when its nodes have no old processes.
-        # The test does not wait for two minutes. It submits the script again in place of the
+        # Instead of waiting for two minutes, the test submits the script again in place of the
         # waiting job.
         state = "squeue --noheader --format '%T %r' --name train"
         self.assertTrue(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An elastic trainer for jobs of Slurm. It counts steps until the file `finish` exists, while members join and leave.
+// An elastic trainer for jobs of Slurm. The trainer counts steps until the file `finish` exists, while members join and
+// leave.
 #include <unistd.h>
 
 #include <cstdint>

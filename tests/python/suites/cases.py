@@ -41,7 +41,7 @@ class Result:
 
 
 def run_test(test: unittest.TestSuite) -> None:
-    """Runs a suite with one test, then ends the process. A case can use it as its body."""
+    """Runs a suite with one test, then ends the process. Can be the body of a case."""
     result = unittest.TextTestRunner(verbosity=2).run(test)
     if result.skipped:
         print(_SKIPPED + result.skipped[0][1], flush=True)
@@ -73,12 +73,12 @@ class _Child:
         self._begin = time.monotonic()
         self.end = self._begin + deadline
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="suites-"))
-        # A forked child need not import PyTorch again, which the parent has already imported.
+        # A forked child need not import PyTorch, because the parent has already imported it.
         context = multiprocessing.get_context("fork")
         self._process = context.Process(target=self._run)
         self._process.start()
-        # The case's processes hold the other end of this pipe. The last process that ends closes
-        # the pipe.
+        # The sentinel is one end of a pipe. All processes of the case hold the other end of the
+        # pipe, so the other end is closed when the last process ends.
         self.sentinel = self._process.sentinel
 
     def _run(self) -> None:

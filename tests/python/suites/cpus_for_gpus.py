@@ -2,8 +2,8 @@
 
 """Runs tests for GPUs on CPUs. In a process that calls install(), the CPU acts as every GPU.
 
-Features that only a GPU has, such as streams and events, are missing. So tests of these features
-fail over any backend.
+Features that only a GPU has, such as streams and events, are missing. So tests of streams, events
+and similar features fail over any backend.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def _load(ranks: int) -> type[unittest.TestCase]:
         def setUp(self) -> None:
             super().setUp()
             distributed_test.INIT_METHOD = os.environ["INIT_METHOD"]  # a new file for each test
-            # torch itself spawns the ranks. Here they are forked, so they need not import PyTorch
-            # again.
+            # torch itself would spawn the ranks. The suite forks the ranks, so that they need not
+            # import PyTorch again.
             self._start_processes(multiprocessing.get_context("fork").Process)
 
     return TestDistributed
@@ -57,7 +57,7 @@ def _is_of_gpus(test: Any) -> bool:
 
 
 def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
-    """Runs one test. This process starts the ranks, and checks how they end."""
+    """Runs one test: this process starts the test's ranks, and checks how they end."""
     from torch.testing._internal.distributed import distributed_test
 
     os.environ["BACKEND"] = backend

@@ -36,7 +36,7 @@ def read(path: pathlib.Path) -> list[Expectation]:
     """Reads the table.
 
     Raises:
-        ValueError: a line is not a row. The message names the line.
+        ValueError: a line is not a row. The error's text names the line.
     """
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):

@@ -20,8 +20,8 @@ from typing import Any
 def install(*names: str) -> None:
     """Makes the modules "pytest", "mock", "packaging" and "expecttest" importable.
 
-    `pytest` is replaced even if it is installed. Its marks have no effect here, because unittest
-    runs the suites.
+    `pytest` is replaced even if it is installed. The marks of `pytest` have no effect, because
+    unittest runs the suites.
     """
     makers = {"pytest": _pytest, "mock": _mock, "packaging": _packaging, "expecttest": _expecttest}
     for name in names:

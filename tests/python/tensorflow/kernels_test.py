@@ -31,7 +31,8 @@ class KernelTest(Case):
         self.assertNotIn("PyFunc", types)
 
     def test_operations_of_any_graph_run_in_the_order_of_the_program(self):
-        # Outside of a tf.function, TensorFlow does not order the operations, so Ronda does.
+        # In a graph outside of a tf.function, TensorFlow does not order the operations, so Ronda
+        # orders them.
         with tf.Graph().as_default() as graph:
             hvd.allreduce(tf.ones(3))
             hvd.allgather(tf.ones(3))
@@ -43,8 +44,8 @@ class KernelTest(Case):
             self.assertIn(before, after.control_inputs)
 
     def test_a_process_set_needs_python(self):
-        # An elastic program keeps its graphs in the next job, where a process set has another
-        # number.
+        # An operation on a process set needs Python, because an elastic program keeps its graphs in
+        # the next job, where the process set has another number.
         ranks = hvd.add_process_set([1])
         self.addCleanup(hvd.remove_process_set, ranks)
         types = operations_of(lambda tensor: hvd.allreduce(tensor, process_set=ranks), tf.ones(2))

@@ -250,7 +250,7 @@ class OrderTest(Case):
     def test_a_function_runs_its_calls_in_the_order_of_the_program(self):
         @tf.function
         def many(tensor):
-            # These calls do not depend on each other, so TensorFlow could choose their order.
+            # The 30 allreduces do not depend on each other, so TensorFlow could choose their order.
             return [hvd.allreduce(tensor + i, op=hvd.Sum) for i in range(30)]
 
         operations = many.get_concrete_function(own()).graph.get_operations()

@@ -23,7 +23,7 @@ class Case(unittest.TestCase):
     """A test that runs functions eagerly and in tf.function."""
 
     def modes(self) -> Iterator[Callable[[Callable[..., Any]], Callable[..., Any]]]:
-        """Yields two decorators. The first changes nothing, the second makes a tf.function."""
+        """Yields a decorator that changes nothing, and a decorator that makes a tf.function."""
         for name, mode in (("eager", lambda function: function), ("function", tf.function)):
             with self.subTest(mode=name):
                 yield mode

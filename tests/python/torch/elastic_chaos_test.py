@@ -10,7 +10,7 @@ import unittest
 
 import ronda_test
 
-# Enough passes for some new ranks to join, which need seconds to import PyTorch.
+# The passes last so long that some new ranks can join. A new rank needs seconds to import PyTorch.
 PASSES = "25"
 
 

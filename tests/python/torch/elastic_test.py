@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests Horovod's elastic API with ranks that die, join and leave. The test is the launcher."""
+"""Tests Horovod's elastic API with ranks that die, join and leave. The test itself acts as the
+launcher.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from collections.abc import Callable
 
 import ronda_test
 
-# The gradients depend only on the batch, so the result is the same for any members of the job.
+# The gradients depend only on the batch, so the result does not depend on the number of members.
 PROGRAM = """
     import os, signal
     import torch

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Tests when a DistributedOptimizer's gradients are complete between backward() and step(), and
-which changes of them are allowed.
+which changes of the gradients are allowed.
 """
 
 import copy
@@ -142,8 +142,7 @@ class WholeTest(TrainingCase):
                     (loss / hvd.size()).backward()
                 own = uses[hvd.rank()]
                 model(batch(hvd.rank(), step), own).square().mean().backward()
-                # If some ranks are still in backward(), they and the ranks that have returned meet
-                # here.
+                # Some ranks may call this allreduce while other ranks are still in backward().
                 hvd.allreduce(torch.ones(1), name="between")
                 if not options:
                     self.check(model.net, [each.grad for each in whole.net.parameters()])
@@ -207,7 +206,7 @@ class WholeTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
 
     def test_closures_see_one_loss(self):
-        """LBFGS calls the closure as often as the loss requires, so the ranks must see one loss."""
+        """The loss decides how often LBFGS calls the closure, so all ranks must see one loss."""
         for search in (None, "strong_wolfe"):
             model = make_model()
             optimizer = hvd.DistributedOptimizer(
@@ -311,7 +310,9 @@ class ChangedTest(TrainingCase):
             self.assert_same_on_all_ranks(model)
 
     def test_each_rank_another_element(self):
-        """Each rank changes one element, so all gradients have equal values in different orders."""
+        """Each rank changes another element of its gradient, so the gradients have equal values in
+        different orders.
+        """
         for dtype in (torch.float16, torch.float32, torch.float64):
             for change in (torch.Tensor.neg_, torch.Tensor.zero_, lambda each: each.add_(0.5)):
                 parameter = torch.nn.Parameter(torch.ones(5, dtype=dtype))
@@ -350,7 +351,9 @@ class ChangedTest(TrainingCase):
         self.assert_same_on_all_ranks(model)
 
     def test_in_flight(self):
-        """A hook on one rank changes a gradient in flight. Then every rank raises an error."""
+        """A hook on one rank changes a gradient in flight. After such a change every rank raises an
+        error.
+        """
         for change in self.changes(2.0):
             model = make_model()
             optimizer = self.wrap(model)
@@ -358,7 +361,8 @@ class ChangedTest(TrainingCase):
             bad_steps = []
 
             def hook(_, model=model, change=change, bad_steps=bad_steps):
-                # Ronda has already submitted the gradients of the last layer.
+                # When this hook of the first layer runs, Ronda has already submitted the gradients
+                # of the last layer.
                 if hvd.rank() == 0 and bad_steps and bad_steps[-1]:
                     change(model[2].weight)
 
@@ -484,7 +488,9 @@ class StorageTest(unittest.TestCase):
                     self.assertEqual(len(set(result[:: 1 << 18].tolist())), 1)
 
     def test_of_gradients(self):
-        """Only rank 0 has this gradient. The program replaces its memory while it is in flight."""
+        """Only rank 0 has a gradient of `extra`. The program replaces the gradient's memory while
+        the gradient is in flight.
+        """
         model = WithExtra()
         model.extra = torch.nn.Parameter(torch.ones(1 << 20))
         optimizer = hvd.DistributedOptimizer(

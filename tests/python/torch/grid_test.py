@@ -2,7 +2,7 @@
 
 """Tests Horovod's operations on every dtype and number of dimensions, also in process sets.
 
-It also tests errors if the ranks' calls differ, and integers that are scaled by factors.
+Also tests errors if the ranks' calls differ, and integers that are scaled by factors.
 """
 
 import itertools

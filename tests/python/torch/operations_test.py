@@ -205,7 +205,7 @@ class ExchangeTest(unittest.TestCase):
         own = torch.arange(2 * size) + 100 * rank
         want = torch.cat([torch.arange(2 * rank, 2 * rank + 2) + 100 * r for r in range(size)])
         torch.testing.assert_close(hvd.alltoall(own), want)
-        # Rank r sends r + `to` rows to rank `to`. It keeps its last row.
+        # Rank r sends r + `to` rows to rank `to`, and keeps its last row.
         splits = torch.tensor([rank + to for to in range(size)], dtype=torch.int32)
         rows = torch.full((int(splits.sum()) + 1, 2), float(rank))
         received, counts = hvd.alltoall(rows, splits)
@@ -333,7 +333,7 @@ class MistakesTest(unittest.TestCase):
 
     def test_names_in_flight(self):
         needs_other_ranks(self)
-        # The other ranks submit the tensor only after rank 0 has got its error.
+        # The other ranks submit the tensor "twice" only after rank 0 has got its error.
         if hvd.rank() == 0:
             handle = hvd.allreduce_async(torch.ones(2), name="twice")
             self.assertRaisesRegex(ValueError, "twice", hvd.allreduce, torch.ones(2), name="twice")

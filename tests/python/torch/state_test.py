@@ -84,7 +84,7 @@ class BroadcastTest(unittest.TestCase):
                     each.grad = each.grad.to_sparse()
             return loss
 
-        # The other ranks have no state yet, or the state of another number of steps.
+        # The root has made three steps. The other ranks have made another number of steps, or none.
         for _ in range(3 if is_root else hvd.rank() - 1):
             optimizer.step(closure)
         before = [each.detach().clone() for each in layer.parameters()]
@@ -244,7 +244,8 @@ class SyncBatchNormTest(unittest.TestCase):
 
     def batches(self, dims, dtype):
         torch.manual_seed(5)
-        # The ranks' batches have different sizes. Their mean is much larger than their deviation.
+        # The ranks' batches have different sizes. The mean of their values is much larger than the
+        # deviation.
         return [
             (torch.randn(2 + rank, 3, *[4] * dims) * (rank + 1) + 100).to(dtype)
             for rank in range(hvd.size())

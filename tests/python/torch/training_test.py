@@ -57,7 +57,7 @@ class TrainingTest(unittest.TestCase):
         self.assertGreaterEqual(example.test(model, own), 0.97)
 
     def test_uneven_data_with_join(self):
-        """Rank r makes 3 r steps more than rank 0. It makes these steps without rank 0."""
+        """Rank r makes 3 + 3 r steps and then joins, so fewer ranks take part in later steps."""
         model, optimizer = self.make()
         images, labels = example.load_digits("t10k").tensors
         for step in range(3 + 3 * hvd.rank()):

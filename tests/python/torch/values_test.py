@@ -80,7 +80,8 @@ class ValueTest(unittest.TestCase):
     def test_operations_on_one_tensor_take_effect_in_order(self):
         size = hvd.size()
         tensor = torch.ones(1000)
-        # All operations use this tensor, so each must see the results of the operations before it.
+        # All operations use the same tensor, so each operation must see the results of the earlier
+        # operations.
         handles = [
             hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"one behind the other {i}")
             for i in range(3)

@@ -18,7 +18,7 @@ DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std
   return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
 }
 
-// Rates the backends for ranks whose communicator for host memory has one level.
+// Rates the device backends for ranks whose communicator for host memory has one level.
 std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends({.facts = facts})); }
 
 std::string NameOf(const absl::StatusOr<absl::string_view>& backend) {
@@ -83,7 +83,7 @@ TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {
               HasSubstr("rank 0 has NCCL 2.28.9, rank 1 has 2.18.3"));
 }
 
-// Covers hosts whose versions of NCCL differ, and hosts of a test whose ranks share the GPUs of one machine.
+// Tests hosts with different versions of NCCL, and simulated hosts whose ranks share the GPUs of one machine.
 TEST(DeviceBackendsTest, NcclOnEachHostIsEnoughForTwoLevels) {
   const HostMap hosts = {.hosts = {{0, 2}, {1, 3}}};
   EXPECT_EQ(
@@ -148,7 +148,8 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
                        .why_no_nccl = std::string(500, 'x'),
                        .wanted = "nccl",
                        .why_no_peer = "old",
-                       .order = "ranks"};
+                       .order = "ranks",
+                       .windows = "symmetric"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());

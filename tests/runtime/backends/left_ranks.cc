@@ -24,7 +24,7 @@ namespace ronda::testing {
 namespace {
 
 // Waits until each rank has written a file into the directory WORDS. If a rank exited earlier, mpirun might kill
-// another rank too soon, because mpirun kills all ranks when one ends without MPI_Finalize.
+// another rank too soon: mpirun kills all ranks when one of them ends without MPI_Finalize.
 void AwaitTheOthersWords(int size) {
   const std::filesystem::path directory = std::getenv("WORDS");
   std::ofstream(directory / absl::StrCat(getpid()));
@@ -45,7 +45,7 @@ void IsLeftByTheLastRank() {
     const auto handle = runtime->Submit({.request = {.name = name, .op = OpType::kBarrier}});
     return handle.ok() ? (*handle)->Wait() : handle.status();
   };
-  // This barrier may fail, because the last rank may give up before the others have passed the barrier.
+  // The first barrier may fail, because the last rank may give up before the other ranks have passed the barrier.
   wait("all are here").IgnoreError();
   if (config->job.rank < size - 1) {
     EXPECT_FALSE(wait("not all come").ok());

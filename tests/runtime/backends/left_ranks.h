@@ -7,8 +7,8 @@
 
 namespace ronda::testing {
 
-// Connects to the other ranks as the environment says. Then the last rank ends without shutdown. The other ranks wait
-// for it, and print the failure that they get. WORDS names a directory, which is empty at first.
+// Connects to the other ranks as the environment says. The last rank then ends without a shutdown. The other ranks wait
+// for the last rank, and print the failure that they get. WORDS names a directory, which is empty at first.
 void IsLeftByTheLastRank();
 
 }  // namespace ronda::testing

@@ -67,7 +67,7 @@ void Train() {
 struct Mpi {
   MpiFlavor flavor;
   const char* name;
-  // Settings that keep the MPI from using /dev/shm, because the two hosts have different ones.
+  // Settings that keep the MPI from using /dev/shm, which is different on the two hosts.
   std::vector<std::string> network_only;
 };
 
@@ -82,8 +82,8 @@ class MpirunJobTest : public ::testing::TestWithParam<Mpi> {
     if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
   }
 
-  // Returns the command line of a rank. It sets the variables of `settings`, and unsets the variables that RunProcesses
-  // has set.
+  // Returns the command line of a rank. The command sets the variables of `settings`, and unsets the variables that
+  // RunProcesses has set.
   static std::vector<std::string> RankWith(std::vector<std::string> settings, const std::string& program) {
     std::vector<std::string> argv = {"/usr/bin/env", "-u", "RONDA_RANK", "-u", "RONDA_SIZE", "-u", "RONDA_JOB_ID"};
     argv.insert(argv.end(), settings.begin(), settings.end());
@@ -138,12 +138,11 @@ class TwoHostsJobTest : public MpirunJobTest {
     return absl::StrCat(::testing::TempDir(), "/second_host_", getpid(), "_", GetParam().name);
   }
 
-  // Runs ranks. Those from `first_of_second` on are on the second host.
+  // Runs `size` ranks. Rank `first_of_second` and all later ranks are on the second host.
   static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
                            const std::string& program) {
     for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
-    // The launcher believes that all ranks are on one host. With this setting, the ranks do not try to meet in shared
-    // memory.
+    // mpirun treats all ranks as ranks of one host. RONDA_MPI=1 keeps the ranks from trying to meet in shared memory.
     settings.push_back("RONDA_MPI=1");
     std::vector<std::string> argv = {
         "/bin/sh", "-c",
@@ -156,8 +155,8 @@ class TwoHostsJobTest : public MpirunJobTest {
     return RunUnderMpirun(GetParam().flavor, size, argv);
   }
 
-  // Runs four ranks on two hosts with these settings. Rank 3 ends silently, and the others must print a failure that
-  // names it.
+  // Runs four ranks on two hosts with these settings. Rank 3 ends silently, and the other ranks must print a failure
+  // that names it.
   static void ExpectLastRankToBeNamed(std::vector<std::string> settings) {
     const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
     std::filesystem::create_directories(words);
@@ -187,7 +186,7 @@ TEST_P(TwoHostsJobTest, OneRankOnEachTrainsOverMpi) {
 }
 
 TEST_P(TwoHostsJobTest, ControlMessagesGoOverMpiIfAskedFor) {
-  // No network interface has this name, so Ronda cannot make its own connections.
+  // No network interface has the name "none", so Ronda cannot make its own connections.
   const std::vector<std::string> settings = {"RONDA_CONTROL=mpi", "RONDA_NETWORK_INTERFACE=none"};
   std::vector<std::string> two_a_host = settings;
   two_a_host.push_back("EXPECTED_LOCAL_SIZE=2");

@@ -213,6 +213,11 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->network.heartbeat_timeout, absl::InfiniteDuration());
 }
 
+TEST(ConfigTest, WindowsOfNcclAreOffUnlessRequested) {
+  EXPECT_FALSE(Read({})->devices.nccl_windows);
+  EXPECT_TRUE(Read({{"RONDA_NCCL_WINDOWS", "1"}})->devices.nccl_windows);
+}
+
 TEST(ConfigTest, AutotuneCanBeSwitchedOff) {
   const absl::StatusOr<Config> config = Read({{"RONDA_AUTOTUNE", "0"}});
   ASSERT_TRUE(config.ok()) << config.status();

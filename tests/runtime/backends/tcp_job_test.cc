@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests processes that know each other only by torchrun-style variables. They meet at rank 0 over gRPC, then use shared
-// memory. No process of this test forks after it has used gRPC.
+// Tests processes that know each other only by torchrun-style variables. The processes meet at rank 0 over gRPC, and
+// then use shared memory. No process of this test forks after it has used gRPC.
 #include <sched.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>

@@ -62,7 +62,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
 TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   ::testing::internal::CaptureStderr();
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // When the last event of another rank is a wait, that rank has printed its warning.
+    // If the last event of a rank is a wait, the rank has printed its warning.
     for (RankId other = 0; rank == late() && other < late(); ++other) {
       const auto is_waiting = [&] {
         const std::optional<FlightEvent> last = transport.flights->Of(other).Last();
@@ -74,8 +74,8 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
               absl::OkStatus());
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  // On a busy machine other ranks may also be late, and warnings may name them first. But the last of the other ranks
-  // waits only for the rank late().
+  // On a busy machine other ranks may also be late, and warnings may name them first. The slowest of the other ranks,
+  // however, waits only for the rank late(), and its warning names late().
   const std::string warning = absl::StrCat("W has waited 20ms for ", LateName(),
                                            " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
                                            late(), " has done nothing yet\n");
@@ -108,7 +108,7 @@ absl::Status RunOperation(OpType op, Communicator& communicator, const CallInfo&
 
 TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
   for (OpType op : {OpType::kBarrier, OpType::kBroadcast, OpType::kAllgather, OpType::kAlltoall}) {
-    // A communicator cannot be used again after an error, so each operation gets new ones.
+    // A communicator cannot be used again after an error, so each operation gets new communicators.
     std::vector<Transport> transports = ConnectRanks(GetParam().backend, {.size = size()});
     RunRanksOn(transports, [&](RankId rank, Transport& transport) {
       if (rank == late()) return;
@@ -135,9 +135,7 @@ TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
 }
 
 TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
-  if (GetParam().backend == Backend::kMpi || GetParam().backend == Backend::kTcp) {
-    GTEST_SKIP() << "messages do not say who has left";
-  }
+  if (!SaysWhoHasLeft(GetParam().backend)) GTEST_SKIP() << "messages do not say who has left";
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) return transport.control->Depart();
     const absl::Status status = Allreduce(transport);

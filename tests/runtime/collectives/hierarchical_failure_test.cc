@@ -48,8 +48,8 @@ absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   return transports.front().control->failure();
 }
 
-// Ranks on the late rank's host wait for the late rank itself. Ranks on other hosts wait for a rank that itself waits
-// for the late rank.
+// Ranks on the late rank's host wait for the late rank itself. A rank on another host waits for a rank that itself
+// waits for the late rank.
 TEST(HierarchicalFailureTest, LateRankIsNamedWhereverItIs) {
   const HostMap map = {.hosts = {{0, 1}, {2, 3}}};
   for (RankId late : {0, 1, 3}) {

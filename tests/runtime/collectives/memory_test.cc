@@ -45,8 +45,8 @@ TEST(MemoryTest, SharedMemoryOfAJobIsAtMostTwiceItsRings) {
   }
 }
 
-// No buffer holds a whole bucket. The smaller bucket comes first. So memory that does not depend on the bucket's size,
-// such as the rings, is in use before the measurement.
+// No buffer may hold a whole bucket. The test first reduces a smaller bucket, so that memory that does not depend on
+// the bucket's size, such as the rings, is in use before the measurement.
 TEST(MemoryTest, ABucketTakesLessThanOnePercentOfItsSize) {
   absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess({.size = 2});
   ASSERT_TRUE(transports.ok()) << transports.status();

@@ -45,7 +45,7 @@ std::vector<float> Sum(int size, size_t count, int round) {
   return sum;
 }
 
-// Cuts the values into one tensor, for the short code path, or two tensors, for the general path.
+// Makes one tensor of the values (cut = 0), for the short code path, or two tensors, for the general path.
 std::vector<Segment> CutAt(size_t cut, std::vector<float>& values) {
   std::vector<Segment> segments;
   if (cut > 0) segments.push_back({.input = values.data(), .output = values.data(), .count = cut});

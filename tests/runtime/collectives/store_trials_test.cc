@@ -20,7 +20,7 @@ struct Cores {
 constexpr Cores kNear = {.through_cache = 0.05, .past_cache = 0.09};
 constexpr Cores kFar = {.through_cache = 0.5, .past_cache = 0.06};
 
-// A job whose rank 0 writes its data around the ring again and again, in laps.
+// A job whose rank 0 writes its data around the ring again and again. Each round is a lap.
 class Job {
  public:
   explicit Job(absl::Duration lap_time) : lap_time_(lap_time) {}
@@ -98,8 +98,8 @@ TEST(StoreTrialsTest, ASlowJobTriesAgainAfterASecond) {
   Job job(absl::Milliseconds(100));
   job.Run(300, kFar);
   ASSERT_EQ(job.trials().settled(), Stores::kPastCache);
-  // The settled kind is not slower than before, so nothing starts a trial at once. But the other kind of store has
-  // become faster.
+  // The settled kind is not slower than before, so nothing starts a trial at once. Meanwhile the other kind of store
+  // has become faster.
   EXPECT_LE(job.LapsUntil(Stores::kThroughCache, {.through_cache = 0.03, .past_cache = 0.06}, 200), 22u);
 }
 

@@ -45,7 +45,7 @@ TEST_P(ControlPlaneTest, BroadcastsReachEveryRankInOrder) {
   });
 }
 
-// The other ranks may be in a collective that waits for rank 0.
+// Broadcast() must not wait for the other ranks, which may be in a collective that waits for rank 0.
 TEST_P(ControlPlaneTest, LongBroadcastsDoNotWaitForRanksThatReceiveNothing) {
   constexpr size_t kMessages = 3;
   const std::string text(300'000, 'x');
@@ -76,7 +76,7 @@ TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
       return !all.broadcasts.empty() && all.broadcasts.back() == "end";
     };
     const std::vector<std::string> broadcasts = ReceiveUntil(control, has_end).broadcasts;
-    // The coordinator may have received its own broadcasts before it looked for the end.
+    // The coordinator may have received its own broadcasts in the calls above, together with the reports.
     if (rank != 0) {
       EXPECT_EQ(broadcasts, std::vector<std::string>({text, text, text, "end"}));
     }
@@ -119,7 +119,7 @@ TEST_P(ControlPlaneTest, HighestUnlockRequestCounts) {
   }
 }
 
-// The engine needs this, because another thread may drive the engine while the background thread sleeps in Wait().
+// In the engine, another thread may send and receive while the background thread sleeps in Wait().
 TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   std::atomic<bool> over{false};
   const absl::Time deadline = Deadline();
@@ -143,7 +143,7 @@ TEST_P(ControlPlaneTest, PollerFindsWhatOthersSend) {
   ASSERT_EQ(control(sender).SendToCoordinator("report"), absl::OkStatus());
   const absl::Time deadline = Deadline();
   ControlPlane::Inbox inbox = *coordinator.Receive();
-  // Over a network, a message may take longer than one period of polling.
+  // The coordinator polls again and again, because a message over a network may take longer than one period of polling.
   while (inbox.to_coordinator.empty() && SteadyNow() < deadline) {
     coordinator.KeepPolling();
     inbox = *coordinator.Receive();
@@ -163,7 +163,7 @@ TEST_P(ControlPlaneTest, PollerGivesUpWhenNothingComes) {
   control(0).StopPolling();
 }
 
-// A message that the poller misses must end Wait(), or the waiting thread would sleep until the deadline.
+// A message that the poller misses must end Wait(). Otherwise the waiting thread would sleep until the deadline.
 TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   ControlPlane& coordinator = control(0);
   if (!coordinator.StartPolling()) GTEST_SKIP() << "there is no polling here";
@@ -187,8 +187,8 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 
-// A sender that polls gives the coordinator's poller a moment to poll again. After that moment, the sender wakes the
-// coordinator.
+// A sender that polls gives the coordinator's poller a moment to poll again. If the poller does not come back, the
+// sender wakes the coordinator.
 TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
   ControlPlane& coordinator = control(0);
   ControlPlane& sender = control(size() - 1);
@@ -254,7 +254,7 @@ TEST_P(ControlPlaneTest, DepartureIsNoFailure) {
   for (RankId rank = 0; rank < size(); ++rank) EXPECT_EQ(control(rank).failure(), absl::OkStatus());
 }
 
-// Rank 1 may have ranks below it, which receive everything through it.
+// Rank 1 may have ranks below it in the tree, which receive all messages through rank 1.
 TEST_P(ControlPlaneTest, AnEndWithoutDepartureFailsTheJob) {
   if (size() == 1) GTEST_SKIP() << "a rank alone has nobody to tell";
   Destroy(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of the promises of ControlPlane, for any implementation.
+// Tests the promises of ControlPlane for any implementation.
 //
 //   INSTANTIATE_TEST_SUITE_P(Mine, ControlPlaneTest, ::testing::ValuesIn({...}), NameOfControlRanks);
 #ifndef RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
@@ -71,7 +71,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     });
   }
 
-  // Each wait must end by this time, however busy the machine is. A test that waits longer fails.
+  // Returns the time by which a wait must end, however busy the machine is. A test that waits longer fails.
   static absl::Time Deadline() { return SteadyNow() + absl::Minutes(1); }
 
   // Receives until `done` accepts the messages so far, and returns them. At the deadline, fails the test, and also

@@ -167,7 +167,8 @@ TEST_F(DevicePluginTest, AStreamMeetsTheHostAtAWord) {
   EXPECT_EQ(std::atomic_ref<uint32_t>(words[0]).load(), 2u);
 }
 
-// Kernels read and write the host's pinned memory by the same address. The staged communicator relies on this.
+// Kernels must reach the host's pinned memory by the host's addresses, because the staged communicator uses them in
+// kernels.
 TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
   const DeviceMemory values = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
   const DeviceMemory wire = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");

@@ -31,8 +31,8 @@ using ::ronda::testing::Sum;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
-// The limit of steps for a search. A search with samples of 4 steps needs only a tenth of this number, with the steps
-// that lock the schedule again.
+// The largest number of steps of a search. A search with samples of 4 steps needs only a tenth of this number,
+// including the steps that lock the schedule again.
 constexpr int kMostSteps = 5000;
 
 Tunables Autotuned(const std::string& log) {

@@ -15,6 +15,7 @@
 
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
+#include "tests/runtime/engine/lane_calls.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
@@ -28,45 +29,16 @@ using ::testing::HasSubstr;
 constexpr int kRanks = 2;
 constexpr size_t kCount = 6;
 
-// Opens a lane on a rank, and makes calls on this lane.
-class Calls {
- public:
-  explicit Calls(DeviceRank& rank, ProcessSetId process_set = kGlobalProcessSet)
-      : rank_(rank), process_set_(process_set) {
-    const absl::StatusOr<bool> is_open = rank.runtime().OpenLane(process_set, nullptr, WaitLimits());
-    EXPECT_EQ(is_open.status(), absl::OkStatus());
-    EXPECT_TRUE(*is_open);
-  }
-
-  CallerLane& lane() { return *rank_.runtime().lanes().Find(process_set_); }
-
-  absl::StatusOr<std::shared_ptr<Handle>> Make(Submission submission) {
-    submission.request.process_set = process_set_;
-    const absl::StatusOr<bool> carries = lane().Carries(submission);
-    EXPECT_EQ(carries.status(), absl::OkStatus());
-    EXPECT_TRUE(*carries);
-    return lane().Submit(&submission);
-  }
-
-  // Makes the call, and makes the rank's stream wait for its result.
-  void MakeAndOrder(Submission submission) {
-    const auto handle = Make(std::move(submission));
-    ASSERT_EQ(handle.status(), absl::OkStatus());
-    EXPECT_EQ((*handle)->OrderBefore(rank_.stream()), absl::OkStatus());
-  }
-
-  // Makes the call, waits for its end, and returns its status.
-  absl::Status StatusOf(Submission submission) {
-    const auto handle = Make(std::move(submission));
-    return handle.ok() ? (*handle)->Wait() : handle.status();
-  }
-
- private:
-  DeviceRank& rank_;
-  const ProcessSetId process_set_;
-};
-
 Submission Sum(DeviceRank& rank, const DeviceTensor& tensor) { return DeviceSum("", rank, tensor, kCount); }
+
+// The result is only on rank `root`; elsewhere the output is nullptr.
+Submission Reduce(DeviceRank& rank, const DeviceTensor& tensor, RankId root) {
+  Submission submission = Sum(rank, tensor);
+  submission.request.op = OpType::kReduce;
+  submission.request.root = root;
+  if (rank.rank() != root) submission.output = nullptr;
+  return submission;
+}
 
 Submission Broadcast(DeviceRank& rank, const DeviceTensor& tensor, RankId root) {
   Submission submission = Sum(rank, tensor);
@@ -95,7 +67,7 @@ Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const Devi
   return submission;
 }
 
-// Makes all kinds of operations in each step. Each operation needs the result of the one before it.
+// Makes all kinds of operations in each step. Each operation needs the result of the previous operation.
 void RunSteps(DeviceRank& rank, Calls& calls, int steps) {
   DeviceTensor tensor(rank, kCount * sizeof(float)), all(rank, kRanks * kCount * sizeof(float));
   for (int step = 0; step < steps; ++step) {
@@ -175,6 +147,33 @@ TEST(CallerLane, NcclScalesAndDivides) {
   });
 }
 
+TEST(CallerLane, OnlyTheRootGetsAReducedTensor) {
+  RunDeviceRanks({.size = 3, .cuda = {.delay_seed = 11}}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    for (const RankId root : {0, 2, 1}) {
+      const auto own = static_cast<float>(rank.rank() + 1);
+      const DeviceTensor tensor(rank, std::vector<float>(kCount, own));
+      Submission average = Reduce(rank, tensor, root);
+      average.request.reduction = Reduction::kAverage;
+      calls.MakeAndOrder(average);
+      EXPECT_THAT(tensor.Get<float>(), Each(rank.rank() == root ? 2.0f : own)) << "root " << root;
+    }
+    EXPECT_EQ(FakeNcclCalls("Reduce") % 3, 0);
+  });
+}
+
+TEST(CallerLane, RanksThatDifferInTheRootGetBothCalls) {
+  RunDeviceRanks({.size = kRanks, .expects_failure = true}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    DeviceTensor& tensor = rank.Keep(std::vector<float>(kCount, 1));
+    EXPECT_THAT(std::string(calls.StatusOf(Reduce(rank, tensor, /*root=*/rank.rank())).message()),
+                AllOf(HasSubstr("rank 0 has called reduce (6 x float32 to rank 0, sum)"),
+                      HasSubstr("rank 1 has called reduce (6 x float32 to rank 1, sum)")));
+  });
+  while (!PopFakeNcclReport().empty()) {
+  }
+}
+
 TEST(CallerLane, TheEngineCarriesOutOperationsThatNcclLacks) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     Calls calls(rank);
@@ -182,6 +181,8 @@ TEST(CallerLane, TheEngineCarriesOutOperationsThatNcclLacks) {
     const auto carries = [&](Submission submission) { return *calls.lane().Carries(submission); };
     Submission maximum = Sum(rank, tensor);
     maximum.request.reduction = Reduction::kMax;
+    EXPECT_FALSE(carries(maximum)) << "NCCL drops NaN";
+    maximum.request.op = OpType::kReduce;
     EXPECT_FALSE(carries(maximum)) << "NCCL drops NaN";
     maximum.request.dtype = DType::kInt32;
     EXPECT_TRUE(carries(maximum));
@@ -265,8 +266,9 @@ size_t DriverCalls(FakeCuda& cuda) {
   return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
 }
 
-// Five calls query the stream (two calls), record its point, make the lane's stream wait, and record the event after
-// the call. Three calls query the waiting stream (two calls) and make it wait.
+// The operation makes five calls of the driver. Two calls query the caller's stream, and one records the stream's
+// point. One call makes the lane's stream wait, and one records the lane's event. The wait for the result makes three
+// calls. Two calls query the waiting stream, and one makes it wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
 TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {

@@ -62,7 +62,7 @@ TEST_P(DeviceAdasum, EqualGradientsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
-// Consecutive tensors. They are too many for one kernel launch, and some have no elements.
+// More consecutive tensors than one kernel launch can process. Some tensors have no elements.
 struct Tensors {
   static constexpr size_t kCount = 500;
   Tensors() {
@@ -113,7 +113,8 @@ TEST_P(DeviceAdasum, ManyTensorsHaveTheHostsResultsAndTheSameBitsOnAllRanks) {
     CarryOutAll(rank.runtime(),
                 tensors.Submissions(host.data(), [&](size_t i) { return Sum(absl::StrCat("host", i), &host); }));
     std::vector<float> result = device.Get<float>();
-    // The results differ by one unit of bfloat16 if they lie on different sides of a rounding boundary.
+    // The device's result and the host's result differ by one unit of bfloat16 if they lie on different sides of a
+    // rounding boundary.
     EXPECT_THAT(result, Pointwise(FloatNear(0x1p-5f), host));
     results[static_cast<size_t>(rank.rank())] = std::move(result);
   });

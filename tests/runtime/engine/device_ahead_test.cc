@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tests buckets of a locked schedule. The ranks agree on a bucket before they launch it, while the device is still busy
-// with earlier work. Neither the host nor the trainer waits for the device. A bucket that is launched is never undone.
-// If a vote is lost, its bucket has not been launched.
+// with earlier work. Neither the host nor the trainer waits for the device. A launched bucket is never undone: if the
+// vote on a bucket is lost, no rank has launched the bucket.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,14 +78,14 @@ class Step {
     CopyOnStream(rank_, tensors_[i], sources_[i]);
     return SubmitAgain(i);
   }
-  // Submits the tensor with its present value.
+  // Submits the tensor without changing its value.
   std::shared_ptr<Handle> SubmitAgain(size_t i) {
     const auto handle = rank_.runtime().Submit(DeviceSum(absl::StrCat("t", i), rank_, tensors_[i], kCount));
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.ok() ? *handle : nullptr;
   }
-  // Makes the stream wait for the results and copy them. Returns whether all operations were launched before the
-  // deadline Soon().
+  // Makes the stream wait for the results of the step, and copy them. Returns whether all operations were launched
+  // before the deadline Soon().
   bool End() {
     bool launched = true;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -155,7 +155,7 @@ bool GiveAwayALockedStep(int tensors) {
   return left == 0;
 }
 
-// If a rank gets no core for a while, the other ranks unlock the schedule. This is right, but then there is no locked
+// If a rank gets no core for a while, the other ranks unlock the schedule. The unlock is correct, but leaves no locked
 // step to test, so the test tries again.
 TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   constexpr int kAttempts = 20;
@@ -287,8 +287,8 @@ TEST(DeviceAgreement, ABucketThatARankLacksIsNotLaunchedByTheOthers) {
   });
 }
 
-// Rank 0 has submitted a step of two sums. Then rank 1 submits something else, so the vote on the step is lost. After
-// that, each rank runs `rest`. Rank 0 still has the handles of its step.
+// Rank 0 has submitted a step of two sums. Rank 1 submits another tensor instead, so the vote on the step is lost.
+// After the lost vote, each rank runs `rest`. Rank 0 still has the handles of its step.
 struct Loss {
   bool expects_failure = false;
 };
@@ -327,7 +327,7 @@ TEST(DeviceLostVotes, TheTensorsAreNegotiated) {
   });
 }
 
-// Rank 1 submits the second tensor first.
+// After the lost vote, rank 1 submits the second tensor before the first.
 TEST(DeviceLostVotes, TheOrderInWhichTheTensorsComeIsFree) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
     if (rank.rank() == 1) {

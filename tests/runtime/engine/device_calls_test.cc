@@ -25,16 +25,17 @@ constexpr size_t kCount = 5;
 constexpr size_t kSteps = 7;  // whose calls are counted
 constexpr int kRounds = 10;
 
-// Five calls of the driver. Ronda's stream waits for the submissions, runs two kernels, and records an event. Then the
-// trainer's stream waits for this event.
+// The calls of the driver for a bucket. The first four are for Ronda's stream: it waits for the submissions, runs two
+// kernels, and records an event. The fifth call makes the trainer's stream wait for this event.
 constexpr size_t kCallsOfBucket = 5;
-// Two queries of a stream, for whether it is being captured and for its number.
+// The two queries of a stream: whether it is being captured, and its number.
 constexpr size_t kLook = 2;
-// A submission also records the stream's point.
+// A submission makes the two queries, and records the stream's point.
 constexpr size_t kCallsOfSubmission = kLook + 1;
 // The changes of the current device that Ronda makes if the trainer's thread uses another device. Ronda changes to its
 // own device and back up to four times. Ronda changes the device for the submission, and for the bucket if this thread
-// launches the bucket. It also does so to look up the number of the waiting stream, and to make this stream wait.
+// launches the bucket. Ronda also changes the device to look up the number of the waiting stream, and to make this
+// stream wait.
 constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };
@@ -83,9 +84,8 @@ class Steps {
 };
 
 struct Calls {
-  // The number of calls, without two kinds of calls. Queries of events are not counted, because their number depends on
-  // timing. Calls that create events or memory are not counted, because they occur only until enough events and memory
-  // exist.
+  // The number of calls of the driver. Queries of events are not counted, because their number depends on timing. Calls
+  // that create events or memory are not counted, because they occur only until enough events and memory exist.
   size_t all = 0;
   size_t pointers = 0;
   size_t streams = 0;
@@ -100,7 +100,7 @@ Calls CallsSoFar(FakeCuda& cuda) {
           .threads = FakeNcclThreads()};
 }
 
-// Returns the calls of kSteps steps of all ranks, as rank 0 counts them. On all other ranks it returns nullopt.
+// Returns the calls of kSteps steps of all ranks, as rank 0 counts them. On all other ranks, the result is nullopt.
 std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& together) {
   together.arrive_and_wait();
   const Calls before = CallsSoFar(rank.fake());
@@ -119,8 +119,8 @@ std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& 
                .buckets = buckets};
 }
 
-// Returns the calls of kSteps locked steps of all ranks. It takes the lowest count of several rounds, because a round
-// creates objects if more buckets are in flight at once than ever before.
+// Returns the calls of kSteps locked steps of all ranks. The result is the lowest count of several rounds, because a
+// round creates objects if more buckets are in flight at once than ever before.
 Calls CallsOfLockedSteps(size_t tensors, Submit way) {
   Calls fewest;
   std::barrier<> together(kRanks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Jobs on several hosts whose tensors are on devices. They communicate in two levels, within a host and across hosts,
-// and either level may fail.
+// Tests jobs on several hosts whose tensors are on devices. The ranks communicate in two levels, within a host and
+// across hosts. Either level may fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ const HostMap& ThreeHosts() {
   return *map;
 }
 
-// Says where NCCL fails, namely in all communicators that have a rank `nccl_rank`.
+// A failure of NCCL in all communicators that have a rank `nccl_rank`.
 struct Fault {
   std::string name;
   std::string backend;
@@ -92,7 +92,8 @@ TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNoThreadWaitingForTheDevice) {
                    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
                    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
                    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
-                   // The work of the other ranks has begun on their devices, and waits there for the work of rank 3.
+                   // Rank 3's stream is held. So the sum begins on the devices of the other ranks, and waits there for
+                   // rank 3's device.
                    std::unique_ptr<StreamHold> hold;
                    if (rank.rank() == 3) hold = std::make_unique<StreamHold>(rank.stream());
                    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
@@ -140,7 +141,7 @@ TEST_P(DeviceHierarchy, NeitherMemoryNorEventsGrowWithTheNumberOfSteps) {
     const size_t allocations = rank.fake().allocations();
     const size_t events = rank.fake().created_events();
     for (int i = 0; i < 60; ++i) step();
-    // How many objects are in use at once may depend on when threads release handles, but not on the number of steps.
+    // The number of objects in use may depend on when threads release handles, but it must not grow with each step.
     EXPECT_LE(rank.fake().allocations(), allocations + 10);
     EXPECT_LE(rank.fake().created_events(), events + 10);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "runtime/backends/device_backends.h"
 #include "runtime/base/status_macros.h"
@@ -54,13 +55,16 @@ absl::Status WaitFor(DeviceRank& rank) {
 
 std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const std::shared_ptr<FakeCuda>& cuda,
                                          RankId rank) {
-  const bool has_none = std::count(options.without_devices.begin(), options.without_devices.end(), rank) > 0;
+  const bool has_none = absl::c_linear_search(options.without_devices, rank);
+  const NcclSettings nccl = {.windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric
+                                                                                          : NcclWindows::kNone};
   DeviceBackends::Libraries libraries = {.cuda = [cuda, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {
                                            if (has_none) return absl::NotFoundError("no libronda_cuda.so");
                                            return cuda->table();
                                          },
                                          .nccl = [cuda] { return LoadFakeNccl(cuda->table()); }};
-  return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host");
+  return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host",
+                                          DeviceBackends::Identity::kUuid, nccl);
 }
 
 }  // namespace

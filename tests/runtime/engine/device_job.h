@@ -27,8 +27,8 @@ class DeviceRank;
 
 // A tensor on the device of a rank.
 //
-// The rank's stream writes the values that are set. Reading the tensor waits until the stream has done its earlier
-// work.
+// The rank's stream writes the tensor's values. A thread that reads the tensor waits until the stream has done its
+// earlier work.
 class DeviceTensor {
  public:
   DeviceTensor(DeviceRank& rank, size_t bytes);
@@ -42,7 +42,7 @@ class DeviceTensor {
 
   void* data() const { return memory_.data(); }
 
-  // Returns the memory, and will not free it.
+  // Returns the memory. The destructor then does not free it.
   void* Abandon() {
     void* const memory = memory_.data();
     memory_.Abandon();
@@ -113,11 +113,12 @@ struct DeviceJobOptions {
   Runtime::Options runtime;
   FakeCuda::Options cuda;
   std::vector<RankId> without_devices;  // these ranks do not find the libraries
+  std::vector<RankId> with_windows;     // these ranks have RONDA_NCCL_WINDOWS=1
   bool expects_failure = false;         // whether the job is expected to fail
 };
 
 // Runs a job of `options.size` ranks. Each rank runs `body` and shuts down. If the job is expected to fail, the
-// shutdown must fail. If not, the shutdown must succeed, and no objects may be left on the devices after it.
+// shutdown must fail. If the job is expected to succeed, the shutdown must succeed and leave no objects on the devices.
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
 
 // Returns two hosts for `size` ranks if the backend works in two levels, else no hosts.

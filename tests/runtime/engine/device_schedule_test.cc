@@ -30,7 +30,7 @@ using ::testing::Le;
 
 constexpr size_t kCount = 5;
 
-// Returns a rank's contribution to a sum in a step. SumOf returns the sum of all ranks.
+// ValueOf returns a rank's contribution to a sum in a step. SumOf returns the sum of all ranks.
 float ValueOf(int step, RankId rank) { return static_cast<float>(step % 64 + rank); }
 float SumOf(int step, int size) {
   float sum = 0;
@@ -128,7 +128,7 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
     meeting.arrive_and_wait();
     const DeviceTensor other(rank, std::vector<float>(3, 1));
     std::shared_ptr<Handle> early;
-    // Rank 0 submits the new tensor three steps before the others.
+    // Rank 0 submits the new tensor three steps before the other ranks.
     if (rank.rank() == 0) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
     for (int i = 0; i < 3; ++i, ++steps) step.Run(steps, true);
     if (rank.rank() != 0) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
@@ -195,7 +195,8 @@ TEST(DeviceScheduleOfOne, StreamsMayLagFarBehind) {
   });
 }
 
-// If a rank does not take part, the other ranks request to unlock the schedule. Then the negotiation names that rank.
+// If a rank does not take part, the other ranks request to unlock the schedule. After the unlock, the negotiation names
+// the missing rank.
 TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);

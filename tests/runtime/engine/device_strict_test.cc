@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests training on fake devices that wait wherever CUDA may wait. Their streams share one queue, and calls that
-// allocate or free memory wait for all work of the device.
+// Tests training on fake devices that wait wherever CUDA may wait. The streams of these devices share one queue. Calls
+// that allocate or free memory wait for all work of the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::Each;
 
 constexpr int kRanks = 2;
 
-// Steps that sum a rank's tensors. The rank's stream waits for the sums.
+// The steps of a rank, each of which sums the rank's tensors. The rank's stream waits for the sums.
 class StrictSteps {
  public:
   explicit StrictSteps(DeviceRank& rank) : rank_(rank) {}
@@ -113,7 +113,7 @@ TEST_P(DeviceStrictChanges, StepsGrow) {
   });
 }
 
-// Rank 0 submits a new tensor some steps before the others.
+// Rank 0 submits a new tensor some steps before the other ranks.
 TEST_P(DeviceStrictChanges, AStepThatOneRankChangesIsRight) {
   std::barrier<> meeting(kRanks);
   RunDeviceRanks(Job(), [&](DeviceRank& rank) {

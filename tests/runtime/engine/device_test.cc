@@ -400,7 +400,7 @@ TEST(DeviceOrder, EachOfTheStreamsIsWaitedFor) {
     StreamHold hold(other->handle());
     Submission behind_hold = DeviceSum("first", rank, first, 3);
     behind_hold.stream = other->handle();
-    // The first submission is on the stream that is held, the last submission is not.
+    // The first submission is on the held stream, and the last submission is on the rank's stream.
     std::vector<Submission> submissions = {behind_hold, DeviceSum("second", rank, second, 3)};
     for (Submission& submission : submissions) {
       submission.request.group = "both";

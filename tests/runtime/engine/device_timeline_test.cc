@@ -90,7 +90,8 @@ TEST_P(DeviceTimeline, RangesOfTheHostAreNamedLikeTheSpans) {
   EXPECT_EQ(ranges, std::vector<std::string>(kRanks, "ALLREDUCE x0 and 2 more"));
 }
 
-// Every bucket, with its parts, lies between the submission of its tensors and the end of the wait for them.
+// In the timeline, a bucket and its parts begin after the submission of its tensors, and end before the wait for the
+// tensors ends.
 TEST_P(DeviceTimeline, BucketsLieBetweenSubmissionAndCompletion) {
   std::vector<std::vector<FlightTime>> times(kRanks);
   std::barrier all_have_trained(kRanks);

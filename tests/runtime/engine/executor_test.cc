@@ -17,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// The communicator of rank 1 of four. It moves no data. For each call it records the operation, the size of the group
-// (0 for the job), and this rank's vote. It also records whether the call has a buffer.
+// A fake of the communicator of rank 1 of four, which moves no data. The fake records the operation of each call, the
+// size of the group (0 for the job), and this rank's vote. A record also says whether the call has a buffer.
 class RecordingCommunicator : public Communicator {
  public:
   RankId rank() const override { return 1; }
@@ -125,7 +125,7 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "none of this was this rank's";
 }
 
-// A HostPlane that records its own calls and those of its communicator.
+// A HostPlane that records its own calls and the calls of its communicator.
 class RecordingPlane : public HostPlane {
  public:
   using HostPlane::HostPlane;
@@ -264,8 +264,8 @@ TEST_F(ExecutorTest, RankThatVetoesNeedsNoTensor) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "nothing was begun";
 }
 
-// At the warning time the ranks go back to the negotiation. The negotiation's deadline must come before the vote's
-// deadline.
+// When the warning time of a vote has passed, the ranks go back to the negotiation. The deadline of the vote must be
+// later than the deadline of the negotiation.
 TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
   executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
   Submit({.name = "x", .shape = {4}});

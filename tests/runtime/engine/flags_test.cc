@@ -32,7 +32,7 @@ struct Job {
   int size;
 };
 
-// A flag in flight.
+// A flag that a rank has asked for, whose answer is not yet known.
 struct Asked {
   std::unique_ptr<uint8_t> value;
   std::shared_ptr<Handle> handle;
@@ -113,7 +113,8 @@ TEST_P(FlagsTest, MayBeAskedInSomeStepsOnly) {
   });
 }
 
-// Rank 0 asks before a step, and the other ranks ask after this step. So the flag travels with the next step.
+// Rank 0 asks before a step, and the other ranks ask after this step. So the flag travels with the votes of the next
+// step.
 TEST_P(FlagsTest, WaitForTheRankThatAsksLast) {
   RunLocked([&](Runtime& runtime) {
     const bool is_first = runtime.topology().rank == 0;

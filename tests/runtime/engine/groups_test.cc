@@ -174,7 +174,7 @@ TEST(Callbacks, AreToldOfTheJobsFailure) {
     std::vector<float> data(3, 1.0f);
     if (rank == 0) {
       const auto handle = runtime->Submit(Sum("x", &data));
-      // The other rank may already have failed the job.
+      // Rank 1 may already have failed the job.
       if (!handle.ok()) return;
       ASSERT_TRUE((*handle)->OnCompletion([&](const absl::Status& failed) { status.set_value(failed); }).ok());
       EXPECT_THAT(std::string(status.get_future().get().message()), HasSubstr("tensor 'x': rank 1"));

@@ -27,7 +27,7 @@ TEST(HandleTest, IsDoneOnceItIsComplete) {
 }
 
 // A thread that sees that the handle is done also sees everything that the completing thread wrote earlier. Two threads
-// sleep until the handle is done, and one polls.
+// sleep until the handle is done, and one thread polls.
 TEST(HandleTest, ThreadThatSeesTheEndSeesTheResult) {
   constexpr int kRounds = 200;
   for (int round = 0; round < kRounds; ++round) {
@@ -86,7 +86,7 @@ TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   callbacks->Stop();
 }
 
-// Progress that completes a handle when a thread drives it.
+// A fake of the engine's steps. When a thread drives the engine, the step completes the handle.
 class FakeEngine : public ProgressEngine::Steps {
  public:
   Progress Advance() override {

@@ -25,7 +25,7 @@ namespace ronda::testing {
 void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body);
 void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
 
-// Like RunRuntimes, over any backend whose ranks can be threads.
+// Does the same as RunRuntimes, over any backend whose ranks can be threads.
 void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
                    const std::function<void(Runtime& runtime)>& body);
 
@@ -39,8 +39,8 @@ absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(Runtime& runtime,
 // Submits and waits.
 absl::Status CarryOut(Runtime& runtime, Submission submission);
 
-// Waits for the operation and quickly advances the clock, which otherwise stands still. Meanwhile only rank 0 should
-// have other operations with a deadline in flight, because all other ranks check whether rank 0 answers in time.
+// Waits for the operation and quickly advances the clock, which otherwise stands still. During the wait, only rank 0
+// should have other operations with a deadline in flight, because the other ranks check whether rank 0 answers in time.
 absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
 // Submits and waits. Returns the handle after a success. After an error, fails the test and returns nullptr.

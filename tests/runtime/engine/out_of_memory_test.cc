@@ -19,8 +19,8 @@
 
 namespace {
 
-// How many more allocations of this thread succeed. All later allocations fail. A negative number means that none
-// fails.
+// The number of this thread's allocations that still succeed. All later allocations fail. If the number is negative, no
+// allocation fails.
 thread_local int countdown = -1;
 
 // Allocations of at least `limit` bytes fail in threads whose variable `exempt` is false.
@@ -129,8 +129,8 @@ TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
   });
 }
 
-// Submits with enough memory, then waits without it. The background thread or this thread carries out the operation,
-// but neither thread can make a large allocation.
+// Submits with enough memory, then waits without enough memory. The background thread or this thread carries out the
+// operation, but neither thread can make a large allocation.
 absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
   const auto handle = runtime.Submit(submission);
   if (!handle.ok()) return handle.status();
@@ -140,7 +140,7 @@ absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
   return status;
 }
 
-// Runs `body` on two ranks. Their runtimes cannot make large allocations for tensors that have been submitted.
+// Runs `body` on two ranks whose runtimes cannot make large allocations for submitted tensors.
 void RunWithoutLargeMemory(const std::function<void(Runtime&)>& body) {
   testing::RunRanks(2, [&](RankId rank, Transport transport) {
     exempt = true;

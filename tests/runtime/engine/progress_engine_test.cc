@@ -76,7 +76,8 @@ class ProgressEngineTest : public ::testing::Test {
     progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
   }
 
-  // Waits for each tensor right after its submission. After several such tensors, the engine expects this.
+  // Submits ten tensors, and waits for each one right after its submission. After ten such tensors, the engine expects
+  // that the program waits right after each submission.
   void WaitAtOnceRepeatedly() {
     for (int i = 0; i < 10; ++i) SubmitAndWait();
     progress_.DriveUntilIdle();
@@ -247,8 +248,8 @@ TEST_F(ProgressEngineTest, NoteLeftBeforeAStepDoesNotRing) {
   EXPECT_EQ(steps_.rung, 0) << "the step has done what it came for";
 }
 
-// The background thread must sleep. If each call woke it, it would find the next call already in progress, again and
-// again.
+// While blocking calls follow each other quickly, the background thread must sleep. If each call woke the background
+// thread, the thread would find the next call already in progress each time.
 TEST_F(ProgressEngineTest, BlockingCallsInARowLetTheBackgroundThreadSleep) {
   progress_.DriveUntilIdle();
   const auto call_and_meet_background_thread = [&] {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tests races of messages about a schedule. The test holds back a list that begins a schedule, until another rank has
-// unlocked the schedule. So two messages arrive together, although one was sent long before the other.
+// unlocked the schedule. So the list and the message about the unlock arrive together, although the list was sent long
+// before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

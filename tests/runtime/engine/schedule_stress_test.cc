@@ -69,7 +69,7 @@ struct Extra {
 };
 
 // The program of one rank. All ranks get the same random numbers from Common(), so that they make the same choices,
-// even for operations in which they take no part. Own() returns random numbers for one rank only.
+// even for operations in which they take no part. Own() returns random numbers that only this rank gets.
 class RandomTrainer {
  public:
   RandomTrainer(Runtime& runtime, uint32_t seed)

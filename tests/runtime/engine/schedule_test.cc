@@ -93,8 +93,8 @@ uint64_t MessagesOf(const Statistics& statistics) {
 
 class ScheduleTest : public ::testing::TestWithParam<Job> {
  protected:
-  // Makes each rank wait for all others. Without this, the next step of one rank could unlock the schedule while other
-  // ranks still check it.
+  // Makes each rank wait for all other ranks. Without this wait, the next step of one rank could unlock the schedule
+  // while other ranks still check that it is locked.
   void Meet() { meeting_.arrive_and_wait(); }
 
   void Run(const std::function<void(Runtime& runtime)>& body, const Runtime::Options& options = {}) {
@@ -186,7 +186,7 @@ TEST_P(ScheduleTest, NewTensorLeavesAndTheJobLocksAgain) {
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});
     Lock(runtime, &step);
-    // Rank 0 submits the new tensor before the step, the other ranks after it.
+    // Rank 0 submits the new tensor before the step, and the other ranks submit it after the step.
     Step extra({"new"});
     const auto first = runtime.topology().rank == 0 ? extra.Submit(runtime) : step.Submit(runtime);
     const auto second = runtime.topology().rank == 0 ? step.Submit(runtime) : extra.Submit(runtime);
@@ -271,7 +271,8 @@ TEST_P(ScheduleTest, ShutdownCompletesPartsOfABucket) {
   });
 }
 
-// At first the program submits all tensors before it waits. Later it submits "b" only when "a" is complete.
+// At first the program submits all tensors before it waits. In later steps the program submits "b" only when "a" is
+// complete.
 TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});
@@ -286,7 +287,7 @@ TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
   });
 }
 
-// No thread sleeps until "a" is complete, so the engine waits longer before it unlocks.
+// The program polls instead of sleeping until "a" is complete, so the engine waits longer before it unlocks.
 TEST_P(ScheduleTest, ProgramThatPollsIsNotHeldUpForLong) {
   FakeClock clock;
   Run(

@@ -55,7 +55,7 @@ TEST(Limits, OfACallMayOutlastTheJobs) {
   RunRuntimes(2, {.tunables = kImpatient, .clock = &clock}, [&](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
     if (runtime.topology().rank == 0) {
-      // No other rank submits this tensor, so rank 0 waits until the job's deadline.
+      // Only rank 0 submits this tensor, so rank 0 waits until the job's deadline.
       const auto lonely = runtime.Submit(Sum("lonely", &data));
       EXPECT_EQ(WaitAndAdvance(**lonely, &clock).code(), absl::StatusCode::kDeadlineExceeded);
     }
@@ -75,7 +75,7 @@ TEST(Limits, JoinMayLastAsLongAsOthersAreActive) {
       // The operation may have to wait until rank 0 has joined.
       submission.request.limits = WaitLimits{.deadline = absl::InfiniteDuration()};
       Succeed(runtime, submission);
-      // Rank 0 may read the clock just before Advance, so it may count two of these advances as one wait.
+      // Each advance is shorter than half of the deadline, because rank 0 may count two advances as one wait.
       clock.Advance(kImpatient.stall_deadline * 2 / 5);
     }
     EXPECT_NE(Succeed(runtime, Join()), nullptr);
@@ -187,7 +187,7 @@ class Dawdler : public Communicator {
   const std::shared_future<void> go_on_;
 };
 
-// Waits until the background thread of the runtime has run once more without a new message.
+// Waits until the background thread of the runtime has made a complete step after this call began.
 void WaitForAnotherStep(Runtime& runtime, const FlightRecorder& flight) {
   for (const std::string name : {"probe/1", "probe/2"}) {
     const auto probe = runtime.Submit(testing::Barrier(name));

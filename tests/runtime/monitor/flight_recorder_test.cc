@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -27,7 +28,7 @@ using testing::ForkedChild;
 
 constexpr FlightTime kNoon = absl::Hours(12);
 
-// Returns the sequence number of slot i in memory. Peers in other processes rely on this layout.
+// Returns the sequence number of slot i in memory. Peers in other processes rely on the layout of the memory.
 uint64_t* SequenceOf(FlightRecorder& recorder, int i) {
   constexpr size_t kHeaderBytes = 64;
   constexpr size_t kSlotBytes = 128;
@@ -82,11 +83,21 @@ TEST_F(FlightRecorderTest, OnlyTheLastEventsAreKept) {
   EXPECT_EQ(recorder_->Last()->bytes, kRecorded - 1);
 }
 
+TEST_F(FlightRecorderTest, EventsAreFoundByTheBeginningOfTheirNames) {
+  for (const uint64_t n : {7, 70, 8, 700}) RecordNth(*recorder_, n);
+  const std::vector<FlightEvent> events = recorder_->Events("tensor 7");
+  ASSERT_EQ(events.size(), 3);
+  EXPECT_EQ(events[0].bytes, 7);
+  EXPECT_EQ(events[2].bytes, 700);
+  EXPECT_TRUE(std::all_of(events.begin(), events.end(), IsWhole));
+  EXPECT_TRUE(recorder_->Events("tensor 7000").empty());
+}
+
 TEST_F(FlightRecorderTest, LongNamesAreCutBetweenCharacters) {
   const std::string ascii(FlightRecorder::kNameBytes + 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, ascii, 0);
   EXPECT_EQ(recorder_->Last()->name, ascii.substr(0, FlightRecorder::kNameBytes));
-  // The name would be cut within a character, between the two bytes of an e with an accent.
+  // The limit of the name lies between the two bytes of a character, an e with an accent.
   const std::string before(FlightRecorder::kNameBytes - 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, before + "\xc3\xa9", 0);
   EXPECT_EQ(recorder_->Last()->name, before);
@@ -106,7 +117,7 @@ TEST_F(FlightRecorderTest, AWriterThatIsAWholeRoundLateIsNotWaitedFor) {
   RecordNth(*recorder_, 0);
   *SequenceOf(*recorder_, 0) -= 1;
   for (uint64_t n = 1; n <= FlightRecorder::kEvents; ++n) RecordNth(*recorder_, n);
-  // The event for which the slot was not free is missing among the last events.
+  // The event whose slot was not free is missing among the last events.
   const std::vector<FlightEvent> events = recorder_->Events();
   ASSERT_EQ(events.size(), FlightRecorder::kEvents - 1);
   EXPECT_EQ(events.back().bytes, FlightRecorder::kEvents - 1);
@@ -155,7 +166,7 @@ TEST_F(FlightRecorderTest, SeveralWritersAndAReaderDoNotMixEventsUp) {
     for (const FlightEvent& event : recorder_->Events()) ASSERT_TRUE(IsWhole(event)) << event.name;
   }
   for (std::thread& thread : threads) thread.join();
-  // Each writer may have lost at most one event, whose slot a late writer still held.
+  // Each writer may have lost at most one event, because a late writer still held the event's slot.
   EXPECT_GE(recorder_->Events().size(), FlightRecorder::kEvents - kWriters);
 }
 
@@ -174,8 +185,8 @@ class RecordingProcessTest : public FlightRecorderTest {
     });
     child.WaitUntilReady();
     child.Kill(signal);
-    // In a job, a peer is not the parent of a rank. In this test the parent is the peer, so that it can wait until the
-    // signal has taken effect.
+    // In a job, the parent of a rank is not one of its peers. In this test the parent acts as the peer, because only a
+    // parent can wait until the signal has taken effect.
     siginfo_t info;
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, wait_options | WNOWAIT), 0);
     const std::vector<FlightEvent> events = board.Of(0).Events();

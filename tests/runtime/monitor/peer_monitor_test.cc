@@ -51,7 +51,7 @@ class Peer {
   ProcessId process_;
 };
 
-// Collects which ranks' ends were reported.
+// Collects the ranks whose ends were reported.
 class Ends {
  public:
   void Add(RankId rank) {
@@ -149,7 +149,7 @@ TEST_P(PeerMonitorTest, AProgramThatClosesAllDescriptorsStillHearsOfEndsAndCanSt
         [&](RankId rank) { ends.Add(rank); }, options);
     if (!monitor.ok()) return monitor.status().ToString();
     for (int fd = first_descriptor; fd < 1024; ++fd) close(fd);
-    // The files that are opened now get the descriptor numbers that the monitor had.
+    // The files that the loop opens get the descriptor numbers that the monitor had.
     std::vector<int> files;
     for (int i = 0; i < 8; ++i) files.push_back(open("/dev/null", O_RDWR));
     second.Kill();

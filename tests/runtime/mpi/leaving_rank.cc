@@ -17,7 +17,7 @@ int Run(const char* plugin) {
   std::unique_ptr<PointToPoint> messages = *(*session)->Connect({0, 1}, 0);
   const RankId other = 1 - messages->rank();
   char byte = 0;
-  // No rank sends this message.
+  // No rank sends the message for which this rank waits.
   PointToPoint::Request request = *messages->Receive(&byte, 1, other);
   (*session)->LeaveWithoutEnd();
   const bool is_refused = messages->Send(&byte, 1, other).status().code() == absl::StatusCode::kCancelled &&
@@ -28,7 +28,7 @@ int Run(const char* plugin) {
   session->reset();
   std::printf(is_refused ? "left\n" : "FAILED\n");
   std::fflush(stdout);
-  // Rank 1 never calls MPI_Finalize. If rank 0 waited for it, rank 0 would never end.
+  // Rank 1 never calls MPI_Finalize. If rank 0 waited for rank 1, rank 0 would never end.
   while (!is_rank0) pause();
   return 0;
 }

@@ -134,7 +134,8 @@ TEST(MessageCommunicatorRanks, OperationsDoNotDisturbEachOther) {
 TEST(MessageCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
-  // Bazel sets these variables for the test that starts the ranks. They name the cases to run and the files to write.
+  // For the test that starts the ranks, Bazel sets variables that name the cases to run and the files to write. A rank
+  // must not read these variables.
   for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "TEST_PREMATURE_EXIT_FILE",
                                "TEST_SHARD_STATUS_FILE", "XML_OUTPUT_FILE"}) {
     unsetenv(variable);

@@ -67,7 +67,8 @@ TEST_P(OwnMpiTest, ProgramThatInitializesMpiItselfKeepsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// One of the two ranks does not exit. mpirun kills it when the other rank has ended without MPI_Finalize.
+// One of the two ranks does not exit. When the other rank has ended without MPI_Finalize, mpirun kills the remaining
+// rank.
 TEST(LeavingTest, RankOfAFailedJobEndsWithoutTheOthers) {
   if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "its mpirun is not installed";
   const ProcessResult result = RunUnderMpirun(

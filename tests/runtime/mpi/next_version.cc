@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An MPI plugin of a later version. Ronda knows only the first field of its table.
+// An MPI plugin of a later version. Ronda knows only the first field of the plugin's table.
 #include "runtime/mpi/plugin.h"
 
 extern "C" __attribute__((visibility("default"))) const ronda_mpi_plugin* ronda_mpi_plugin_table(void) {

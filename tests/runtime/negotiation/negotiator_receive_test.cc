@@ -68,7 +68,8 @@ TEST(NegotiatorReceive, TakesMessagesOfOneSenderInTheirOrder) {
     for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, number)});
   }
   negotiator.Responses();
-  // A report has its ids in ascending order, whatever the order of the messages. Message numbers begin again after 63.
+  // A report lists ids in ascending order, so the negotiator must order the messages by their numbers, which begin
+  // again after 63.
   negotiator.Receive(1, {.cached = {1, 2}, .requests = {Message(1, 1)}});
   for (int number : {63, 0, 1}) {
     negotiator.Submit(kReceiver, {ReceiveFromAny(number)});
@@ -130,7 +131,7 @@ TEST(NegotiatorReceive, WaitsForRequestsThatARankHasToRepeat) {
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, 0)});
   for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, 1)});
   negotiator.Responses();
-  // The sender uses an id that has been evicted, and sends another message.
+  // The sender's report has an id that has been evicted, and a request for another message.
   negotiator.Receive(1, {.cached = {1}, .requests = {Message(1, 1)}});
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});
   EXPECT_TRUE(negotiator.Responses().empty());

@@ -417,7 +417,7 @@ TEST(Negotiator, FailureAnswersOnlyTheRanksThatHadSubmitted) {
   const ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
-  // The late submission starts a new negotiation of 'a', which is separate from the one that failed.
+  // The late submission starts a new negotiation of 'a', which is separate from the failed negotiation.
   ASSERT_TRUE(negotiator.Add(1, Report({Allreduce("a")}), kStart).ok());
   EXPECT_TRUE(negotiator.TakeResponses().empty());
   ASSERT_TRUE(negotiator.Add(0, Report({Allreduce("a")}), kStart).ok());

@@ -169,8 +169,9 @@ TEST(RecordingFile, ErrorsNameThePath) {
   EXPECT_THAT(std::string(ReadRecording(path).status().message()), HasSubstr(path));
 }
 
-// The recording in testdata was made when the format was new. It has three ranks with joins, process sets, groups and
-// deadlines. If a change of the code gives different lists here, ranks of a job would agree on different operations.
+// The recording in testdata was made when the format was new. The recorded job has three ranks, and uses joins, process
+// sets, groups and deadlines. If changed code gives other lists than the recording has, ranks of a job would agree on
+// different operations.
 TEST(Recording, CheckedInOneReplaysToTheSameLists) {
   const std::string path = "tests/runtime/negotiation/testdata/three_ranks.negotiation";
   const auto recording = ReadRecording(path);

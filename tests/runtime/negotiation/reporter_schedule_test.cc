@@ -18,7 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// The reporter of rank 1 of 3. Its cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more name.
+// The reporter of rank 1 of 3. The reporter's cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more
+// name.
 class ReporterScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -117,8 +118,8 @@ TEST_F(ReporterScheduleTest, EarlierReportIsForgotten) {
   Apply(Begin({{1}, {2}, {3}}));
   Unlock();
   EXPECT_FALSE(reporter_.has_news());
-  // After the eviction of "a", the rank does not report "a" again. After the join, it still reports later requests by
-  // their ids.
+  // After the eviction of "a", the rank does not report "a" again. After the join, the rank still reports later
+  // requests by their ids.
   ResponseList evicting;
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);

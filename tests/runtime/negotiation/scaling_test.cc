@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kTensors = 100;
 
-// A large job whose ranks all submit the same tensors at the same time, unless a test changes this.
+// A large job. Unless a test says otherwise, all ranks submit the same tensors at the same time.
 class LargeJob {
  public:
   explicit LargeJob(int ranks) : negotiator_({.world_size = ranks}) {

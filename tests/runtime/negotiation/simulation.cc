@@ -184,7 +184,8 @@ ProcessSetId Simulation::RandomSetOf(RankId id) {
   return sets[Random(static_cast<int>(sets.size()))];
 }
 
-// The request depends only on the arguments and the hour, so the ranks' requests fit together without messages.
+// Returns a request that depends only on the arguments and the hour. So the ranks' requests fit together although the
+// ranks exchange no messages about them.
 TensorRequest Simulation::Tensor(int number, ProcessSetId set, RankId rank) {
   const int64_t hour = (now_ - absl::UnixEpoch()) / absl::Hours(1);
   TensorRequest request = {.name = absl::StrCat("tensor", number), .process_set = set, .shape = {4, 1 + hour % 2}};
@@ -289,8 +290,8 @@ void Simulation::ApplyList(RankId id) {
   const auto work = rank.reporter.Apply(*list);
   if (!work.ok()) return Violate(work.status().ToString());
   const size_t number = rank.lists++;
-  // Records the joined sets first, because errors come before buckets. In one list, a join may fail, and tensors may be
-  // carried out without the rank.
+  // Records the joined sets first, because errors come before buckets. In one list, a rank's join may fail, and tensors
+  // may be carried out without this rank.
   rank.joined.clear();
   for (const auto& [key, request] : rank.in_flight) {
     if (request.op == OpType::kJoin) rank.joined.insert(key.process_set);

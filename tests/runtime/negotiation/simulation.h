@@ -42,12 +42,13 @@ inline void PrintTo(const World& world, std::ostream* out) {
 // send and receive. Some ranks' submissions contradict each other, and some tensors miss their deadlines.
 //
 // The simulation checks some properties during the run. A rank gets answers only for its tensors in flight. An
-// operation fits the submission of every rank that takes part. A member that takes no part has joined. All ranks carry
-// out the same buckets in the same order. Other properties are checked at the end, by a model that knows only the
-// ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it should have.
+// operation fits the submission of every rank that takes part. A member that takes no part in an operation has joined.
+// All ranks carry out the same buckets in the same order. Other properties are checked at the end, by a model that
+// knows only the ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it
+// should have.
 //
 // In worlds with schedules, ranks also run a training loop for some time, with other operations in between. Ranks enter
-// the buckets of a schedule at random times. Votes and requests to unlock reach them at random later times. Ranks
+// the buckets of a schedule at random times. Votes and requests to unlock reach the ranks at random later times. Ranks
 // unlock for every possible reason. While a schedule is locked, rank 0 gets no report and sends no list, except for
 // messages that were already under way. A bucket is carried out only if its vote is won. In the end all ranks must have
 // carried out the same buckets, under the same ids.
@@ -114,12 +115,12 @@ class Simulation {
     int entered = 0;
     int vetoes = 0;
   };
-  // A change of the process sets. All ranks that it concerns submit the same plans in the same order.
+  // A planned change of the process sets. All ranks that take part in a change submit the same plans in the same order.
   struct Plan {
     TensorRequest request;
     int adds = -1;  // the plan that added the set that this one removes
   };
-  // An error, and the tensors in flight that this error answered on the ranks that got it.
+  // An error, and the requests in flight that the error has answered.
   struct Answer {
     TensorError error;
     std::vector<TensorRequest> requests;

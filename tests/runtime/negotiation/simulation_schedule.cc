@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The simulation of schedules. It has the training loop that makes schedules begin, and a rank's engine while a
-// schedule is locked.
+// Simulates schedules. The simulation consists of the training loop that makes schedules begin, and of a rank's engine
+// while a schedule is locked.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +49,7 @@ void Simulation::SubmitStray(RankId id) {
   }
 }
 
-// Runs until rank 0 can shut down between two steps of a locked schedule. Gives up if this takes too long.
+// Runs until rank 0 can shut down between two steps of a locked schedule. Gives up if rank 0 cannot shut down in time.
 void Simulation::ShutDownInTheLoop() {
   const uint64_t wait_for = schedules_ + 2;
   for (int i = 0; i < 20000 && violations_.empty(); ++i) {
@@ -60,8 +60,9 @@ void Simulation::ShutDownInTheLoop() {
   }
 }
 
-// Returns whether a rank can submit item number `item` of a step. The next step begins when all items of the last step
-// are complete. Now and then it begins as soon as the item that comes first in it is complete.
+// Returns whether a rank can submit item number `item` of a step. Usually a step begins when all items of the previous
+// step are complete. Sometimes a step begins as soon as its first item is free, although items of the previous step are
+// still in flight.
 bool Simulation::IsFree(RankId id, int item) {
   const std::map<TensorKey, TensorRequest>& in_flight = ranks_[id].in_flight;
   if (item == 0 && Percent(95)) {

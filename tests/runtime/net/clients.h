@@ -28,7 +28,7 @@ inline UniqueFd ConnectTo(const Endpoint& endpoint) {
 
 constexpr uid_t kOtherUser = 65534;
 
-// Only root can act as another user.
+// Returns whether this process can act as another user, which only root can.
 inline bool CanBeOtherUser() { return geteuid() == 0; }
 
 // Calls `act` as kOtherUser and returns its result. The sockets and threads that `act` makes also belong to kOtherUser.
@@ -37,8 +37,8 @@ template <typename Act>
 auto AsOtherUser(const Act& act) {
   std::optional<decltype(act())> result;
   std::thread([&] {
-    // A direct system call changes the user of this thread only. The C library's setresuid would change it for all
-    // threads.
+    // A direct system call changes the user of this thread only. The C library's setresuid() would change the user of
+    // all threads.
     EXPECT_EQ(syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser), 0);
     result = act();
   }).join();

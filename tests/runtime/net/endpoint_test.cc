@@ -16,7 +16,9 @@ namespace ronda {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
@@ -44,6 +46,36 @@ TEST(ResolveEndpointTest, NamesKeepTheirTextForMessages) {
   EXPECT_TRUE(endpoint->loopback);
 }
 
+TEST(ResolveEndpointTest, ByAddressReturnsEachAddressAlone) {
+  const Endpoint endpoint = {.host = "trainer",
+                             .family = AddressFamily::kIPv6,
+                             .address = "fd00::1",
+                             .port = 29500,
+                             .other_addresses = {"fd00::2", "fd00::3"}};
+  std::vector<std::string> texts;
+  for (const Endpoint& each : ByAddress(endpoint)) {
+    EXPECT_THAT(each.other_addresses, IsEmpty());
+    texts.push_back(NumericText(each));
+  }
+  EXPECT_THAT(texts, ElementsAre("[fd00::1]:29500", "[fd00::2]:29500", "[fd00::3]:29500"));
+}
+
+TEST(ResolveEndpointTest, OnlyAHostsOwnNameMovesFromLoopback) {
+  for (const char* host : {"localhost", "127.0.0.1", "192.0.2.7"}) {
+    const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(host, 29500);
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+    const absl::StatusOr<Endpoint> beyond = BeyondLoopback(*endpoint, {"no-such-interface"});
+    ASSERT_TRUE(beyond.ok()) << beyond.status();
+    EXPECT_EQ(beyond->address, endpoint->address);
+  }
+  const Endpoint own_name = {.host = "trainer", .address = "127.0.1.1", .port = 29500, .loopback = true};
+  const absl::StatusOr<Endpoint> moved = BeyondLoopback(own_name, {"lo"});
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  EXPECT_EQ(NumericText(*moved), "127.0.0.1:29500");
+  EXPECT_EQ(ToString(*moved), "trainer:29500");
+  EXPECT_EQ(BeyondLoopback(own_name, {"no-such-interface"}).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST(ResolveEndpointTest, UnknownHostIsNamed) {
   const absl::StatusOr<Endpoint> endpoint = ResolveEndpoint("no-such-host.invalid", 1);
   EXPECT_EQ(endpoint.status().code(), absl::StatusCode::kNotFound);
@@ -67,7 +99,9 @@ TEST(CheckSecretTest, OnlyLoopbackGoesWithoutSecret) {
 }
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Scope = InterfaceAddress::Scope;
 
 constexpr AddressFamily kIPv4 = AddressFamily::kIPv4;

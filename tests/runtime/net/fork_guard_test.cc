@@ -97,7 +97,8 @@ TEST(ForkGuardTest, AnEndpointWithTwoGuardsIsGuardedUntilBothHaveGone) {
   EXPECT_THAT(OpenInChild(sockets), ElementsAre(false, false, false));
 }
 
-// A child process has no guards, because it may have its own connections at the endpoint.
+// A guard closes sockets in a child process, but not in a grandchild: the child has no guard, because it may have its
+// own connections at the endpoint.
 TEST(ForkGuardTest, AGrandchildKeepsItsParentsSockets) {
   const Sockets sockets(AF_INET);
   const ForkGuard guard(sockets.endpoint());

@@ -33,8 +33,8 @@ using ::testing::HasSubstr;
 
 constexpr char kPlugin[] = "runtime/net/libronda_hosts.so";
 
-// Joins all messages to one answer, which it sends when the other end has no more messages. Then it ends the stream
-// with a status.
+// Joins all messages to one answer. When the other end has no more messages, sends the answer, and ends the stream with
+// a status.
 class Joiner final : public MessageStreamOwner {
  public:
   explicit Joiner(MessageStream stream) : stream_(stream) {}

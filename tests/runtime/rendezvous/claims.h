@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Members and claims of jobs that exist only in tests.
+// Makes members and claims of jobs that exist only in tests.
 #ifndef RONDA_TESTS_RUNTIME_RENDEZVOUS_CLAIMS_H_
 #define RONDA_TESTS_RUNTIME_RENDEZVOUS_CLAIMS_H_
 

@@ -161,7 +161,7 @@ TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
                                   HasSubstr(absl::StrCat("localhost:", port)), HasSubstr("MASTER_PORT")));
 }
 
-// When the client has got an answer, the server has accepted the connection, so the server can count it.
+// The server counts the connection, because it has accepted the connection when the client gets an answer.
 TEST(RendezvousGrpcTest, RankZeroCountsTheConnectionsThatDidNotAuthenticate) {
   RendezvousServer::Options options = ServerOptions(2);
   options.timeout = absl::Milliseconds(500);

@@ -59,8 +59,8 @@ TEST(Doorbell, PollerIsExpectedUntilItHasNotCome) {
   EXPECT_FALSE(doorbell.IsPollerExpected());
 }
 
-// Another thread counts, and rings after each count. This thread polls for a moment and then sleeps, again and again.
-// If a ring were lost, this thread would sleep for ever.
+// Another thread increases a counter, and rings the doorbell after each increase. This thread polls for a moment and
+// then sleeps, again and again. If a ring of the doorbell were lost, this thread would sleep for ever.
 void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::kNone) {
   constexpr int kCounts = 20000;
   Doorbell doorbell;

@@ -36,8 +36,8 @@ TEST(FailureRecordTest, LongTextIsCut) {
 
 TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
   FailureRecord record;
-  // If a rank dies after the compare-and-swap, but before it has written the text, the record keeps 2 + its rank. Here
-  // rank 3 has died.
+  // If a rank dies after the compare-and-swap, but before it has written the text, the record keeps 2 + its rank. The
+  // value 5 means that rank 3 has died.
   reinterpret_cast<std::atomic<uint32_t>&>(record).store(5);
   EXPECT_FALSE(record.Set(0, absl::InternalError("x")));
   EXPECT_FALSE(record.SetAfterDeathOf(2, 0, "rank 2 died"));

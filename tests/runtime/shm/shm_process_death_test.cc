@@ -109,7 +109,8 @@ TEST(ShmProcessDeathTest, NextJobRemovesTheLinkOfAKilledStart) {
   EXPECT_FALSE(testing::IsLink(left));
 }
 
-// Ranks that vote wait for the votes of all ranks. When a rank is killed, they learn that its vote will not come.
+// Ranks that vote wait for the votes of all ranks. When a rank is killed, the waiting ranks must learn that its vote
+// will not come.
 TEST(ShmProcessDeathTest, RankKilledBeforeItsVoteIsNamedToAllOthers) {
   constexpr int kSize = 3;
   std::vector<std::unique_ptr<ForkedChild>> ranks;
@@ -132,7 +133,7 @@ TEST(ShmProcessDeathTest, RankKilledBeforeItsVoteIsNamedToAllOthers) {
   }
 }
 
-// Rank 1 departs and ends, which is no failure. Then rank 2 ends without departure, so rank 2 is named in the failure.
+// Rank 1 departs and ends, which is no failure. After that, rank 2 ends without departure, so the failure names rank 2.
 TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   constexpr int kSize = 3;
   ForkedChild observer([](const ForkedChild::SayReady&) {
@@ -161,8 +162,8 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
 }
 
-// In a job of 40 ranks, a rank does not watch all other ranks. Ranks 6 to 12 do not watch rank 5. Rank 4 watches rank
-// 5, but the job must not need rank 4, which also dies.
+// In a job of 40 ranks, a rank does not watch all other ranks. Ranks 6 to 12 do not watch rank 5. Rank 4, which watches
+// rank 5, also dies. Nevertheless all other ranks must get the same failure.
 TEST(ShmProcessDeathTest, DeathIsKnownToRanksThatDoNotWatchTheDeadRank) {
   constexpr int kSize = 40;
   std::vector<std::unique_ptr<ForkedChild>> ranks;

@@ -366,7 +366,7 @@ TEST_F(ShmWorldTest, MemoryOfAnotherVersionIsRefused) {
   ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
 }
 
-// An earlier rank 0 may have left such a link because it could not remove it.
+// An earlier rank 0 may have left a link to another file, because it could not remove the link.
 TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   const UniqueFd other(memfd_create("other", MFD_CLOEXEC));
   for (const int descriptor : {other.get(), 1 << 20}) {
@@ -376,7 +376,8 @@ TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   }
 }
 
-// Without memfds, rank 0 creates a file. If rank 0 is killed just after that, it leaves the empty file.
+// Without memfds, rank 0 creates a file. If rank 0 is killed just after it has created the file, the empty file is
+// left.
 TEST_F(ShmWorldTest, AnEmptyFileIsReplaced) {
   PutFile("");
   for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
@@ -419,8 +420,8 @@ bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
          mount("tmpfs", "/tmp", "tmpfs", MS_RDONLY, "") == 0;
 }
 
-// Like EnterDevShm, with a /dev/shm of 64 KiB, of which `free_bytes` are free. Returns nullopt where EnterDevShm
-// returns false.
+// Does the same as EnterDevShm, with a /dev/shm of 64 KiB, of which `free_bytes` are free. Returns nullopt where
+// EnterDevShm returns false.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
   if (!EnterDevShm("size=64k")) return std::nullopt;
   if (free_bytes == 0) {
@@ -439,7 +440,7 @@ TEST_P(NoDevShmTest, RanksMeetInAnotherFolder) {
   const std::string way = GetParam();
   ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
     if (!EnterDevShm(way == "full" ? "size=4k" : "", way == "read-only" ? MS_RDONLY : 0)) return "SKIP";
-    // A folder that is mounted at another place.
+    // Mounts a tmpfs at /mnt, which TMPDIR names.
     if (mount("tmpfs", "/mnt", "tmpfs", 0, "mode=1777") != 0) return "SKIP";
     setenv("TMPDIR", "/mnt", 1);
     if (way == "missing" && mount("tmpfs", "/dev", "tmpfs", 0, "") != 0) return "SKIP";
@@ -495,7 +496,7 @@ TEST_F(ShmWorldTest, WithoutMemfdsTheEpochSearchFindsARemovedFile) {
   EXPECT_EQ(RemovedFilesOfRanksWithoutMemfds(), "2");
 }
 
-// While rank 0 creates the file, the file has the name of the link for a moment.
+// Without memfds, rank 0 creates a file, which has the name of the link for a moment.
 TEST_F(ShmWorldTest, WithoutMemfdsALeftoverDoesNotKeepTheFileFromItsFolder) {
   ShmLink leftover = ShmLinkOfThisProcess(3, 0);
   leftover.creator = {};

@@ -87,7 +87,8 @@ TEST(LockedSchedule, GoesRound) {
     EXPECT_EQ(schedule.progress().rounds, round);
     EXPECT_EQ(schedule.Next(), 0u);
     CarryOut(schedule);
-    // The following submissions belong to the next round, because their bucket has already been carried out.
+    // The submissions in the loop belong to the next round, because their bucket has already been carried out in this
+    // round.
     for (CacheId id : {1, 2}) schedule.Submit(id);
     EXPECT_EQ(schedule.Next(), 1u);
     EXPECT_EQ(schedule.progress().rounds, round);

@@ -14,8 +14,8 @@ using ::testing::ElementsAre;
 
 class ScheduleDetectorTest : public ::testing::Test {
  protected:
-  // Gives the detector a list of these tensors. A millisecond passes between two tensors, and a second between two
-  // lists.
+  // Gives the detector a list of the tensors with these ids. A millisecond passes between two tensors, and a second
+  // between two lists.
   void List(const std::vector<CacheId>& ids) {
     for (CacheId id : ids) {
       detector_.Release(id, now_);
@@ -140,8 +140,8 @@ TEST_F(ScheduleDetectorTest, BucketOfAMixedListDoesNotCount) {
   EXPECT_TRUE(detector_.complete());
 }
 
-// The ranks have unlocked in the middle of a round. The second half of the round is negotiated. After that, the job
-// negotiates whole steps.
+// The ranks have unlocked in the middle of a round. The second half of the round is negotiated. After this round, the
+// job negotiates whole steps.
 TEST_F(ScheduleDetectorTest, FindsWholeStepsAfterAPartOfOne) {
   List({3, 4});
   List({1, 2, 3, 4});

@@ -59,7 +59,8 @@ struct State {
   std::array<RankState, kRanks> ranks;
   bool requested = false;
 
-  // All ranks follow the same rules, so states that differ only in the order of the ranks are equal.
+  // Returns a key for the state. States that differ only in the order of the ranks have the same key, because all ranks
+  // follow the same rules.
   uint64_t Key() const {
     std::array<uint64_t, kRanks> bits;
     std::transform(ranks.begin(), ranks.end(), bits.begin(), [](const RankState& rank) { return rank.Bits(); });
@@ -138,7 +139,7 @@ class ScheduleModel {
     state->requested = true;
   }
 
-  // The engine checks new submissions at once. While it carries out a bucket, it checks them after the bucket.
+  // The engine checks new submissions at once, or after the current bucket if it is carrying out a bucket.
   static void Look(State* state, RankState* rank) {
     if (rank->phase == RankState::kLocked && (rank->in_flight >> kOutside & 1) != 0) WantToUnlock(state, rank);
   }
@@ -273,7 +274,7 @@ TEST(ScheduleModel, AllRanksUnlockAtTheSameBucketAndNothingHangs) {
   EXPECT_EQ(model.hanging(), 0u);
 }
 
-// Each of these rules is needed, because without the rule some state hangs. But even then no state is unsafe.
+// Without any one of these rules, some state hangs, so each rule is needed. Even without a rule, no state is unsafe.
 TEST(ScheduleModel, RequestsAndLimitsAreNeeded) {
   const Rules lacking[] = {{.requests_arrive = false, .submissions = 2},
                            {.waits_time_out = false, .submissions = 2},

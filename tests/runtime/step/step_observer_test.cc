@@ -90,8 +90,8 @@ TEST_F(StepObserverTest, ScheduleThatDidNotFitHasToBeFoundAgain) {
   EXPECT_THAT(List({1, 2}), Pointee(ElementsAre(ElementsAre(1, 2))));
 }
 
-// If a schedule does not fit, usually all ranks report this, because their programs are alike. All these reports count
-// once, and the next such schedule counts again.
+// If a schedule does not fit, usually all ranks report it, because their programs are alike. All reports about one
+// schedule count once, and a report about the next schedule counts again.
 TEST_F(StepObserverTest, ScheduleThatDidNotFitSeveralRanksCountsOnce) {
   for (int needed = kIdenticalSteps; needed < 16 * kIdenticalSteps; needed *= 2) {
     for (int step = 1; step < needed; ++step) EXPECT_THAT(List({1, 2}), IsNull());

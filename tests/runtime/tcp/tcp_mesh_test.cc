@@ -48,7 +48,7 @@ void Say(const UniqueFd& socket, const std::string& text) {
   EXPECT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
-// Each rank sends its number to all others, and expects from each rank that rank's number.
+// Each rank sends its number to all other ranks, and expects each other rank's number.
 void ExchangeRanks(PointToPoint& messages) {
   const auto size = static_cast<size_t>(messages.size());
   const RankId own = messages.rank();
@@ -67,7 +67,7 @@ void ExchangeRanks(PointToPoint& messages) {
   EXPECT_EQ(rooms, expected);
 }
 
-// Connects all ranks, each on its own thread, and lets them exchange their numbers on each level.
+// Connects all ranks, each on its own thread. On each level, the ranks exchange their numbers.
 void ConnectAndExchange(const Listeners& listeners,
                         const std::function<std::vector<TcpLevel>(RankId rank)>& levels_of) {
   std::vector<std::thread> threads;
@@ -97,8 +97,8 @@ TEST(TcpMeshTest, LevelsAreApart) {
   });
 }
 
-// A level may list its ranks in any order. Hosts are ordered by their lowest ranks, but the rank at a given position of
-// each host may be any rank.
+// A level may list its ranks in any order. If a level has one rank of each host, the hosts are in the order of their
+// lowest ranks, so the level's ranks need not be in ascending order.
 TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
   ConnectAndExchange(Listen(6), [](RankId rank) {
     std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4, 5}}};
@@ -178,8 +178,9 @@ TEST(TcpMeshTest, RankAloneOnALevelDoesNotWait) {
 TEST(TcpMeshTest, UnauthenticatedCallersDoNotStopTheStart) {
   const Listeners listeners = Listen(2);
   std::vector<UniqueFd> callers;
-  // There are more silent callers than the listener can hold. Then three more callers connect. One sends data, one
-  // sends data and disconnects, and one stops in the middle.
+  // There are more silent callers than the listener can hold. After the silent callers, three more callers connect. The
+  // first of the three sends data, the second sends data and disconnects, and the third stops in the middle of its
+  // message.
   for (int i = 0; i < 100; ++i) callers.push_back(Visit(*listeners[0]));
   callers.push_back(Visit(*listeners[0]));
   Say(callers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));

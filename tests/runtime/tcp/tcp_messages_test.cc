@@ -107,8 +107,8 @@ TEST(TransferQueueTest, LongerMessageThanAskedForWritesNothingBeyond) {
   EXPECT_EQ(room.substr(2), "....");
 }
 
-// A stream carries random messages. Both sides read and write it in pieces of random size, and some messages are added
-// late.
+// A stream carries random messages. Both sides read and write the stream in pieces of random size, and some messages
+// are added late.
 TEST(TransferQueueTest, AnyCutsOfTheStreamLeaveMessagesWhole) {
   const unsigned seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -153,7 +153,7 @@ class TcpMessagesTest : public ::testing::Test {
     }
   }
 
-  // Tests both requests until both are complete, in any order.
+  // Calls Test for two requests until both are complete, in any order.
   void Complete(Request& sent, Request& received) {
     bool is_sent = false, is_received = false;
     while (!is_sent || !is_received) {
@@ -292,7 +292,7 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_EQ(byte, 'x');
 }
 
-// If the refused call did not fail the transfers, a collective would sleep and poll in turn for ever.
+// A refused call of ppoll() must fail the transfers. Otherwise a collective would sleep and poll in turn for ever.
 TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
   char byte = 0;
   Request received = *ranks_[1]->Receive(&byte, 1, 0);
@@ -306,7 +306,7 @@ TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
       ::testing::ExitedWithCode(7), "the system refuses ppoll");
 }
 
-// There are so many connections that TcpMessages does not try each one. It asks the kernel which connections can move
+// There are so many connections that TcpMessages does not try each one, but asks the kernel which connections can move
 // data.
 TEST(ManyTcpMessagesTest, RankExchangesWithManyOthers) {
   constexpr RankId kPeers = 20;

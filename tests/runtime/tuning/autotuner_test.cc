@@ -106,8 +106,8 @@ TEST(AutotunerTest, ValuesAreComparedWithWhatWasMeasuredNextToThem) {
   Autotuner tuner({.grid = {5}});
   int samples = 0;
   while (!tuner.finished()) {
-    // The machine becomes faster after the first value. If they were compared with the very first measurement, all
-    // other values would seem better.
+    // The machine becomes faster after the first value. If the search compared later values with the first measurement,
+    // all of them would seem better than the first value.
     const auto measurement = tuner.AddRound(absl::Microseconds(samples < 2 ? 100 : 50));
     if (!measurement) continue;
     ++samples;
@@ -139,7 +139,7 @@ TEST(AutotunerTest, ASampleGoesOnAfterAPauseAndWarmsUpAgain) {
 
 TEST(AutotunerTest, EndsAfterTheMostRoundsWhateverHappens) {
   Autotuner tuner({.grid = {9, 9, 9, 9}, .max_rounds = 300});
-  // Each new measurement is better than the last, so the search would never run out of values to try.
+  // Each measurement is better than the previous one, so only max_rounds ends the search.
   double time = 1e9;
   while (!tuner.finished()) tuner.AddRound(absl::Microseconds(time *= 0.97));
   EXPECT_LE(tuner.rounds(), 300);
@@ -212,8 +212,7 @@ TEST(IsFasterTest, OnePairThatWasLostDecides) {
   EXPECT_FALSE(IsFaster({fast, usual, fast}, {usual, usual, usual}, 0.02));
 }
 
-// IsFaster compares within pairs of samples. If it did not, the change of the machine's speed would hide the
-// difference.
+// IsFaster compares within pairs of samples. Otherwise the change of the machine's speed would hide the difference.
 TEST(IsFasterTest, AMachineThatSlowsDownBetweenPairsHidesNothing) {
   EXPECT_TRUE(IsFaster({Sample({89, 90, 91}), Sample({178, 180, 182})},
                        {Sample({99, 100, 101}), Sample({198, 200, 202})}, 0.02));

@@ -28,11 +28,11 @@ using ::testing::StartsWith;
 constexpr TunedSettings kDefaults = {
     .fusion_threshold = size_t{64} << 20, .min_bucket_bytes = size_t{1} << 20, .chunk_bytes = 0};
 
-// A simulated job around the tuning role. It locks a schedule whenever it may, and unlocks it when the role wants a
-// change.
+// A simulated job around the tuning role. The job locks a schedule whenever it may, and unlocks the schedule when the
+// role wants a change.
 class Job {
  public:
-  // The time of a round with the given settings.
+  // Returns the time of a round with the given settings.
   using RoundTime = std::function<absl::Duration(const TunedSettings&)>;
 
   explicit Job(TuningRole* role) : role_(role) {}
@@ -122,8 +122,8 @@ TEST(TuningRoleTest, RoundsUnderOldSettingsDoNotCount) {
   Job job(&role);
   job.RunSchedule(AlwaysTheSame, 1000);
   ASSERT_TRUE(role.wants_change());
-  // Another rank delays the unlock, so this rank stays in the schedule for a while. These rounds take no time, so if
-  // they counted, the new settings would seem very fast.
+  // Another rank delays the unlock, so this rank stays in the schedule for a while. The rounds until the unlock take no
+  // time. If the role measured these rounds, the new settings would seem very fast.
   for (int i = 0; i < 100; ++i) role.RoundEnds(job.now());
   job.Negotiate();
   job.RunToTheEnd(AlwaysTheSame);

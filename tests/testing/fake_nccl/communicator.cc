@@ -140,6 +140,24 @@ NcclResult FakeNcclCommunicator::BeginRegistration() {
   return HasFault(faults_.fail_register) ? NcclResult::kSystemError : EnsureReady();
 }
 
+NcclResult FakeNcclCommunicator::MeetForWindow(size_t bytes) {
+  if (calls_ != Calls::kBlock) return NcclResult::kInvalidUsage;
+  Enter();
+  const absl::Cleanup leave = [this] { Leave(); };
+  const auto meet = [&] {
+    const int nth = mailboxes_->Post(rank_, bytes);
+    return AwaitUnlessAborted([&] { return mailboxes_->AllHavePosted(nth); });
+  };
+  if (!meet()) return NcclResult::kInternalError;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (mailboxes_->Posted(rank) == bytes) continue;
+    Report(absl::StrCat("rank ", rank_, " registers a window of ", bytes, " bytes, and rank ", rank, " one of ",
+                        mailboxes_->Posted(rank), " bytes"));
+    return NcclResult::kUnhandledCudaError;
+  }
+  return meet() ? NcclResult::kSuccess : NcclResult::kInternalError;  // all ranks have read the numbers
+}
+
 NcclResult FakeNcclCommunicator::Split(Shares shares, Calls calls,
                                        std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made) {
   const NcclResult state = EnsureReady();
@@ -343,18 +361,57 @@ class GroupRun {
   bool RunCollective(const NcclOperation& operation) {
     switch (operation.kind) {
       case Kind::kAllReduce:
-        return AllReduce(operation);
+        return IsSymmetricSum(operation) ? SumSymmetrically(operation) : AllReduce(operation);
       case Kind::kBroadcast:
         return Broadcast(operation);
       case Kind::kAllGather:
         return AllGather(operation);
       case Kind::kReduceScatter:
-        return ReduceScatter(operation);
+        return IsSymmetricSum(operation) ? SumSymmetrically(operation) : ReduceScatter(operation);
+      case Kind::kReduce:
+        return Reduce(operation);
       case Kind::kSend:
       case Kind::kRecv:
         return true;
     }
     return false;
+  }
+
+  // Returns whether NCCL 2.28.9 has a kernel for symmetric memory for the operation (ncclSymkImplemented).
+  static bool IsSymmetricSum(const NcclOperation& operation) {
+    const DType dtype = DTypeOf(operation.type);
+    return operation.is_symmetric && operation.op == NcclRedOp::kSum && operation.factor == 1 &&
+           IsFloatingPoint(dtype) && dtype != DType::kFloat64;
+  }
+
+  // Each rank reads its part of all ranks' inputs, and adds the parts in float32. The part of an all-reduce is all of
+  // it.
+  bool SumSymmetrically(const NcclOperation& operation) {
+    const DType dtype = DTypeOf(operation.type);
+    const size_t bytes = operation.count * SizeOf(dtype);
+    const auto* const input = static_cast<const char*>(operation.input);
+    const auto part_of = [&](int rank) {
+      return input + (operation.kind == Kind::kReduceScatter ? bytes * static_cast<size_t>(rank) : 0);
+    };
+    std::vector<std::vector<char>> parts(static_cast<size_t>(ranks_), std::vector<char>(bytes));
+    std::vector<const void*> sources;
+    std::vector<Transfer> transfers;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      char* const arrived = parts[static_cast<size_t>(peer)].data();
+      sources.push_back(arrived);
+      if (peer == rank_) std::memcpy(arrived, part_of(rank_), bytes);
+      if (peer == rank_) continue;
+      transfers.push_back(Send(peer, part_of(peer), bytes));
+      transfers.push_back(Receive(peer, arrived, bytes));
+    }
+    if (!Carry(std::move(transfers))) return false;
+    kernels::Reduce({.sources = sources,
+                     .dtype = dtype,
+                     .op = ReduceOp::kSum,
+                     .dst = operation.output,
+                     .dst_dtype = dtype,
+                     .count = operation.count});
+    return true;
   }
 
   // Makes a reduce-scatter and then an all-gather around the ring.
@@ -399,6 +456,24 @@ class GroupRun {
       Combine(chunk(leaving - 1), arrived.data(), dtype, ReduceOpOf(operation.op), operation.count);
     }
     std::memcpy(operation.output, chunk(rank_), bytes);
+    return true;
+  }
+
+  // The root adds up the terms of the other ranks. Only the root uses its output.
+  bool Reduce(const NcclOperation& operation) {
+    const DType dtype = DTypeOf(operation.type);
+    const size_t bytes = operation.count * SizeOf(dtype);
+    const auto* const input = static_cast<const char*>(operation.input);
+    std::vector<char> sum(input, input + bytes);
+    ScaleBy(operation.factor, sum.data(), dtype, operation.count);
+    if (rank_ != operation.peer) return Carry({Send(operation.peer, sum.data(), bytes)});
+    std::vector<char> arrived(bytes);
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer == rank_) continue;
+      if (!Carry({Receive(peer, arrived.data(), bytes)})) return false;
+      Combine(sum.data(), arrived.data(), dtype, ReduceOpOf(operation.op), operation.count);
+    }
+    std::memcpy(operation.output, sum.data(), bytes);
     return true;
   }
 

@@ -24,19 +24,30 @@
 
 namespace ronda::testing {
 
+inline constexpr int kFakeNcclVersion = 22809;  // unless a fault sets another
+
 DType DTypeOf(NcclDataType type);
 
 // One call of NCCL. The device uses the pointers as they are.
 struct NcclOperation {
-  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
+  enum class Kind : uint8_t {
+    kAllReduce,
+    kBroadcast,
+    kAllGather,
+    kReduceScatter,
+    kSend,
+    kRecv,
+    kReduce
+  } kind = Kind::kSend;
   uint64_t path = 0;  // an encoded NcclPath
   const void* input = nullptr;
   void* output = nullptr;
   size_t count = 0;
   NcclDataType type = NcclDataType::kInt8;
   NcclRedOp op = NcclRedOp::kSum;
-  double factor = 1;  // by which the rank's elements are multiplied before a sum
-  int peer = 0;       // the peer of a send or receive, or the root
+  double factor = 1;          // by which the rank's elements are multiplied before a sum
+  int peer = 0;               // the peer of a send or receive, or the root
+  bool is_symmetric = false;  // both buffers are in symmetric windows
 };
 
 // Carries out a rank's group. First it makes all sends and receives at once, then the collectives one after the other.
@@ -71,6 +82,14 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   NcclResult EnsureReady();
 
   NcclResult BeginRegistration();
+
+  int version() const { return faults_.version == 0 ? kFakeNcclVersion : faults_.version; }
+  // Returns whether the communicator supports windows.
+  bool HasWindows() const { return !HasFault(faults_.no_windows); }
+  // Waits until all ranks register a window. The communicator must block. Reports windows of different sizes.
+  NcclResult MeetForWindow(size_t bytes);
+  // Returns whether work of the communicator is on a stream.
+  bool IsRunning() const { return running_.load() > 0; }
 
   // Begins to create a child, of which every rank is a member. When the child is complete, a later call of Progress()
   // calls `made`. With kResources the child shares the abort flag of this communicator.

@@ -11,6 +11,9 @@
 // abort of the parent ends this wait if parent and child share resources. The fake reports a communicator that is freed
 // while a thread is in one of its calls.
 //
+// Windows (ncclCommWindowRegister) are made by all ranks together, on communicators that block. Sums of 16-bit numbers
+// in symmetric windows are made in float32 and rounded once, as NCCL's kernels for symmetric memory do.
+//
 // The fake fails or hangs where NCCL does. If the ranks' calls differ, NCCL hangs or its behaviour is undefined. In
 // such a case the fake writes a report, and hangs until the communicator is aborted. If this takes more than a minute,
 // the fake stops the process.
@@ -26,7 +29,7 @@ extern "C" {
 // The faults of all communicators that are created after a call of fake_nccl_set_faults. Before the first call, the
 // faults come from these environment variables:
 // FAKE_NCCL_VERSION, FAKE_NCCL_RANK, FAKE_NCCL_FAIL_INIT=1, FAKE_NCCL_HANG_INIT=1, FAKE_NCCL_ERROR_AT=<n>,
-// FAKE_NCCL_HANG_AT=<n>, FAKE_NCCL_FAIL_REGISTER=1, FAKE_NCCL_STOP_PEERS=1.
+// FAKE_NCCL_HANG_AT=<n>, FAKE_NCCL_FAIL_REGISTER=1, FAKE_NCCL_STOP_PEERS=1, FAKE_NCCL_NO_WINDOWS=1.
 struct fake_nccl_faults {
   int version;        // 0: 22809
   int rank;           // the rank of each communicator that has the faults; -1: all ranks
@@ -36,6 +39,7 @@ struct fake_nccl_faults {
   int hang_at;        // the operation that never ends; -1: none
   int fail_register;  // not 0: ncclSystemError
   int stop_peers;  // not 0: until it is 0 again, ncclCommDeregister waits as for a stopped peer; for all communicators
+  int no_windows;  // not 0: the communicator supports no windows, as across hosts, or without access between devices
 };
 
 // The functions of fake_cuda.h and fake_capture.h that put work onto a stream and find the work's memory on the device.
@@ -63,6 +67,8 @@ __attribute__((visibility("default"))) int fake_nccl_aborted_communicators();
 // These functions return how many blocks ncclMemAlloc has allocated, and how often memory was registered.
 __attribute__((visibility("default"))) int fake_nccl_allocations();
 __attribute__((visibility("default"))) int fake_nccl_registrations();
+// Returns how many of the registrations were windows.
+__attribute__((visibility("default"))) int fake_nccl_windows();
 
 // Returns how often all ranks of this process have called a collective, such as "AllReduce".
 __attribute__((visibility("default"))) int fake_nccl_calls(const char* name);

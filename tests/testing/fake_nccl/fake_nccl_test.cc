@@ -23,6 +23,7 @@
 #include "runtime/cuda/device.h"
 #include "tests/testing/fake_cuda/fake_capture.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
+#include "tests/testing/fake_nccl/fake_nccl_fixture.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
@@ -30,66 +31,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-class FakeNcclTest : public ::testing::Test {
- protected:
-  // One rank of a communicator, with its own device.
-  struct Rank {
-    std::shared_ptr<Device> device;
-    std::unique_ptr<DeviceStream> stream;
-    NcclHandle handle = nullptr;
-
-    void Finish() {
-      const std::unique_ptr<DeviceEvent> end = *device->NewEvent();
-      ASSERT_EQ(end->Record(stream->handle()), absl::OkStatus());
-      ASSERT_EQ(end->Wait(), absl::OkStatus());
-    }
-  };
-
-  NcclResult StateOf(const Rank& rank) const {
-    NcclResult state = NcclResult::kSuccess;
-    EXPECT_EQ(nccl_.CommGetAsyncError(rank.handle, &state), NcclResult::kSuccess);
-    return state;
-  }
-  void AwaitReady(const Rank& rank) const {
-    while (StateOf(rank) == NcclResult::kInProgress) std::this_thread::yield();
-  }
-
-  // NCCL uses the current device.
-  void Begin(Rank& rank, const NcclUniqueId& id, int number, int ranks) const {
-    NcclConfig config = {.split_share = 1};
-    NcclResult result = NcclResult::kSuccess;
-    ASSERT_EQ(rank.device->Call("a test",
-                                [&](const ronda_cuda_plugin&) {
-                                  result = nccl_.CommInitRankConfig(&rank.handle, ranks, id, number, &config);
-                                  return 0;
-                                }),
-              absl::OkStatus());
-    ASSERT_EQ(result, NcclResult::kInProgress);
-    AwaitReady(rank);
-  }
-
-  void OnRanks(int ranks, const std::function<void(int, Rank&)>& body) {
-    NcclUniqueId id;
-    ASSERT_EQ(nccl_.GetUniqueId(&id), NcclResult::kSuccess);
-    std::vector<std::thread> threads;
-    for (int i = 0; i < ranks; ++i) {
-      threads.emplace_back([&, i] {
-        Rank rank = {.device = *Device::Open(cuda_.table(), i)};
-        rank.stream = *DeviceStream::Create(rank.device.get());
-        Begin(rank, id, i, ranks);
-        body(i, rank);
-        if (rank.handle != nullptr) nccl_.CommDestroy(rank.handle);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  FakeCuda cuda_{{.devices = 4}};
-  std::barrier<> is_over_{2};
-  const std::shared_ptr<const NcclLibrary> library_ = LoadFakeNccl(cuda_.table());
-  const NcclFunctions& nccl_ = library_->functions;
-};
 
 TEST_F(FakeNcclTest, WorkReachesTheStreamOnlyWhenAskedFor) {
   OnRanks(2, [&](int i, Rank& rank) {
@@ -393,15 +334,6 @@ TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {
 
 class FakeNcclSplitTest : public FakeNcclTest {
  protected:
-  // Returns a child communicator that blocks, and shares its parent's resources.
-  NcclHandle SplitOff(const Rank& rank, int number) const {
-    NcclConfig config = {.blocking = 1};
-    NcclHandle child = nullptr;
-    EXPECT_EQ(nccl_.CommSplit(rank.handle, 0, number, &child, &config), NcclResult::kInProgress);
-    AwaitReady(rank);
-    EXPECT_NE(child, nullptr);
-    return child;
-  }
   NcclResult Sum(const Rank& rank, NcclHandle child, const DeviceMemory& memory) const {
     return nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, child,
                            rank.stream->handle());
@@ -477,6 +409,7 @@ TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
       nccl_.CommAbort(child);
     }
   });
+  while (!PopFakeNcclReport().empty()) continue;  // the abort frees the communicator in two steps
 }
 
 TEST_F(FakeNcclTest, GraphRepeatsTheOperationsOfAllRanks) {

@@ -24,12 +24,13 @@
 #include "tests/testing/fake_nccl/communicator.h"
 #include "tests/testing/fake_nccl/fake_nccl.h"
 #include "tests/testing/fake_nccl/path.h"
+#include "tests/testing/fake_nccl/registrations.h"
 #include "tests/testing/fake_nccl/reports.h"
 
 namespace ronda::testing {
 namespace {
 
-constexpr int kVersion = 22809;
+constexpr int kFirstWithoutLocalWindows = 22900;
 
 // The object behind an ncclComm_t.
 struct Handle {
@@ -43,14 +44,15 @@ int FromEnvironment(const char* variable, int otherwise) {
 }
 
 fake_nccl_faults FaultsOfEnvironment() {
-  return {.version = FromEnvironment("FAKE_NCCL_VERSION", kVersion),
+  return {.version = FromEnvironment("FAKE_NCCL_VERSION", kFakeNcclVersion),
           .rank = FromEnvironment("FAKE_NCCL_RANK", -1),
           .fail_init = FromEnvironment("FAKE_NCCL_FAIL_INIT", 0),
           .hang_init = FromEnvironment("FAKE_NCCL_HANG_INIT", 0),
           .error_at = FromEnvironment("FAKE_NCCL_ERROR_AT", -1),
           .hang_at = FromEnvironment("FAKE_NCCL_HANG_AT", -1),
           .fail_register = FromEnvironment("FAKE_NCCL_FAIL_REGISTER", 0),
-          .stop_peers = FromEnvironment("FAKE_NCCL_STOP_PEERS", 0)};
+          .stop_peers = FromEnvironment("FAKE_NCCL_STOP_PEERS", 0),
+          .no_windows = FromEnvironment("FAKE_NCCL_NO_WINDOWS", 0)};
 }
 
 // Finds the fake CUDA of this process in the program, or in a library that the program has loaded.
@@ -124,19 +126,6 @@ Calls& TheCalls() {
   return *calls;
 }
 
-// Memory that communicators have registered.
-struct Registrations {
-  Mutex mu;
-  struct Memory {
-    NcclHandle comm;
-    char* begin;
-    size_t bytes;
-  };
-  std::map<void*, Memory> live ABSL_GUARDED_BY(mu);  // by registration
-  int made ABSL_GUARDED_BY(mu) = 0;
-  int allocations ABSL_GUARDED_BY(mu) = 0;
-};
-
 Registrations& TheRegistrations() {
   static auto* const registrations = new Registrations();
   return *registrations;
@@ -191,26 +180,17 @@ Group& TheGroup() {
   return group;
 }
 
-// Returns where `data` lies in memory that is registered with `comm`.
-NcclPath::Buffer PlaceOf(const void* data, NcclHandle comm) {
-  const auto* const at = static_cast<const char*>(data);
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  for (const auto& [registration, memory] : TheRegistrations().live) {
-    if (memory.comm != comm || at < memory.begin || at >= memory.begin + memory.bytes) continue;
-    return {.is_registered = true, .offset = static_cast<uint64_t>(at - memory.begin)};
-  }
-  return {};
-}
-
 NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   using Kind = NcclOperation::Kind;
-  NcclPath path = {
-      .kind = operation.kind, .input = PlaceOf(operation.input, comm), .output = PlaceOf(operation.output, comm)};
-  // In an operation in place, the offset of a rank's share depends on the rank. In a broadcast, only the root has an
-  // input.
+  NcclPath path = {.kind = operation.kind,
+                   .input = TheRegistrations().Find(comm, operation.input),
+                   .output = TheRegistrations().Find(comm, operation.output)};
+  // In an operation in place, the offset of a rank's share depends on the rank. In a broadcast only the root has an
+  // input, and in a reduce only the root has an output.
   if (operation.kind == Kind::kAllGather) path.input.offset = 0;
   if (operation.kind == Kind::kReduceScatter) path.output.offset = 0;
   if (operation.kind == Kind::kBroadcast) path.input = {};
+  if (operation.kind == Kind::kReduce) path.output = {};
   return path;
 }
 
@@ -225,12 +205,13 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
 }
 
 // Returns whether NCCL's kernels on `device` could not access a buffer of the operation.
-bool IsElsewhere(const NcclOperation& operation, int device) {
+bool IsElsewhere(const NcclOperation& operation, int rank, int device) {
   if (operation.count == 0) return false;
   const auto is_elsewhere = [device, device_of = Cuda().device_of](const void* buffer) {
     return buffer != nullptr && device_of(buffer) != device;
   };
-  return is_elsewhere(operation.input) || is_elsewhere(operation.output);
+  const bool uses_output = operation.kind != NcclOperation::Kind::kReduce || operation.peer == rank;
+  return is_elsewhere(operation.input) || (uses_output && is_elsewhere(operation.output));
 }
 
 FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
@@ -269,7 +250,7 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
     Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s output overlaps its input, and not in its place"));
     return NcclResult::kInvalidArgument;
   }
-  if (IsElsewhere(operation, CommunicatorOf(comm).device())) {
+  if (IsElsewhere(operation, CommunicatorOf(comm).rank(), CommunicatorOf(comm).device())) {
     Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s ", NameOf(operation.kind),
                         " is of memory that is not its device's"));
     return NcclResult::kInvalidArgument;
@@ -278,7 +259,9 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
     Report(absl::StrCat("two threads of rank ", CommunicatorOf(comm).rank(), " use a communicator at the same time"));
     return NcclResult::kInvalidUsage;
   }
-  operation.path = PathOf(operation, comm).Encode();
+  const NcclPath path = PathOf(operation, comm);
+  operation.path = path.Encode();
+  operation.is_symmetric = path.IsSymmetric();
   {
     const MutexLock lock(&TheCalls().mu);
     ++TheCalls().made[NameOf(operation.kind)];
@@ -290,6 +273,15 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
 NcclResult AddReduction(NcclOperation operation, NcclRedOp op, NcclHandle comm, void* stream) {
   const bool exists = comm != nullptr && SetOperator(op, CommunicatorOf(comm).ranks(), &operation);
   return exists ? Add(operation, comm, stream) : NcclResult::kInvalidArgument;
+}
+
+NcclResult Deregister(Registrations::Kind kind, NcclHandle comm, void* registration) {
+  const NcclResult state = CommunicatorOf(comm).EnsureReady();
+  if (state != NcclResult::kSuccess) return state;
+  WaitingForPeers().fetch_add(1);
+  while (Faults().stop_peers != 0) absl::SleepFor(absl::Milliseconds(1));
+  WaitingForPeers().fetch_sub(1);
+  return TheRegistrations().Remove(kind, comm, registration) ? NcclResult::kSuccess : NcclResult::kInvalidArgument;
 }
 
 std::string NewName() {
@@ -346,15 +338,9 @@ int fake_nccl_threads() { return Threads().load(); }
 
 int fake_nccl_waiting_for_peers() { return WaitingForPeers().load(); }
 
-int fake_nccl_allocations() {
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  return TheRegistrations().allocations;
-}
-
-int fake_nccl_registrations() {
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  return TheRegistrations().made;
-}
+int fake_nccl_allocations() { return TheRegistrations().allocations(); }
+int fake_nccl_registrations() { return TheRegistrations().registrations(); }
+int fake_nccl_windows() { return TheRegistrations().windows(); }
 
 void fake_nccl_take_report(char* text, size_t size) {
   const std::string report = PopReport();
@@ -363,7 +349,7 @@ void fake_nccl_take_report(char* text, size_t size) {
 
 FAKE_NCCL_EXPORT NcclResult ncclGetVersion(int* version) {
   const int wanted = Faults().version;
-  *version = wanted == 0 ? kVersion : wanted;
+  *version = wanted == 0 ? kFakeNcclVersion : wanted;
   return NcclResult::kSuccess;
 }
 
@@ -417,10 +403,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommFinalize(NcclHandle comm) { return Communica
 
 FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
   ReportIfOccupied(CommunicatorOf(comm));
-  {
-    const ronda::MutexLock lock(&TheRegistrations().mu);
-    std::erase_if(TheRegistrations().live, [comm](const auto& live) { return live.second.comm == comm; });
-  }
+  TheRegistrations().RemoveAll(comm);
   Communicators().ended.fetch_add(1);
   delete static_cast<Handle*>(comm);
   return NcclResult::kSuccess;
@@ -455,21 +438,15 @@ FAKE_NCCL_EXPORT const char* ncclGetLastError(NcclHandle comm) {
 
 FAKE_NCCL_EXPORT NcclResult ncclMemAlloc(void** memory, size_t bytes) {
   const fake_nccl_cuda cuda = Cuda();
-  if (cuda.plugin == nullptr) return NcclResult::kUnhandledCudaError;
-  {
-    const ronda::MutexLock lock(&TheRegistrations().mu);
-    ++TheRegistrations().allocations;
+  if (cuda.plugin == nullptr || cuda.plugin->allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory) != 0) {
+    return NcclResult::kUnhandledCudaError;
   }
-  // The lock is no longer held, because the following call may wait for the device.
-  return cuda.plugin->allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory) == 0 ? NcclResult::kSuccess
-                                                                             : NcclResult::kUnhandledCudaError;
+  TheRegistrations().AddBlock(*memory, bytes);
+  return NcclResult::kSuccess;
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclMemFree(void* memory) {
-  {
-    const ronda::MutexLock lock(&TheRegistrations().mu);
-    for (const auto& live : TheRegistrations().live) RONDA_CHECK(live.second.begin != memory);
-  }
+  TheRegistrations().RemoveBlock(memory);
   return Cuda().plugin->release(RONDA_CUDA_DEVICE_MEMORY, memory) == 0 ? NcclResult::kSuccess
                                                                        : NcclResult::kInvalidArgument;
 }
@@ -477,24 +454,43 @@ FAKE_NCCL_EXPORT NcclResult ncclMemFree(void* memory) {
 FAKE_NCCL_EXPORT NcclResult ncclCommRegister(NcclHandle comm, void* memory, size_t bytes, void** registration) {
   const NcclResult state = CommunicatorOf(comm).BeginRegistration();
   if (state != NcclResult::kSuccess) return state;
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  // Any unique address.
-  *registration = reinterpret_cast<void*>(static_cast<uintptr_t>(++TheRegistrations().made));
-  TheRegistrations().live[*registration] = {.comm = comm, .begin = static_cast<char*>(memory), .bytes = bytes};
+  *registration = TheRegistrations().Add(Registrations::Kind::kRegistered, comm, memory, bytes);
   return NcclResult::kSuccess;
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclCommDeregister(NcclHandle comm, void* registration) {
-  const NcclResult state = CommunicatorOf(comm).EnsureReady();
+  return Deregister(Registrations::Kind::kRegistered, comm, registration);
+}
+
+// If the communicator supports no windows, NCCL before 2.29 registers the memory as ncclCommRegister does. Later
+// versions do nothing and return no window.
+FAKE_NCCL_EXPORT NcclResult ncclCommWindowRegister(NcclHandle comm, void* memory, size_t bytes, void** window,
+                                                   int flags) {
+  FakeNcclCommunicator& communicator = CommunicatorOf(comm);
+  *window = nullptr;
+  const NcclResult state = communicator.BeginRegistration();
   if (state != NcclResult::kSuccess) return state;
-  WaitingForPeers().fetch_add(1);
-  while (Faults().stop_peers != 0) absl::SleepFor(absl::Milliseconds(1));
-  WaitingForPeers().fetch_sub(1);
-  const ronda::MutexLock lock(&TheRegistrations().mu);
-  const auto found = TheRegistrations().live.find(registration);
-  if (found == TheRegistrations().live.end() || found->second.comm != comm) return NcclResult::kInvalidArgument;
-  TheRegistrations().live.erase(found);
+  if (flags != ronda::kNcclSymmetricWindow) return NcclResult::kInvalidArgument;
+  if (!communicator.HasWindows()) {
+    const bool registers = communicator.version() < kFirstWithoutLocalWindows;
+    if (registers) *window = TheRegistrations().Add(Registrations::Kind::kRegistered, comm, memory, bytes);
+    return NcclResult::kSuccess;
+  }
+  const NcclResult checked = TheRegistrations().CheckWindow(comm, memory, bytes);
+  if (checked != NcclResult::kSuccess) return checked;
+  const NcclResult met = communicator.MeetForWindow(bytes);
+  if (met != NcclResult::kSuccess) return met;
+  *window = TheRegistrations().Add(Registrations::Kind::kWindow, comm, memory, bytes);
   return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommWindowDeregister(NcclHandle comm, void* window) {
+  if (window == nullptr) return NcclResult::kSuccess;
+  if (CommunicatorOf(comm).IsRunning()) {
+    Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), " deregisters a window while NCCL works on a stream"));
+  }
+  const bool is_window = CommunicatorOf(comm).HasWindows();
+  return Deregister(is_window ? Registrations::Kind::kWindow : Registrations::Kind::kRegistered, comm, window);
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclGroupStart() {
@@ -508,6 +504,13 @@ FAKE_NCCL_EXPORT NcclResult ncclAllReduce(const void* input, void* output, size_
                                           NcclRedOp op, NcclHandle comm, void* stream) {
   return AddReduction({.kind = Kind::kAllReduce, .input = input, .output = output, .count = count, .type = type}, op,
                       comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclReduce(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
+                                       int root, NcclHandle comm, void* stream) {
+  return AddReduction(
+      {.kind = Kind::kReduce, .input = input, .output = output, .count = count, .type = type, .peer = root}, op, comm,
+      stream);
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclBroadcast(const void* input, void* output, size_t count, NcclDataType type, int root,

@@ -58,5 +58,6 @@ int FakeNcclThreadsInCalls() { return FunctionOf("fake_nccl_threads_in_calls", s
 int FakeNcclThreads() { return FunctionOf("fake_nccl_threads", static_cast<int (*)()>(nullptr))(); }
 int FakeNcclWaitingForPeers() { return FunctionOf("fake_nccl_waiting_for_peers", static_cast<int (*)()>(nullptr))(); }
 int FakeNcclRegistrations() { return FunctionOf("fake_nccl_registrations", static_cast<int (*)()>(nullptr))(); }
+int FakeNcclWindows() { return FunctionOf("fake_nccl_windows", static_cast<int (*)()>(nullptr))(); }
 
 }  // namespace ronda::testing

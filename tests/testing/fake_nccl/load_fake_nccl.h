@@ -21,7 +21,8 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .error_at = -1,
                                                .hang_at = -1,
                                                .fail_register = 0,
-                                               .stop_peers = 0};
+                                               .stop_peers = 0,
+                                               .no_windows = 0};
 
 // Returns the fake NCCL, which works on the streams of this test's FakeCuda. `plugin` allocates memory for the fake. If
 // `plugin` is nullptr, ncclMemAlloc fails. If the fake cannot be loaded, the test fails.
@@ -33,9 +34,11 @@ void SetFakeNcclFaults(const fake_nccl_faults& faults);
 // Returns the number of communicators that have not been destroyed or aborted.
 int LiveFakeNcclCommunicators();
 
-// These functions return the numbers of the fake's allocations and registrations so far.
+// These functions return the numbers of the fake's allocations, registrations and windows so far. A window is also a
+// registration.
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
+int FakeNcclWindows();
 
 // Returns how often all ranks have called a collective, such as "AllReduce".
 int FakeNcclCalls(const std::string& name);

@@ -54,7 +54,7 @@ std::string ToString(const TransferHead& head) { return absl::StrCat(PathText(he
 
 size_t Mailboxes::BytesFor(int ranks) {
   const auto n = static_cast<size_t>(ranks);
-  return 64 + n * 64 + n * n * sizeof(Ring) + n * sizeof(DevicePlace);
+  return 64 + n * 64 + n * n * sizeof(Ring) + n * (sizeof(DevicePlace) + sizeof(LastPost));
 }
 
 std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
@@ -101,6 +101,23 @@ Mailboxes::Ring& Mailboxes::RingOf(int from, int to) const {
 DevicePlace& Mailboxes::PlaceOf(int rank) const {
   auto* const places = reinterpret_cast<DevicePlace*>(&RingOf(ranks_, 0));  // behind the last ring
   return places[rank];
+}
+
+Mailboxes::LastPost& Mailboxes::PostOf(int rank) const {
+  auto* const posts = reinterpret_cast<LastPost*>(&PlaceOf(ranks_));  // behind the last place
+  return posts[rank];
+}
+
+int Mailboxes::Post(int rank, uint64_t number) {
+  PostOf(rank).number.store(number);
+  return PostOf(rank).count.fetch_add(1) + 1;
+}
+
+bool Mailboxes::AllHavePosted(int nth) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (PostOf(rank).count.load() < nth) return false;
+  }
+  return true;
 }
 
 void Mailboxes::WakeUp(int rank) { DoorbellOf(rank).Ring(); }

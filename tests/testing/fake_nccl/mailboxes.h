@@ -65,6 +65,12 @@ class Mailboxes {
   void Connect();
   bool AllHaveConnected(int nth) const;
 
+  // Post() shows a number to all ranks, and returns how often this rank has called it. AllHavePosted() returns whether
+  // all ranks have posted at least `nth` numbers. Posted() returns a rank's last number.
+  int Post(int rank, uint64_t number);
+  bool AllHavePosted(int nth) const;
+  uint64_t Posted(int rank) const { return PostOf(rank).number.load(); }
+
   // Carries out all transfers at once. Transfers in one direction between two ranks stay in order. Returns false after
   // `gives_up` was set. WakeUp() makes Run check `gives_up`. If the heads of the two ends differ, both ends report this
   // (reports.h) and hang.
@@ -78,6 +84,10 @@ class Mailboxes {
     std::atomic<int> finalized;
     std::atomic<int> connected;
   };
+  struct LastPost {
+    std::atomic<int> count;
+    std::atomic<uint64_t> number;
+  };
   struct alignas(64) Ring {
     std::atomic<uint64_t> written;
     alignas(64) std::atomic<uint64_t> read;
@@ -90,6 +100,7 @@ class Mailboxes {
   Header& header() const { return *static_cast<Header*>(memory_); }
   Doorbell& DoorbellOf(int rank) const;
   Ring& RingOf(int from, int to) const;
+  LastPost& PostOf(int rank) const;
   enum class Progress : uint8_t { kNone, kSome, kHeadsDiffer };
   Progress Advance(int self, Transfer& transfer);
 

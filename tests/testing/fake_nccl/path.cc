@@ -13,14 +13,24 @@ constexpr int kBufferBits = 28;
 constexpr int kInputShift = 8;
 constexpr int kOutputShift = kInputShift + kBufferBits;
 
-// Returns 0 for a buffer that is not registered, or for no buffer. Offsets are encoded modulo 128 MiB.
+constexpr uint64_t kKinds = 4;
+constexpr uint64_t kWindows = 16;
+constexpr uint64_t kOffsets = (uint64_t{1} << kBufferBits) / kKinds / kWindows;
+
+// Offsets are encoded modulo 4 MiB, and windows modulo 16. Memory that is not registered has no offset.
 uint64_t EncodeBuffer(const NcclPath::Buffer& buffer) {
-  constexpr uint64_t kOffsets = (uint64_t{1} << (kBufferBits - 1)) - 1;
-  return buffer.is_registered ? 1 + 2 * (buffer.offset & kOffsets) : 0;
+  if (buffer.kind == NcclPath::Buffer::Kind::kUnregistered) return 0;
+  return static_cast<uint64_t>(buffer.kind) +
+         kKinds * (buffer.window % kWindows + kWindows * (buffer.offset % kOffsets));
 }
 
 std::string BufferText(uint64_t buffer) {
-  return buffer == 0 ? "memory that is not registered" : absl::StrCat("registered memory at ", buffer / 2);
+  const auto kind = static_cast<NcclPath::Buffer::Kind>(buffer % kKinds);
+  const uint64_t window = buffer / kKinds % kWindows;
+  const uint64_t offset = buffer / kKinds / kWindows % kOffsets;
+  if (kind == NcclPath::Buffer::Kind::kUnregistered) return "memory that is not registered";
+  if (kind == NcclPath::Buffer::Kind::kRegistered) return absl::StrCat("registered memory at ", offset);
+  return absl::StrCat("window ", window, " at ", offset);
 }
 
 }  // namespace
@@ -32,7 +42,7 @@ uint64_t NcclPath::Encode() const {
   // The sender's and the receiver's offsets may differ, so they are not encoded.
   if (kind == Kind::kRecv) {
     written = Kind::kSend;
-    from = {.is_registered = output.is_registered};
+    from = {.kind = output.kind};
     to = {};
   }
   if (kind == Kind::kSend) from.offset = 0;
@@ -40,7 +50,7 @@ uint64_t NcclPath::Encode() const {
 }
 
 const char* NameOf(Kind kind) {
-  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv"};
+  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv", "Reduce"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -10,18 +10,23 @@
 
 namespace ronda::testing {
 
-// NCCL chooses the path of the data by two facts. They are whether a call's buffers are registered, and where in
-// registered memory the buffers begin. NCCL assumes that in every call both facts are the same on all ranks of a
-// communicator. The user guide says: "mixing registered and non-registered buffers can result in undefined behavior"
-// (chapter on registration).
+// NCCL chooses the path of the data by two facts. They are whether a call's buffers are registered, or are symmetric
+// windows, and where in registered memory the buffers begin. NCCL assumes that in every call both facts are the same on
+// all ranks of a communicator, and that the ranks use the same window. The user guide says: "mixing registered and
+// non-registered buffers can result in undefined behavior" (chapter on registration). For symmetric windows "the offset
+// to the buffer head address from all ranks must be equal" (chapter on flags).
 struct NcclPath {
   struct Buffer {
-    bool is_registered = false;
+    enum class Kind : uint8_t { kUnregistered, kRegistered, kWindow } kind = Kind::kUnregistered;
+    uint64_t window = 0;  // the number of the window, in the order in which the communicator got them
     uint64_t offset = 0;  // bytes from the beginning of the registered memory
   };
   NcclOperation::Kind kind = NcclOperation::Kind::kSend;
   Buffer input;
   Buffer output;
+
+  // Returns whether NCCL would use a kernel for symmetric windows.
+  bool IsSymmetric() const { return input.kind == Buffer::Kind::kWindow && output.kind == Buffer::Kind::kWindow; }
 
   // Returns a number for the path. The send and the receive of a transfer get the same number.
   uint64_t Encode() const;

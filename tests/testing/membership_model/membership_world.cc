@@ -261,7 +261,7 @@ void MembershipWorld::Apply(const JobMembership::Actions& actions) {
   }
 }
 
-// Checks that the places of an epoch are sent together, and that no member is left out.
+// Checks that the launcher sends the places of an epoch to all members together, and leaves no member out.
 void MembershipWorld::ApplyPlaces(const JobMembership::Actions& actions) {
   std::vector<std::pair<int, EpochPlace>> places;
   for (const JobMembership::Action& action : actions) {

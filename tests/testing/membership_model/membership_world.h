@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model of a job's members and hosts around the real JobMembership. It knows the possible next moves, and the
+// A model of a job's members and hosts around the real JobMembership. The model knows the possible next moves, and the
 // conditions that must hold.
 #ifndef RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 #define RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_

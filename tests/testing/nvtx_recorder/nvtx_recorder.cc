@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libnvtx_recorder.so is a tool that records the NVTX ranges of this process. NVTX loads it from the path in
+// libnvtx_recorder.so is a tool that records the NVTX ranges of this process. NVTX loads the library from the path in
 // NVTX_INJECTION64_PATH.
 #include <nvtx3/nvToolsExt.h>
 

@@ -26,7 +26,8 @@ import text_rules  # noqa: E402
 import type_names  # noqa: E402
 from sources import CheckError, Finding, Sources  # noqa: E402
 
-# A constant, because the check of links also reads this file, and would take paths for links.
+# The name of the folder is a constant, because the check of links also reads this file, and would
+# treat a literal path to a page as a link.
 _DOCS = "docs"
 _LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
 

@@ -98,6 +98,15 @@ grep -q '| packing |' "$bundle/out/figures.md" || fail "no figures: $(cat "$bund
 # A plan must show NCCL, so the step that needs it fails without it.
 RONDA_NCCL_LIBRARY=/nowhere/libnccl.so.2 run plan host-time host-time-2
 expect 1 "| host-time | passed |" "| host-time-2 | failed (1) |" "no NCCL: "
+# Windows need a GPU for each rank.
+program bin/nvidia-smi <<< 'printf "GPU %s: fake\n" $(seq "$GPUS")'
+mkdir -p "$bundle/client/python/package/ronda/lib"
+ln -s "$bundle/programs/rondarun/rondarun" "$bundle/client/python/package/ronda/lib/rondarun"
+program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE, windows: $RONDA_NCCL_WINDOWS"'
+GPUS=1 PATH=$bundle/bin:$PATH run plan windows
+expect 0 "| windows-off | skipped: windows of NCCL need two GPUs |" "| windows-on | skipped: "
+GPUS=2 PATH=$bundle/bin:$PATH run plan windows
+expect 0 "| windows-off | passed |" "rank 1 of 2, windows: 0" "rank 0 of 2, windows: 1"
 run plan kernels nonsense
 expect 2 'there is no step or group "nonsense"' "kernels first"
 # Every group fits into the four minutes for which a machine may be lent.

@@ -35,7 +35,7 @@ class Batch:
         return [state[name] for state in self.states]
 
     def decay(self) -> None:
-        """Decays the weights as AdamW does. The step itself must not apply the decay again.
+        """Decays the weights as AdamW does. The optimizer's step must not apply the decay again.
 
         p - lr * (step + weight_decay * p) = (1 - lr * weight_decay) * p - lr * step
         """
@@ -48,7 +48,7 @@ class FusedOptimizer(Optimizer):
 
     Args:
         params: parameters, or dicts of groups.
-        defaults: of the groups' options.
+        defaults: the default values of the groups' options.
         set_grad_none: zero_grad() removes gradients instead of setting them to zero.
         master_weights: for parameters of 16 bits, float32 weights are kept from step to step.
     """
@@ -68,8 +68,8 @@ class FusedOptimizer(Optimizer):
         self.master_weights = master_weights
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """Clears the gradients like torch's zero_grad(). None stands for the constructor's
-        set_grad_none.
+        """Clears the gradients like torch's zero_grad(). If `set_to_none` is None, the
+        constructor's set_grad_none applies.
         """
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 

@@ -12,13 +12,13 @@ __all__ = ["LossScale", "are_finite", "multiply"]
 
 
 class LossScale:
-    """The factor of a loss. It is divided after a step with an overflow, and multiplied after
-    `window` steps without an overflow.
+    """The factor of a loss. update() divides the factor after a step with an overflow, and
+    multiplies it after `window` steps without an overflow.
 
     Attributes:
         is_dynamic: whether update() changes the scale.
         value: the factor.
-        unskipped: steps without an overflow since the last overflow, or since the scale has grown.
+        unskipped: the number of steps since the last overflow or the last growth of the scale.
     """
 
     def __init__(

@@ -53,7 +53,8 @@ def initialize(
     min_loss_scale: float | None = None,
     max_loss_scale: float = 2.0**24,
 ) -> Any:
-    """Prepares models and optimizers for mixed precision. Call it before they are distributed.
+    """Prepares models and optimizers for mixed precision. Call initialize() before the models and
+    optimizers are distributed.
 
     Args:
         models: a module or a list; changed in place.
@@ -64,7 +65,7 @@ def initialize(
         cast_model_type: the 16-bit dtype.
         patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their
             purpose.
-        keep_batchnorm_fp32: for O3.
+        keep_batchnorm_fp32: has an effect only in O3.
         loss_scale: a number, or "dynamic". None means the level's default, which is dynamic in O1
             and O2, else 1.
         cast_model_outputs: dtype of the outputs' floating-point tensors.
@@ -117,7 +118,8 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 class _Forward:
     """A wrapper of a model's forward(). A deep copy of the model gets a copy of the wrapper.
 
-    If the wrapper held a bound method, the copy would compute with the original's weights.
+    The wrapper holds no bound method, because a copy of a bound method would compute with the
+    original's weights.
     """
 
     def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
@@ -159,7 +161,7 @@ class _CastOutputs:
 
 
 def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """The parameters that `optimizer` updates, for clipping gradients."""
+    """Returns the parameters that `optimizer` updates, for instance to clip their gradients."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
@@ -189,8 +191,8 @@ def scale_loss(
     """
     scale = _scales[loss_id]
     several: Sequence[Any] = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-    # backward() adds to the gradients of earlier calls, and this call's end divides the whole sum
-    # by the scale. So the earlier gradients are multiplied by the scale first.
+    # backward() adds to the gradients of earlier calls, and the end of this call divides the whole
+    # sum by the scale. The earlier gradients are therefore multiplied by the scale first.
     multiply(_gradients(each for each in several if each not in _delayed), scale.value)
     yield loss.float() * scale.value
     if delay_unscale:
@@ -231,7 +233,7 @@ def state_dict() -> dict[str, dict[str, float]]:
 
 
 def load_state_dict(state: dict[str, dict[str, float]]) -> None:
-    """Sets the scales to those of a state_dict().
+    """Restores the scales that state_dict() has returned.
 
     Raises:
         ValueError: the state has another number of losses.

@@ -4,8 +4,8 @@
 torch's foreach operations.
 
 Each operation has a flag, which is a tensor with one integer. If a value is not finite, the
-operation sets the flag to 1; if not, it does not change the flag. If a tensor has 16 bits, the
-arithmetic is in float32.
+operation sets the flag to 1; otherwise it does not change the flag. Operations on tensors of 16
+bits compute in float32.
 """
 
 from __future__ import annotations
@@ -87,16 +87,16 @@ def multi_tensor_axpby(
 def multi_tensor_l2norm(
     chunk_size: int, noop_flag: torch.Tensor, tensor_lists: _Lists, per_tensor: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Euclidean norms.
+    """Computes Euclidean norms.
 
     Args:
         chunk_size: ignored.
         noop_flag: is set to 1 if the norm is not finite.
         tensor_lists: a list with one list of tensors.
-        per_tensor: also the norm of each tensor.
+        per_tensor: whether to compute the norm of each tensor, too.
 
     Returns:
-        The norm of all tensors together, of shape (1,), and the norms of each, of shape (0,)
+        The norm of all tensors together, of shape (1,), and the norm of each tensor, of shape (0,)
         without per_tensor.
 
     Raises:

@@ -75,7 +75,7 @@ def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Converts `network`, except batch normalization with parameters, and returns it."""
+    """Converts `network`, except batch normalization with parameters, and returns `network`."""
     for module in network.modules():
         if isinstance(module, _BatchNorm) and module.affine:
             continue
@@ -103,7 +103,7 @@ def prep_param_lists(
 
     Args:
         model: the module that has the parameters.
-        flat_master: a single tensor has all copies.
+        flat_master: whether a single tensor has all copies.
 
     Returns:
         The model's parameters, and the copies, which an optimizer has to update.
@@ -132,7 +132,7 @@ def model_grads_to_master_grads(
     master_params: Sequence[torch.Tensor],
     flat_master: bool = False,
 ) -> None:
-    """Copies gradients. If a parameter has no gradient, its copy gets none.
+    """Copies gradients. If a parameter has no gradient, its copy gets no gradient.
 
     Args:
         model_params, master_params, flat_master: as in prep_param_lists().
@@ -229,12 +229,12 @@ class LossScaler:
 
 
 class DynamicLossScaler(LossScaler):
-    """A factor of the loss that falls after an overflow, and rises after `scale_window` steps
+    """A factor of the loss, which falls after an overflow and rises after `scale_window` steps
     without an overflow.
 
     Args:
         init_scale: the first scale.
-        scale_factor: the scale is divided or multiplied by it.
+        scale_factor: the number by which the scale is divided or multiplied.
         scale_window: a number of steps.
     """
 
@@ -259,7 +259,8 @@ class FP16_Optimizer:  # noqa: N801
 
     Attributes:
         optimizer: the constructor's optimizer, which now updates the copies.
-        overflow: the last gradients were not finite, and step() does not change the parameters.
+        overflow: whether the last gradients were not finite; if so, step() does not change the
+            parameters.
         loss_scaler: the LossScaler or DynamicLossScaler.
         fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
             16 bits, their copies, and the other parameters.
@@ -275,7 +276,8 @@ class FP16_Optimizer:  # noqa: N801
     ) -> None:
         """
         Args:
-            init_optimizer: over parameters of 16 or 32 bits. It is changed.
+            init_optimizer: an optimizer of parameters with 16 or 32 bits, which this object
+                changes.
             static_loss_scale: used unless dynamic_loss_scale is set.
             dynamic_loss_scale: use a DynamicLossScaler.
             dynamic_loss_args: arguments of its constructor.
@@ -327,7 +329,7 @@ class FP16_Optimizer:  # noqa: N801
         self.fp32_from_fp32_groups.append(others)
 
     def zero_grad(self, set_grads_to_None: bool = False) -> None:  # noqa: N803
-        """Sets the gradients of the model and of the copies to zero, or removes them."""
+        """Sets the gradients of the model and of the copies to zero, or removes these gradients."""
         for parameter in itertools.chain(self._model_params(), self._masters()):
             if set_grads_to_None:
                 parameter.grad = None
@@ -337,13 +339,13 @@ class FP16_Optimizer:  # noqa: N801
     def backward(
         self, loss: torch.Tensor, update_master_grads: bool = True, retain_graph: bool = False
     ) -> None:
-        """Computes gradients, instead of loss.backward(), and adds them to the existing ones.
+        """Computes gradients, instead of loss.backward(), and adds them to the existing gradients.
 
         Args:
             loss: is scaled in float32.
-            update_master_grads: False: the program calls update_master_grads() after the last of
+            update_master_grads: if false, the program calls update_master_grads() after the last of
                 several losses.
-            retain_graph: another backward pass uses the graph.
+            retain_graph: whether another backward pass uses the graph.
         """
         if self._is_unscaled:
             multiply(_gradients(self._others()), self.loss_scale)
@@ -354,7 +356,7 @@ class FP16_Optimizer:  # noqa: N801
 
     def update_master_grads(self) -> None:
         """Copies the gradients of the model to the float32 copies of the parameters, and divides
-        them by the scale.
+        the copied gradients by the scale.
         """
         self.overflow = self.loss_scaler.has_overflow(self._model_params())
         if self.overflow:
@@ -368,7 +370,7 @@ class FP16_Optimizer:  # noqa: N801
         """Clips the norm of the gradients that step() uses.
 
         Returns:
-            Their previous norm; -1 after an overflow.
+            The norm before clipping, or -1 after an overflow.
         """
         if self.overflow:
             return -1
@@ -390,8 +392,8 @@ class FP16_Optimizer:  # noqa: N801
             The result of the optimizer's step().
 
         Raises:
-            TypeError: a closure was passed with a dynamic scale, but a step cannot be skipped
-                halfway.
+            TypeError: a closure was passed, and the scale is dynamic. A step with a closure cannot
+                be skipped halfway.
         """
         if closure is not None and self.dynamic_loss_scale:
             raise TypeError("step() takes a closure with a static loss scale only")
@@ -441,7 +443,7 @@ class FP16_Optimizer:  # noqa: N801
 
     @property
     def loss_scale(self) -> float:
-        """The factor of the loss. A program may set it."""
+        """The factor of the loss, which a program may set."""
         return self.loss_scaler.loss_scale
 
     @loss_scale.setter

@@ -19,7 +19,7 @@ class MultiTensorApply:
     """Calls an operation with a chunk size, which amp_C's operations accept but do not need.
 
     Attributes:
-        available: True. Programs check it before they import amp_C.
+        available: True. Programs check `available` before they import amp_C.
         chunk_size: elements, as passed to the constructor.
     """
 

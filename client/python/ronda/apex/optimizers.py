@@ -3,9 +3,10 @@
 """Replaces apex.optimizers. SGD, Adam and Adagrad use torch's own functions; LAMB and NovoGrad are
 written here.
 
-Constructors take Apex's arguments. Steps use torch's fused kernels where they exist, else its
-foreach operations, on CPUs and GPUs. Parameters of 16 bits have a state of float32, and their steps
-are computed in float32. As in Apex, each group counts the steps for the bias correction.
+Constructors take Apex's arguments. On CPUs and GPUs, steps use torch's fused kernels if these
+exist, and otherwise torch's foreach operations. Parameters of 16 bits have a state of float32, and
+their steps are computed in float32. As in Apex, each group counts the steps for the bias
+correction.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ class FusedAdagrad(FusedOptimizer):
 
 
 class FusedLAMB(FusedOptimizer):
-    """LAMB: Adam with a step whose length is proportional to the parameter's.
+    """LAMB: Adam with a step whose length is proportional to the length of the parameter.
 
     Algorithm 2 of You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
     minutes" (arXiv:1904.00962), after Apex's clipping. g is a gradient, p a parameter and |...| the
@@ -278,11 +279,11 @@ class FusedLAMB(FusedOptimizer):
         Args:
             params: parameters, or dicts of groups.
             lr, betas, eps, weight_decay: see above.
-            bias_correction: False: m and v are not divided.
+            bias_correction: if false, m and v are not divided.
             amsgrad: must be False, as in Apex.
             adam_w_mode, grad_averaging, use_nvlamb: see above.
             set_grad_none: zero_grad() removes gradients.
-            max_grad_norm: of all gradients together. math.inf: no clipping.
+            max_grad_norm: the largest norm of all gradients together; math.inf means no clipping.
 
         Raises:
             NotImplementedError: amsgrad is True.
@@ -384,7 +385,7 @@ class FusedNovoGrad(FusedOptimizer):
         Args:
             params: parameters, or dicts of groups.
             lr, betas, eps, weight_decay: see above.
-            bias_correction: False: n and m are not divided.
+            bias_correction: if false, n and m are not divided.
             amsgrad: must be False, as in Apex.
             reg_inside_moment, grad_averaging: see above.
             norm_type: 2, or 0 for the largest absolute value.

@@ -26,8 +26,8 @@ class _Sums:
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """
         Args:
-            prefix: the names of the operations begin with it.
-            factor: divides the tensors before the sum, and multiplies an average after it.
+            prefix: the beginning of the operations' names.
+            factor: divides the tensors before the sum, and multiplies an average after the sum.
             averages: whether a sum is divided by the number of ranks. An elastic job may change the
                 number of ranks.
         """
@@ -111,7 +111,7 @@ def _refuse(name: str) -> TypeError:
 
 
 class DistributedDataParallel(nn.Module):
-    """Averages the gradients of a module over the ranks while backward computes them.
+    """Averages the gradients of a module over the ranks while backward computes the gradients.
 
     When the constructor returns, the module has rank 0's parameters and buffers. When backward
     returns, the gradients are averages. Ronda itself fuses small gradients.
@@ -149,10 +149,10 @@ class DistributedDataParallel(nn.Module):
             allreduce_always_fp32: ignored, because sums are always computed in fp32.
             allreduce_communicators: must be None.
             gradient_average: divide by the number of ranks.
-            gradient_predivide_factor: gradients are divided by it before the sum, and by the rest
-                of the divisor afterwards.
+            gradient_predivide_factor: gradients are divided by this factor before the sum, and by
+                the rest of the divisor afterwards.
             gradient_average_split_factor: Apex's older name of gradient_predivide_factor.
-            others: must be empty. The error gives an alternative to torch's argument.
+            others: must be empty. The error text gives an alternative to torch's argument.
 
         Raises:
             NotImplementedError: an argument does not have its required value.
@@ -231,7 +231,7 @@ class DistributedDataParallel(nn.Module):
         self._nodes.append(node)
 
     def _take(self, name: str, parameter: torch.Tensor) -> None:
-        """Called when backward has added to a gradient."""
+        """The hook that autograd calls when backward has added to a gradient."""
         if not self._is_enabled:
             return
         if not self._is_queued:
@@ -252,7 +252,9 @@ class DistributedDataParallel(nn.Module):
         self._sums.submit(name, parameter.grad)
 
     def _finish(self) -> None:
-        """Called at the end of backward."""
+        """Submits the remaining gradients, and waits for all sums. Autograd calls this at the end
+        of backward.
+        """
         try:
             for name, parameter in self.module.named_parameters():
                 if not parameter.requires_grad or name in self._submitted:
@@ -268,8 +270,8 @@ class DistributedDataParallel(nn.Module):
 
 
 class Reducer:
-    """Averages gradients when the program calls reduce(). It is for training loops that choose this
-    time themselves.
+    """Averages gradients when the program calls reduce(). A Reducer is for training loops that
+    choose themselves when gradients are averaged.
     """
 
     _count = 0
@@ -308,7 +310,7 @@ def convert_syncbn_model(
     """Replaces every BatchNorm in `module` by a SyncBatchNorm with its parameters and statistics.
 
     Args:
-        module: is changed, and returned unless it is a BatchNorm itself.
+        module: the function changes the module, and returns it unless it is a BatchNorm itself.
         process_group: must be None, because statistics are those of all ranks.
         channel_last: ignored, because every memory format works.
 

@@ -20,7 +20,7 @@ from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
 
-# Floating-point types of 8 bits. Ronda moves such elements, but does not compute with them.
+# Floating-point types of 8 bits, whose elements Ronda moves, but does not compute with.
 _FLOAT8 = (
     "float8_e3m4",
     "float8_e4m3",
@@ -44,7 +44,7 @@ class Call:
 
     The name of each array consists of the call's name and the array's label.
 
-    name: the same on every rank. If it is None, the name consists of the program's name and the
+    name: the same on every rank. None stands for a name that consists of the program's name and the
         call's position in the program.
     by_order: the arrays have no names in a program, and the ranks' calls are matched by their
         order.
@@ -53,7 +53,8 @@ class Call:
     grouped: the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.
     rows: for operations on rows, the number of rows of the results.
-    splits: for ALLTOALL, the number of rows for each member. Empty means equally many.
+    splits: for ALLTOALL, the number of rows for each member. Empty means that all members get
+        equally many rows.
     received_splits: with `splits`, the number of rows from each member.
     received: shapes and types of the results of RECV.
     """
@@ -78,12 +79,14 @@ class Call:
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
-        """Returns the call that computes a derivative of this call. Its name ends with `suffix`."""
+        """Returns the call that computes a derivative of this call. The name of this new call ends
+        with `suffix`.
+        """
         name = None if self.name is None else self.name + suffix
         return dataclasses.replace(self, **{"name": name, "error_feedback": False, **changes})
 
     def part(self, indices: Sequence[int]) -> Call:
-        """Returns this call for only some of its arrays."""
+        """Returns a copy of this call for only some of its arrays."""
         return dataclasses.replace(
             self,
             labels=tuple(self.labels[i] for i in indices),

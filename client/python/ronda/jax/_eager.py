@@ -20,7 +20,7 @@ from ronda.jax._call import DTYPES, Call
 
 
 def run(*arrays: Any, call: Call) -> list[jax.Array]:
-    """Carries out the call and waits for it.
+    """Carries out the call, and waits for its end.
 
     Raises:
         RondaError: the operation's error.

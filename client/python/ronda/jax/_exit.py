@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ends the job. Before that it waits for compiled programs, because JAX runs them
-asynchronously.
-"""
+"""Ends the job, but first waits for compiled programs, because JAX runs them asynchronously."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ def shutdown() -> None:
     has called shutdown(), and ends the job for this process.
 
     Raises:
-        RondaError: the job had failed. Even then shutdown() has ended the job for this process.
+        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
     """
     wait_for_programs()
     ronda.shutdown()
@@ -29,16 +27,17 @@ def shutdown() -> None:
 
 def wait_for_programs() -> None:
     """Waits until this rank's programs with collectives have ended, with success or failure."""
-    with contextlib.suppress(jax.errors.JaxRuntimeError):  # who uses the results gets the error
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # users of the results get the error
         jax.effects_barrier()
 
 
 def _end_at_exit() -> None:
-    """Called at exit, before the functions that JAX and ronda.job have registered.
+    """Waits for this rank's programs at exit. Runs before the exit functions that JAX and ronda.job
+    have registered; the exit function of ronda.job ends the job.
 
     JAX waits at exit for programs that still run. If an exception ends this rank, its programs may
-    wait for other ranks, which wait for this rank. So after an exception this function fails the
-    job at once.
+    wait for other ranks, which wait for this rank. After an exception this function therefore fails
+    the job at once, and does not wait.
     """
     if not ronda.is_initialized():
         return

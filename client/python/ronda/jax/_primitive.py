@@ -5,8 +5,8 @@ derivatives and vmap.
 
 Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
 of jit the collective runs at once. For arrays on a CPU the collective needs no compiled program
-(_eager.py). For arrays on a GPU the collective runs in a compiled program of its own, because only
-XLA knows the stream that computes the arrays.
+(_eager.py). For arrays on a GPU the collective runs in its own compiled program, because only XLA
+knows the stream that computes the arrays.
 
 The other ranks wait for each call, so JAX and XLA must not remove or repeat a call. For JAX the
 primitive has an effect, and for XLA the custom call has a side effect.
@@ -51,8 +51,8 @@ _TARGET = "ronda_collective"
 
 
 class _Collective(effects.Effect):
-    """The effect of a collective call, which JAX must not remove, because other ranks wait for
-    it.
+    """The effect of a collective call, which JAX must not remove, because other ranks wait for the
+    call.
     """
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
         return _eager.run(*arrays, call=call)
     program = _program_of(_named_outside_of_jit(call, arrays))
     try:
-        with jax.disable_jit(False):  # or the program would call this function again
+        with jax.disable_jit(False):  # otherwise the program would call this function again
             results = list(jax.block_until_ready(program(*arrays)))
     except jax.errors.JaxRuntimeError as error:
         raise (_carried_errors.original_of(error) or error) from error
@@ -97,8 +97,8 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
-    """Returns the call with the names that _eager.run() gives it. The call's position in its own
-    compiled program cannot be its name, because it is the program's only call.
+    """Returns the call with the names that _eager.run() gives it. The call's position in its
+    compiled program cannot be its name, because the program has only this call.
     """
     if call.name is not None:
         return call
@@ -149,19 +149,19 @@ def _names_in(module: Any, call: Call) -> list[str]:
     return [name + label for label in call.labels]
 
 
-# For each program (an MLIR module), how many of its calls have each name.
+# For each program (an MLIR module), the number of its calls that have each name.
 _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def _name_in(module: Any, call: Call) -> str:
-    """Returns the name of a call in a program. All ranks have the same program, so they get equal
-    names.
+    """Returns the name of a call in a program. All ranks have the same program, so all ranks give a
+    call the same name.
     """
     name = call.name
     used = _names.setdefault(module, collections.Counter())
     if name is None:
         program = module.operation.attributes["sym_name"].value
-        used[""] += 1  # no name of a caller is empty
+        used[""] += 1  # names that callers choose are never empty
         return f"{program}/{used[''] - 1}"
     used[name] += 1
     return name if used[name] == 1 else f"{name}#{used[name]}"
@@ -217,10 +217,10 @@ def _lower_for_gpu(context: Any, *operands: Any, call: Call) -> Any:
 
 def _ticket_of_last_call() -> Any:
     """Returns the ticket of the last call in this block of the program. The next call takes this
-    ticket as an argument, so XLA runs it after the last call.
+    ticket as an argument, so XLA runs the next call after the last call.
 
     XLA may run independent calls in a different order on each rank, one at a time. Without the
-    ticket two ranks could then wait for each other.
+    ticket, two ranks could therefore wait for each other.
     """
     last = None
     for each in ir.InsertionPoint.current.block.operations:
@@ -240,7 +240,7 @@ def _refuse_platform(context: Any, *operands: Any, call: Call) -> Any:
     )
 
 
-# Newer versions of JAX would lower two equal calls only once, and so give them one name.
+# Newer versions of JAX would lower two equal calls only once, and so give both calls one name.
 _uncached = (
     {"cacheable": False}
     if "cacheable" in inspect.signature(mlir.register_lowering).parameters
@@ -272,7 +272,8 @@ def _jvp(
             " or jax.lax.stop_gradient"
         )
     results = collective_p.bind(*primals, call=call)
-    # This rank passes every tangent, even if it is zero, so that the calls of all ranks agree.
+    # This rank passes every tangent, even a tangent that is zero, so that the calls of all ranks
+    # agree.
     given = [ad.instantiate_zeros(each) for each in tangents]
     return results, collective_p.bind(*given, call=call.derived(".tangent"))
 

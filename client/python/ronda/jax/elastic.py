@@ -40,8 +40,8 @@ class JaxState(ObjectState):
 
     A commit copies the arrays, so programs may donate the arrays of the state. Arrays keep their
     types, weak types and devices. A new rank must begin with trees of the same structure. sync()
-    gives it the values, shapes and types. If an attribute has no arrays, sync() pickles the whole
-    attribute.
+    gives the new rank the values, shapes and types. If an attribute has no arrays, sync() pickles
+    the whole attribute.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -63,7 +63,7 @@ class JaxState(ObjectState):
 
     def commit(self) -> None:
         """Saves the present state, in memory, for a later restore(). First waits for the programs
-        that compute the state. If one of these programs fails, commit() raises its error, and the
+        that compute the state. If a program fails, commit() raises the program's error, and the
         last commit stays.
 
         Raises:
@@ -74,7 +74,7 @@ class JaxState(ObjectState):
 
     def check_host_updates(self) -> None:
         """Does the same as in the base class, but first waits for this rank's programs, because
-        they run with the present members.
+        these programs run with the present members.
         """
         wait_for_programs()
         super().check_host_updates()
@@ -94,7 +94,7 @@ class JaxState(ObjectState):
 
     def sync(self) -> None:
         """Copies the attributes of rank 0, or of the rank with the newest commit, to all ranks, and
-        saves them.
+        saves the attributes.
 
         Raises:
             InvalidArgumentError: this rank's trees have another structure.
@@ -149,7 +149,7 @@ def _copy(tree: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Array:
-    """Describes an array to the other ranks, before they receive it.
+    """Describes an array to the other ranks, before these ranks receive the array.
 
     dtype: the type of the elements, or of the keys' data.
     key_impl: the result of jax.random.key_impl(), or None if the array has no keys.
@@ -164,7 +164,7 @@ class _Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Tree:
-    """Describes an attribute to the other ranks, before they receive it.
+    """Describes an attribute to the other ranks, before these ranks receive the attribute.
 
     paths: the paths of the leaves. None if the attribute has no arrays; then `leaves` has only the
         whole attribute.
@@ -278,7 +278,7 @@ def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
 
 
 def _weak(data: np.ndarray[Any, Any]) -> jax.Array:
-    """Returns an array of a weak type. In an operation with another array JAX takes the other
-    array's type, as for a Python number.
+    """Returns an array of a weak type. In an operation on such an array and another array, JAX uses
+    the other array's type, as for a Python number.
     """
     return jnp.full(data.shape, data.dtype.type(0).item()).at[...].set(data)

@@ -18,8 +18,9 @@ Common arguments:
     process_set: the ranks that take part.
 
 Errors of all functions:
-    NotInitializedError, InvalidArgumentError (nothing was submitted).
-    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError, InternalError.
+    NotInitializedError, InvalidArgumentError: nothing was submitted.
+    MismatchError: the ranks disagree; the job goes on.
+    DeadlineError, PeerFailedError, InternalError.
     A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
     error_of() returns Ronda's error.
 """
@@ -47,8 +48,8 @@ from ronda.types import DType, ReduceOp, Wire
 
 
 class Compression:
-    """The formats in which floating-point elements are sent. Ronda adds in 32 bits and rounds
-    once.
+    """The formats in which floating-point elements are sent. Ronda adds elements in 32 bits and
+    rounds each sum once.
     """
 
     none = Wire.NONE
@@ -77,7 +78,7 @@ def allreduce(
             name.
         grouped: if true, the floating-point arrays form one group and the other arrays form another
             group. The arrays of a group are reduced together or, if one of them fails, not at all.
-            If false, each array is reduced when all ranks have it.
+            If false, each array is reduced when all ranks have submitted the array.
     """
     if grouped and error_feedback:
         raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
@@ -154,12 +155,14 @@ def alltoall(
     Args:
         splits: how many rows go to each rank, as integers that are constants under jit. None means
             equally many.
-        received_splits: with `splits`, how many rows come from each rank. All ranks pass it, or
-            none does. Under jit, vmap and grad all ranks must pass it, because JAX needs the shapes
-            of the results. Elsewhere the ranks can tell each other the numbers.
+        received_splits: with `splits`, how many rows come from each rank. Either all ranks pass it,
+            or no rank does. Under jit, vmap and grad all ranks must pass `received_splits`, because
+            JAX needs the shapes of the results. In calls without jit, vmap and grad the ranks can
+            send each other the numbers.
 
     Returns:
-        The received rows. With `splits`, the rows and a tuple of the number of rows from each rank.
+        The received rows. With `splits`, returns the rows and a tuple with the number of rows from
+        each rank.
     """
     if splits is None:
         if received_splits is not None:
@@ -231,10 +234,10 @@ def _ask_for_splits(
 
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
-    """Sends arrays to rank `to`. The n-th send to that rank with a tag is matched with its n-th
-    recv() from this rank with that tag. Under jit, messages that do not depend on each other have
-    no defined order. So give each message its own tag, or let the next message depend on the
-    result.
+    """Sends arrays to rank `to`. The n-th send from this rank to rank `to` with a tag is matched
+    with the n-th recv() of rank `to` from this rank with that tag. Under jit, messages that do not
+    depend on each other have no defined order. Give each message its own tag, or let the next
+    message depend on the result.
 
     Returns:
         The tree. Computations that use this result run after the message.
@@ -277,8 +280,8 @@ def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """Says that this rank has no more data, and waits until every rank has called join(). The
-    function cannot be called under jit. Until all ranks have called it, the operations of the other
+    """Says that this rank has no more data, and waits until every rank has called join(). join()
+    cannot be called under jit. Until all ranks have called join(), the operations of the other
     ranks continue without this rank, as far as they can.
 
     Args:
@@ -337,8 +340,8 @@ def _collect(
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
     """Calls the primitive. Arrays that have derivatives get one call, and the other arrays get
-    another call. But the arrays of a message, which have no derivatives, stay in one call, because
-    the receiver relies on their order.
+    another call. The arrays of a message, which have no derivatives, stay in one call, because the
+    receiver relies on their order.
     """
     is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
     if len(set(is_inexact)) < 2 or call.kind == Kind.SEND:

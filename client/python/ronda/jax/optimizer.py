@@ -23,7 +23,8 @@ def DistributedOptimizer(
     error_feedback: bool = False,
     name: str = "gradients",
 ) -> Any:
-    """Returns an optimizer that combines the gradients of all ranks before `optimizer` uses them.
+    """Returns an optimizer that combines the gradients of all ranks before `optimizer` uses the
+    gradients.
 
     Args:
         optimizer: an optax.GradientTransformation. To add up the gradients of several passes, wrap

@@ -18,7 +18,7 @@ from ronda.types import ReduceOp, Wire
 
 
 class _Distributed:
-    """A mixin for the class of an optimizer. It reduces the gradients."""
+    """A mixin that makes the class of an optimizer reduce the gradients."""
 
     _reduce_gradients: GradientReduction
 
@@ -35,8 +35,8 @@ class _Distributed:
         return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        # If gradients are accumulated, Keras calls this method with their sum over the passes of a
-        # step.
+        # If gradients are accumulated, Keras calls this method with the sum of the gradients over
+        # the passes of a step.
         if self.gradient_accumulation_steps:
             grads = self._reduce_accumulated(grads)
         clipped: list[Any] = super()._clip_gradients(grads)
@@ -79,7 +79,7 @@ class _DistributedLossScale:
 
 def _variables_of(optimizer: Any, given: Any) -> list[Any]:
     """Returns the variables that belong to the gradients in a call of apply(). If the caller has
-    given no variables, they are all variables of the optimizer.
+    given no variables, returns all variables of the optimizer.
     """
     return list(optimizer._trainable_variables if given is None else given)
 
@@ -99,17 +99,17 @@ def DistributedOptimizer(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Makes an optimizer reduce its gradients over the ranks before it applies them.
+    """Makes an optimizer reduce its gradients over the ranks before it applies the gradients.
 
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
 
     With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
-    make it. In this case the gradients are reduced before the optimizer looks for infinities.
+    make it. A LossScaleOptimizer looks for infinities after the gradients have been reduced.
 
     Args:
-        optimizer: an optimizer of Keras, which is also the result. Its class is replaced by a
-            derived class of the same name, so that saved models can be loaded with and without
-            Ronda.
+        optimizer: an optimizer of Keras, which is also the result. The optimizer's class is
+            replaced by a derived class of the same name, so that saved models can be loaded with
+            and without Ronda.
         name: the name of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
@@ -117,7 +117,7 @@ def DistributedOptimizer(
             adds in 32 bits.
         sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.
         backward_passes_per_step: the number of batches after which gradients are reduced and
-            applied. It sets Keras's gradient_accumulation_steps.
+            applied. This number becomes Keras's gradient_accumulation_steps.
         op: Average, Sum, Min, Max, Product or Adasum.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
@@ -150,14 +150,15 @@ def DistributedOptimizer(
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     mixin = _DistributedLossScale if scales else _Distributed
     saved = keras.saving.serialize_keras_object(optimizer)
-    # Under this name, Keras finds the optimizer's original class when it loads a saved model.
+    # With the original name, Keras finds the optimizer's original class when Keras loads a saved
+    # model.
     attributes = {"__module__": saved["module"], "_reduce_gradients": reduce_gradients}
     optimizer.__class__ = type(saved["class_name"], (mixin, own), attributes)
     return optimizer
 
 
 def _wire_of(compression: Any) -> Wire:
-    """Returns the format in which Ronda sends. It is NONE if the program's own compressor casts the
+    """Returns the format in which Ronda sends, or NONE if the program's own compressor casts the
     gradients.
     """
     wire = getattr(compression, "wire", None)
@@ -186,8 +187,8 @@ def _checked(optimizer: Any) -> Any:
 
 
 def _set_passes(optimizer: Any, passes: int, averages: bool) -> float:
-    """Sets the number of backward passes per step. Returns a factor for the gradients. Without
-    `averages` it turns the average that Keras computes into the sum.
+    """Sets the number of backward passes per step, and returns a factor for the gradients. Without
+    `averages`, the factor turns the average that Keras computes into the sum.
     """
     if passes < 1:
         raise ValueError("backward_passes_per_step must be at least 1")

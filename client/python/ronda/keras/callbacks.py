@@ -58,7 +58,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._is_done = False
 
     def set_model(self, model: Any) -> None:
-        """Called by fit() before it makes the training function."""
+        """fit() calls this method before it makes the training function."""
         super().set_model(model)
         if backend_name() == "tensorflow":
             model.jit_compile = False
@@ -84,7 +84,9 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
 
 class MetricAverageCallback(keras.callbacks.Callback):
-    """Averages the metrics of an epoch over the ranks, for the callbacks after it."""
+    """Averages the metrics of an epoch over the ranks, for the callbacks that come later in the
+    list.
+    """
 
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """
@@ -110,8 +112,8 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
 class JoinCallback(keras.callbacks.Callback):
     """Lets ranks have different numbers of batches. At the end of its epoch a rank waits for the
-    other ranks, whose steps go on without this rank. Then all ranks get the model and the optimizer
-    of the last rank, which has made the most steps.
+    other ranks, whose steps go on without this rank. When all ranks have ended the epoch, they get
+    the model and the optimizer of the last rank, which has made the most steps.
     """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -140,9 +142,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             start_epoch: the first epoch in which the callback acts.
             end_epoch: the first epoch in which the callback no longer acts.
             staircase: if true, the multiplier changes with each epoch; if false, with each batch.
-            momentum_correction: while the rate changes, the momentum is scaled with it. This works
-                only on torch, because in other backends the momentum is a constant of the compiled
-                step.
+            momentum_correction: while the rate changes, the momentum is scaled with the rate. The
+                correction works only on torch, because in other backends the momentum is a constant
+                of the compiled step.
             steps_per_epoch: None means the number that fit() counts.
         """
         super().__init__()
@@ -156,7 +158,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Finds the learning rate and the number of steps if the caller has not given them."""
+        """Finds the learning rate and the number of steps, unless the caller has given them."""
         if self.initial_lr is None:
             self.initial_lr = self._rate()
         if not self.staircase and self.steps_per_epoch is None:
@@ -182,7 +184,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             self._set_rate(self._epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Restores the value that the momentum had before the batch."""
+        """Gives the momentum the value that it had before the batch."""
         if self._momentum is not None:
             self.model.optimizer.momentum = self._momentum
             self._momentum = None

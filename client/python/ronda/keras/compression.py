@@ -11,7 +11,7 @@ from ronda.types import Wire
 
 @dataclasses.dataclass(frozen=True)
 class Compressor:
-    """A format in which Ronda sends gradients and adds them."""
+    """A format in which Ronda sends and adds gradients."""
 
     wire: Wire
 

@@ -74,7 +74,9 @@ class KerasState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves it."""
+        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
+        state.
+        """
         broadcast_variables(self._variables(), *(self._root() or (0,)))
         self._save_variables()
         super().sync()
@@ -107,7 +109,7 @@ class CommitStateCallback(keras.callbacks.Callback):
             self._commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Commits."""
+        """Commits the state."""
         self._commit()
 
     def _commit(self) -> None:

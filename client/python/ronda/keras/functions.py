@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on values outside the model, which return NumPy arrays, and load_model()."""
+"""Collectives that return NumPy arrays, for values outside the model, and the function
+load_model().
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def broadcast_variables(
 
 
 def variables_of(model: Any, optimizer: Any) -> list[Any]:
-    """Returns the variables that must be equal on all ranks. These do not include metrics and the
+    """Returns the variables that must be equal on all ranks. The list contains no metrics, and no
     states of random generators, for instance of Dropout.
     """
     return list(model.weights) + (list(optimizer.variables) if optimizer is not None else [])

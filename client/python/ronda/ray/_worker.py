@@ -31,7 +31,7 @@ class Where(NamedTuple):
 
 
 class Worker:
-    """The actor of a rank. It owns the program's object, and calls the program's functions."""
+    """The actor of a rank, which owns the program's object, and calls the program's functions."""
 
     def __init__(self) -> None:
         self._executable: Any = None
@@ -80,7 +80,7 @@ class Worker:
 @contextlib.contextmanager
 def _told_to_others() -> Iterator[None]:
     """A context in which the program runs. If the program fails in this context, the other ranks
-    are told at once, and do not wait for this rank.
+    are notified at once, and do not wait for this rank.
     """
     try:
         yield
@@ -116,11 +116,11 @@ def environments(
 
     Args:
         places: the description of each rank's host, by rank. The ranks of a host are consecutive.
-        ports: two ports of rank 0's host at which no process listens. Ronda uses the first, and
-            another library's store may use the second.
-        nics: the network interfaces for the connections between hosts. If it is empty, Ronda
-            chooses.
-        timeout_s: how long a rank waits for the others at the start.
+        ports: two ports of rank 0's host at which no process listens. Ronda uses the first port,
+            and another library's store may use the second port.
+        nics: the network interfaces for the connections between hosts. If the list is empty, Ronda
+            chooses the interfaces.
+        timeout_s: how long a rank waits for the other ranks at the start.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
     members = {host: [r for r, at in enumerate(places) if at.host_id == host] for host in hosts}
@@ -148,8 +148,9 @@ def environments(
 
 
 def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
-    """Returns the environment variables by which the ranks find each other. On a single host this
-    is a name in shared memory, and otherwise an address.
+    """Returns the environment variables by which the ranks find each other. On a single host the
+    ranks find each other by a name in shared memory; on several hosts they find each other by an
+    address.
     """
     if hosts == 1:
         return {"RONDA_JOB_ID": f"ray-{secrets.token_hex(8)}"}
@@ -161,8 +162,9 @@ def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
 
 
 def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
-    """Returns the variable that makes the GPUs of all ranks of a host visible to each of them, so
-    that NCCL can connect the GPUs directly. A rank's own GPU has its local rank as its number.
+    """Returns the variable that makes the GPUs of all ranks of a host visible to each of these
+    ranks, so that NCCL can connect the GPUs directly. A rank's own GPU has its local rank as its
+    number.
     """
     most = max(map(len, gpus))
     in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]

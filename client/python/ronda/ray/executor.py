@@ -18,8 +18,8 @@ from ray.util.scheduling_strategies import (  # type: ignore[import-not-found]
 from ronda.errors import DeadlineError, InvalidArgumentError, PeerFailedError, RondaError
 from ronda.ray import _worker
 
-# When a rank has failed, the other ranks are told at once. But a rank whose program does not call
-# Ronda goes on. The executor waits at most this time for such ranks.
+# When a rank has failed, the other ranks are notified at once, but a rank whose program does not
+# call Ronda goes on. The executor waits at most this time for such ranks.
 _AFTER_FAILURE_S = 10.0
 _UNTIL_LEFT_S = 10.0
 
@@ -46,8 +46,8 @@ class RondaExecutor:
         num_hosts: in place of num_workers, the number of hosts, with equally many ranks each.
         num_workers_per_host: the number of ranks on each host; only with num_hosts.
         cpus_per_worker: the number of CPUs that Ray reserves for each rank.
-        use_gpu: whether Ray reserves GPUs.
-        gpus_per_worker: the number of GPUs for each rank; 1 if not given.
+        use_gpu: whether Ray reserves GPUs for the ranks.
+        gpus_per_worker: the number of GPUs for each rank; the default is 1.
         use_current_placement_group: inside a placement group of Ray, use its bundles instead of a
             new placement group.
 
@@ -67,12 +67,12 @@ class RondaExecutor:
         """Returns the settings for an executor.
 
         Args:
-            timeout_s: how long a rank waits in init() for the others.
+            timeout_s: how long a rank waits in init() for the other ranks.
             ssh_identity_file: not used, because Ray itself starts the ranks. `ssh_str` is not used
                 either.
             placement_group_timeout_s: how long start() waits for Ray to start all ranks.
-            nics: the network interfaces for the connections between hosts. If it is None, Ronda
-                chooses.
+            nics: the network interfaces for the connections between hosts. None means that Ronda
+                chooses the interfaces.
         """
         return Settings(timeout_s, placement_group_timeout_s, nics)
 
@@ -169,7 +169,7 @@ class RondaExecutor:
         return result
 
     def shutdown(self) -> None:
-        """Ends the ranks. start() may be called again."""
+        """Ends the ranks. After shutdown(), start() may be called again."""
         ends = [worker.__ray_terminate__.remote() for worker in self.workers]
         if ends:
             ray.wait(ends, num_returns=len(ends), timeout=_UNTIL_LEFT_S)
@@ -209,7 +209,7 @@ class RondaExecutor:
         self._places = [places[number] for number in order]
 
     def _place(self, deadline: float) -> tuple[Any, list[int]]:
-        """Returns Ray's placement group, and the number of each actor's bundle in it."""
+        """Returns Ray's placement group, and the number of each actor's bundle in the group."""
         current = ray.util.get_current_placement_group() if self._takes_current_group else None
         if current is not None:
             return current, [-1] * self.num_workers  # any bundle that has room
@@ -268,7 +268,7 @@ class RondaExecutor:
             try:
                 ray.get(reference, timeout=0)
             except GetTimeoutError:
-                continue  # its program does not ask Ronda
+                continue  # the rank's program does not call Ronda
             except RayActorError as death:
                 return self._death(rank, death)
             except Exception as error:

@@ -4,10 +4,10 @@
 
 Inside tf.function a call becomes a tf.numpy_function. Most reductions instead become Ronda's own
 TensorFlow operation, which runs without Python (_kernels.py). The collectives of a traced function
-run in the order of the program, one after the other. Without this order, tf.function would run
+run in the order of the program, one after the other. Without a fixed order, tf.function would run
 independent collectives in any order, and with few threads two ranks could wait in different
 collectives. A collective without a name gets a name that consists of the traced function's name and
-the call's position in the function. This name is the same on all ranks.
+the call's position in the function. The generated name is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ronda import _carried_errors
 from ronda._reduction import Reduction
 from ronda.tensorflow import _kernels
 
-# Decorates the functions that programs call, so that AutoGraph does not rewrite them.
+# Decorates the functions that programs call, so that AutoGraph does not rewrite these functions.
 plain = tf.autograph.experimental.do_not_convert
 
 # Names of attributes that Ronda adds to a graph: the number of generated names, and the graph's
@@ -90,7 +90,8 @@ def _numpy_function(
 
 
 def _name_in(graph: tf.Graph, kind: str) -> str:
-    # tf.function also makes a graph for each branch and loop.
+    # tf.function makes a separate graph for each branch and each loop. `trace` becomes the graph
+    # of the whole function.
     trace = graph
     while getattr(trace, "outer_graph", None) is not None and trace.outer_graph.building_function:
         trace = trace.outer_graph

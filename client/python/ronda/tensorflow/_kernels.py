@@ -33,7 +33,7 @@ def _register() -> bool:
 
 
 # Registers the operation at import, and not at its first use, because tf.saved_model.load() also
-# needs it.
+# needs the operation.
 are_registered = _register()
 
 

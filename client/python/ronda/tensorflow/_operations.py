@@ -20,7 +20,7 @@ from ronda.types import ReduceOp, Wire
 
 
 def wire_of(compression: type[Compressor]) -> Wire:
-    """Returns the format in which Ronda sends. It is NONE if the program's own compressor casts the
+    """Returns the format in which Ronda sends, or NONE if the program's own compressor casts the
     tensors.
     """
     return Wire.NONE if compression.wire is None else compression.wire

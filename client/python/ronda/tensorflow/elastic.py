@@ -53,7 +53,9 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves it."""
+        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
+        state.
+        """
         broadcast_variables(self.variables, *(self._root() or (0,)))
         self._save_variables()
         super().sync()

@@ -92,7 +92,9 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """Returns a function that calls broadcast_object() with its argument and these arguments."""
+    """Returns a function of an object, which calls broadcast_object() with the object and these
+    arguments.
+    """
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 

@@ -63,8 +63,8 @@ def nccl_built() -> int:
 
 
 def native_ops_built() -> bool:
-    """Returns whether reductions inside tf.function run without Python. This needs a TensorFlow
-    with the C API for kernels. Without this API, reductions run in a tf.numpy_function.
+    """Returns whether reductions inside tf.function run without Python, which is possible if
+    TensorFlow has the C API for kernels. Without this API, reductions run in a tf.numpy_function.
     """
     return _kernels.are_registered
 
@@ -258,7 +258,7 @@ def alltoall(
         splits: the number of rows for each member. None means that all members get the same number.
 
     Returns:
-        The received rows. With `splits` also the number of rows from each member.
+        The received rows. With `splits`, also returns the number of rows from each member.
     """
     del ignore_name_scope
     own = tf.convert_to_tensor(tensor)
@@ -371,7 +371,7 @@ def _scatter(tensor: tf.Tensor, name: str | None, reduction: Reduction) -> tf.Te
 def grouped_reducescatter(
     tensors: Sequence[Any], name: str | None = None, **options: Any
 ) -> list[tf.Tensor]:
-    """reducescatter() for several tensors."""
+    """As reducescatter(), for several tensors."""
     return [
         reducescatter(tensor, name=_member(name, i), **options) for i, tensor in enumerate(tensors)
     ]
@@ -380,7 +380,7 @@ def grouped_reducescatter(
 @plain
 def join() -> tf.Tensor:
     """Says that this rank has no more data, and waits until every rank has called join(). Until
-    every rank has called it, the other ranks' operations go on without this rank.
+    every rank has called join(), the other ranks' operations go on without this rank.
 
     Returns:
         The last rank that has joined.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The *_async functions. Each of them submits an operation and returns its handle.
+"""The *_async functions. Each *_async function submits an operation and returns the operation's
+handle.
 
 Tensors without a name are matched by order, separately in each process set. Groups need names. If
 the program gives no name, the group gets the next number, which is the same on all ranks.
@@ -50,7 +51,7 @@ _horovod.at_shutdown(_unnamed.clear)
 
 
 def counted_name(operation: str, name: str | None, process_set: int) -> str:
-    """Returns `name`. If it is None, returns a name with a number that is the same on all ranks."""
+    """Returns `name`, or for None a name with a number that is the same on all ranks."""
     if name is not None:
         return name
     _unnamed[operation, process_set] += 1
@@ -407,7 +408,7 @@ def alltoall_async(
         process_set: the ranks that take part.
 
     Returns:
-        A handle. Its result is a new tensor, and a tensor with the number of rows from each member
+        A handle. The result is a new tensor, and a tensor with the number of rows from each member
         (of the dtype and on the device of `splits`, or int32).
     """
     set_id = id_of(process_set)
@@ -544,8 +545,8 @@ def grouped_reducescatter_async(
 def join(device: int = -1) -> int:
     """Says that this rank has no more data, and waits until every rank has called join().
 
-    Until every rank has called it, the allreduces of the other ranks go on without this rank. Their
-    averages count only the ranks that take part; Horovod's averages count all ranks.
+    Until every rank has called join(), the allreduces of the other ranks go on without this rank.
+    Averages count only the ranks that take part; Horovod's averages count all ranks.
 
     Args:
         device: not used, because Ronda does not need zeros on a device.

@@ -18,11 +18,13 @@ __all__ = [*_horovod.__all__, "device_index", "nccl_built"]
 
 
 def device_index() -> int:
-    """Returns the GPU for torch.cuda.set_device(). It never changes during the process's life.
+    """Returns the number of the GPU for torch.cuda.set_device(). The number never changes during
+    the process's life.
 
-    The result is the process's number on its host, modulo the number of GPUs that the process sees,
-    if it sees any. In an elastic job local_rank() may change with each epoch, so two ranks that use
-    local_rank() could choose the same GPU. The function may be called before init().
+    The result is the process's number on its host, modulo the number of GPUs that the process sees.
+    If the process sees no GPU, the result is its number on its host. In an elastic job local_rank()
+    may change with each epoch, so two ranks that use local_rank() could choose the same GPU. A
+    program may call this function before init().
     """
     place = _env.place_on_host()
     if place is None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Gradients that the program changes after backward() has reduced them, and before step().
+"""Handles gradients that the program changes between backward(), which has reduced them, and
+step().
 
 If every rank makes the same change, for example by clipping, the gradients stay equal on all ranks.
-But a change may depend on the rank, so the ranks compare changed gradients.
+A change may also depend on the rank, so the ranks compare changed gradients.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from ronda.torch._watch import steps_between_checks
 from ronda.torch.functions import allgather_object
 
 _Named = Iterable[tuple[str, "torch.Tensor | None"]]
-# What the ranks send each other after a difference: the step, and the names and fingerprints of the
-# tensors.
+# The message that the ranks send each other after they have found a difference: the step, and the
+# names and fingerprints of the tensors.
 _Record = tuple[int, list[str], list[int]]
 
 
@@ -32,8 +32,7 @@ def check_numbers(
 
     Args:
         named_tensors: pairs of names and tensors, as from model.named_parameters(). Every rank
-            passes the same names in the same order. If a rank does not have a tensor, it passes
-            None.
+            passes the same names in the same order. A rank that does not have a tensor passes None.
         step: a number for the error text. Every rank passes the same number.
         process_set: the ranks that compare.
 

@@ -16,7 +16,7 @@ from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
 # For each element size in bytes, the integer type of the words in which tensors are read. A word
-# has at most 32 bits, so the 64 bits of its product with a number depend on each of them.
+# has at most 32 bits, so the 64-bit product of a word and a number depends on each bit of the word.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 _PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005
@@ -71,7 +71,7 @@ def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bo
         name: the name of the operation.
         process_set: the ranks that compare.
     """
-    # The maximum of ~x gives the minimum of x. The numbers are moved to host memory, because
+    # The maximum of ~x gives the minimum of x. The fingerprints are moved to host memory, because
     # another rank may have no GPU tensors. In the checks, only this line makes the host wait for a
     # GPU.
     both = torch.cat([numbers, ~numbers]).cpu()

@@ -21,7 +21,7 @@ NO_PLACE = -1
 _EIGHT_BITS = (Wire.FP8_E4M3, Wire.FP8_E5M2)
 _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 
-# The kind of a gradient on a rank. For a sparse gradient it is DENSE plus the number of sparse
+# The kind of a gradient on a rank. The kind of a sparse gradient is DENSE plus the number of sparse
 # dimensions.
 NOTHING = 0
 DENSE = 1
@@ -64,7 +64,7 @@ class Gradient:
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
         self.parameter = parameter
         self.name = name
-        self.bundle: Bundle | None = None  # gradients that travel together
+        self.bundle: Bundle | None = None  # gradients that are reduced together
         self.group = 0  # the prepared group, if `place` says that the gradient is in one
         self.place = NO_PLACE
         self.sparse_dims = 1  # of sparse gradients; gradients of an embedding have one
@@ -75,9 +75,10 @@ class Gradient:
         """Records the parameter's shape, dtype and order of dimensions in memory. The gradient is
         sent in this form.
 
-        A rank with another order must not read the elements by their position in memory. So a
-        gradient that is not row-major is sent with the shape that it has in memory, and an
-        additional first dimension of 1. No row-major gradient has such a shape.
+        A rank whose gradient has another order of dimensions must not read the elements by their
+        position in memory. A gradient that is not row-major is therefore sent with the shape that
+        it has in memory, and an additional first dimension of 1. No row-major gradient has such a
+        shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
@@ -96,9 +97,9 @@ class Gradient:
         self.value: torch.Tensor | None = None  # parameter.grad, as it was announced
         self.version = 0  # of the value
         self.address = 0
-        self.sent: torch.Tensor | None = None  # the tensor that travels: the value, or a copy
+        self.sent: torch.Tensor | None = None  # the tensor that is sent: the value, or a copy
         self.stream: int | None = None  # on a GPU: its work fills the tensor
-        self.handle: Handle | None = None  # if it travels outside the group
+        self.handle: Handle | None = None  # if the gradient is sent outside the group
         self.finish: Callable[[Any], None] | None = None  # for a result that is not in place
         if self.bundle is not None:
             self.bundle.begin_step()
@@ -120,7 +121,7 @@ class Gradient:
         return value.layout is torch.strided and value.data_ptr() != self.address
 
     def is_submitted(self) -> bool:
-        """Returns whether the gradient is submitted, or will be with the others of its group."""
+        """Returns whether the gradient has been submitted, or will be submitted with its group."""
         return self.announced and (self.bundle is None or self.bundle.missing == 0)
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:
@@ -143,8 +144,8 @@ class Gradient:
         parameter.grad = torch.sparse_coo_tensor(indices, values, parameter.shape)
 
     def usual_sparse(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns a sparse gradient. If it has no elements, makes it with the usual number of
-        sparse dimensions, because in PyTorch 1.13 zero_grad() removes all elements and makes all
+        """Returns a sparse gradient. A gradient without elements gets the usual number of sparse
+        dimensions, because in PyTorch 1.13 zero_grad() removes all elements and makes all
         dimensions sparse.
         """
         if value._nnz() > 0:
@@ -182,7 +183,7 @@ class Gradient:
         return copy
 
     def send(self, sent: torch.Tensor) -> None:
-        """Records the tensor that is sent. The current stream computes it."""
+        """Records the tensor that is sent, which the current stream computes."""
         self.sent, self.stream = sent, _tensors.stream(sent)
 
     def row(self, reduction: Reduction, process_set: int, is_kept: bool = True) -> _rows.Allreduce:

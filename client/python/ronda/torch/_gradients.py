@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of a model while backward computes them.
+"""Reduces the gradients of a model while backward computes the gradients.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
-recorded. In later steps the dense gradients are a prepared group in that order. A hook then only
+recorded. In later steps the dense gradients are a prepared group in that order. Then a hook only
 passes the gradient's address, which changes from step to step because zero_grad() frees gradients.
 The other ranks need not use a prepared group, because tensors are matched by name.
 
 When backward() returns, its gradients are reduced. At the end of backward a callback of autograd
-waits for the gradients that all ranks have submitted (_report.py says how a rank knows these).
-Gradients that some rank lacks are left to synchronize(), because no rank computes gradients any
-more then. In synchronize(), a rank that lacks a gradient submits zeros, and a gradient that no rank
-has stays None.
+waits for the gradients that all ranks have submitted (_report.py says how a rank knows these
+gradients). Gradients that some rank lacks are left to synchronize(), because there no rank computes
+gradients any more. In synchronize(), a rank that lacks a gradient submits zeros, and a gradient
+that no rank has stays None.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from ronda.torch.compression import wire_of
 
 
 class GradientReducer:
-    """Reduces gradients in every step: hooks announce them, and synchronize() ends the step.
+    """Reduces gradients in every step: hooks announce gradients, and synchronize() ends the step.
 
     Hooks may run on any thread, one after the other; the program's thread calls all other methods.
-    If the process set has one member, or this rank is not in it, nothing is reduced. In an elastic
-    job the reducer checks this again in each epoch.
+    If the process set has one member, or lacks this rank, no gradient is reduced. In an elastic job
+    the reducer checks the set again in each epoch.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GradientReducer:
         self._members: list[Gradient] = []  # of the group
         self._group = 0
         self._is_detached = False  # the group is not used any more in this step
-        self._must_drop = False  # and it is not used in the next step
+        self._must_drop = False  # the group is also not used in the next step
         self._is_whole = False  # all gradients of this step are reduced
         self._failure: Exception | None = None  # raised when all are reduced
         self._backward = Backward(weakref.ref(self))
@@ -197,7 +197,7 @@ class GradientReducer:
         Raises:
             ValueError: the program has changed gradients in flight, or has created another reducer
                 for a parameter.
-            RondaError: a submission or an operation failed. The next step has begun.
+            RondaError: a submission or an operation failed. A new step has begun.
         """
         self._check_hooks()
         if self.is_active() and self._gradients:
@@ -287,7 +287,7 @@ class GradientReducer:
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
         """Waits for the gradients that all ranks have according to their reports. Waits for all
-        gradients if no rank's report is open. If this rank has a report in flight, uses that
+        gradients if no rank's report is open. If a report of this rank is in flight, uses this
         report.
         """
         self._begin_report(is_open, takes_old)
@@ -512,7 +512,7 @@ class GradientReducer:
             native.group_wait(self._group)
             return
         native.group_wait_on_stream(self._group, stream)
-        # These streams also wait, because torch reuses the memory of dropped gradients on them.
+        # All members' streams must wait, because torch reuses dropped gradients' memory on them.
         device = self._members[0].parameter.device
         for other in {each.stream for each in self._members} - {stream, None}:
             waiting: Any = torch.cuda.ExternalStream(other, device=device)
@@ -595,6 +595,6 @@ _TAKEN = (
     " gradient: give each parameter to one DistributedOptimizer"
 )
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-# For the id of each watched parameter, the Gradient of the last reducer that watches it.
+# For the id of each watched parameter, the Gradient of the last reducer that watches the parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
 _horovod.at_shutdown(_end_epoch)

@@ -54,8 +54,8 @@ class Handle(SoleOwner):
         return self._ids is None or native.poll_all(self._ids)
 
     def wait(self) -> Any:
-        """Waits and returns the result, or None if an earlier call has returned it. For tensors on
-        a GPU the current stream waits, not the host.
+        """Waits and returns the result, or None if an earlier call has returned the result. For
+        tensors on a GPU the current stream waits, not the host.
 
         Raises:
             RondaError: the error of the first operation that failed.
@@ -91,7 +91,7 @@ class Handle(SoleOwner):
     __call__ = wait
 
     def settle(self) -> None:
-        """Waits until the operations have ended. Does not raise their error, which wait()
+        """Waits until the operations have ended. Does not raise the operations' error, which wait()
         raises.
         """
         ids = self._ids
@@ -102,7 +102,8 @@ class Handle(SoleOwner):
     def _give_back(
         self,
         ids: list[int],
-        # These are default arguments, because `native` no longer exists when the interpreter ends.
+        # The functions are default arguments, because `native` no longer exists when the
+        # interpreter ends.
         release: Callable[[int], None] = native.release,
         release_on_stream: Callable[[int, int], None] = native.release_on_stream,
     ) -> None:

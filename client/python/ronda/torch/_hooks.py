@@ -25,9 +25,8 @@ HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad
 class Backward:
     """Notifies a reducer at the end of the backward pass in which its first hook has run.
 
-    If a pass has several reducers, all of them make their reports before the first of them waits.
-    The reason is that other ranks may reach the reducers in another order, or may not reach some of
-    them.
+    If a pass has several reducers, all reducers make their reports before the first reducer waits,
+    because other ranks may reach the reducers in another order, or may not reach some reducers.
     """
 
     def __init__(self, reducer: weakref.ref[GradientReducer]) -> None:
@@ -35,7 +34,9 @@ class Backward:
         self.is_queued = False
 
     def queue(self) -> None:
-        """Called by the hooks of a reducer, to be notified at the end of the pass."""
+        """The hooks of a reducer call this method, so that the reducer is notified at the end of
+        the pass.
+        """
         _queue(self._report)
         self.is_queued = True
 
@@ -80,7 +81,7 @@ def install_hook(
     if HAS_POST_ACCUMULATE_HOOKS:
         register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
         return [register(hook)]
-    # The node that adds to the gradient lives only as long as an object refers to it.
+    # The node that adds to the gradient lives only as long as an object refers to the node.
     function: Any = parameter.expand_as(parameter).grad_fn
     node = function.next_functions[0][0]
     return [node, node.register_hook(hook)]

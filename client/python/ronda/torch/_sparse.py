@@ -32,7 +32,7 @@ def sparse_allreduce_async(
         process_set: the ranks that take part.
 
     Returns:
-        A handle. Its result, which the program can also get by calling the handle, is a new sparse
+        A handle. The result, which the program can also get by calling the handle, is a new sparse
         tensor that is not coalesced.
 
     Raises:

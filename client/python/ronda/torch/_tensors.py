@@ -36,7 +36,8 @@ def describe(tensor: torch.Tensor) -> str:
 
 
 def dtype_number(tensor: torch.Tensor) -> int:
-    """Returns the DType of `tensor`. Checks everything except the order of its elements in memory.
+    """Returns the DType of `tensor`. Checks everything except the order of the tensor's elements in
+    memory.
 
     Raises:
         ValueError: `tensor` is not a tensor, or Ronda cannot reduce its layout, device or dtype.
@@ -82,7 +83,7 @@ def check(tensor: torch.Tensor) -> int:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns `tensor`. If it is a lazily negated view, returns a copy with the negated values."""
+    """Returns `tensor`, or for a lazily negated view a copy with the negated values."""
     is_negated = isinstance(tensor, torch.Tensor) and tensor.is_neg()
     return tensor.resolve_neg() if is_negated else tensor
 
@@ -144,7 +145,7 @@ def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
     """Returns the objects that must live while an operation uses the memory of `tensors`.
 
     The program may replace the memory of a tensor at any time (`tensor.data = ...`, `set_`), which
-    would free the old memory. storage() returns the object that owns the memory.
+    would free the old memory. storage() returns the object that owns a tensor's memory.
     """
     return tuple(map(storage, tensors))
 
@@ -160,8 +161,8 @@ def in_order(tensor: torch.Tensor) -> bool:
     """Returns whether the elements fill the memory without gaps, in any order of the dimensions,
     for example channels_last.
 
-    An elementwise operation can work directly on the memory of such a tensor, if all ranks have the
-    same strides.
+    An elementwise operation can work directly on memory without gaps, if all ranks have the same
+    strides.
     """
     expected = 1
     for size, step in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
@@ -229,8 +230,8 @@ def allreduce_arguments(
 
 
 def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor with a copy of a result in Ronda's memory. After this call Ronda's memory
-    may be released on the current stream.
+    """Returns a tensor with a copy of a result in Ronda's memory. When the function has returned,
+    Ronda's memory may be released on the current stream.
 
     Args:
         address: the address of the first row, on `like`'s device.

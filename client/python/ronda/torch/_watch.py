@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The part of the checked mode that finds tensors that change while an operation uses them."""
+"""The part of the checked mode that finds tensors that change while an operation uses these
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ronda.torch import _tensors
 
 _VARIABLE = "RONDA_CHECK"
 
-# Whether the checked mode is on. None means that it was not looked up yet in this job.
+# Whether the checked mode is on. None means that this job has not looked up the mode yet.
 _is_on: bool | None = None
 # In the checked mode, the number of results that were written in place, for each address of a
 # storage.
@@ -45,7 +47,7 @@ def steps_between_checks() -> int:
 
 
 class Watch:
-    """Records the versions of tensors at the beginning of an operation on them."""
+    """Records the versions of tensors at the beginning of an operation on these tensors."""
 
     __slots__ = ("_name", "_seen")
 
@@ -87,7 +89,9 @@ def _changes_of(tensor: torch.Tensor) -> int:
 
 
 def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
-    """Tells autograd that a result was written to a tensor, because autograd does not notice it."""
+    """Tells autograd that a result was written to a tensor, because autograd does not notice the
+    write.
+    """
     if not tensor.is_inference():
         _increment_version(tensor)
         if _is_on:
@@ -97,7 +101,7 @@ def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
 
 def _change_nothing(tensor: torch.Tensor) -> None:
     """Increments the version of a tensor in versions of torch without increment_version(). The
-    function writes to no element, but autograd counts that as a change, too.
+    function writes to no element, but autograd treats the empty write as a change.
     """
     tensor.detach().view(-1)[:0].zero_()
 

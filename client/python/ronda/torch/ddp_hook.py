@@ -66,7 +66,7 @@ class CompressionState:
     def found_inf(self) -> bool:
         """Returns whether an averaged gradient of the last backward is infinite or not a number.
 
-        The answer is the same on every rank, so that either all ranks skip the step or none does.
+        All ranks get the same answer, so that either all ranks skip the step or no rank skips it.
         """
         found = False
         for work, handle in self._handles:

@@ -131,7 +131,8 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a container like `value`, with the results of `change` for its elements. If `value`
     is no container, returns `value`.
 
-    Containers of the program's own classes are not changed, but are pickled as a whole.
+    The function does not change containers of the program's own classes, which are pickled as a
+    whole.
     """
     kind = type(value)
     if kind in (dict, collections.OrderedDict):
@@ -158,7 +159,7 @@ def broadcast_optimizer_state(
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.
         root_rank: the rank in the job.
-        model: not used. Horovod searches it for sparse parameters.
+        model: not used. Horovod searches the model for sparse parameters.
 
     Raises:
         ValueError: this rank's optimizer does not have the same parameters as the root's optimizer.

@@ -147,7 +147,8 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces a tensor over the ranks, into a new one. Differentiable for Average and Sum.
+    """Reduces a tensor over the ranks, and returns the result as a new tensor. Differentiable for
+    Average and Sum.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
@@ -413,7 +414,7 @@ def alltoall(
         process_set: the ranks that take part.
 
     Returns:
-        The received rows. With `splits` also the number of rows from each member.
+        The received rows. With `splits`, also returns the number of rows from each member.
     """
     if _needs_gradient([tensor]):
         output, received = _Alltoall.apply(tensor, splits, name, process_set)

@@ -70,8 +70,8 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """The common part of distributed optimizers. In the list of bases it comes before the program's
-    class.
+    """The common part of distributed optimizers. In the list of bases _Distributed comes before the
+    program's class.
     """
 
     process_set: ProcessSet
@@ -121,7 +121,7 @@ class _Distributed(_Base):
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
         """Averages a closure's loss over all ranks, so that every rank calls the closure equally
-        often. If the loss is neither a tensor nor a number, returns it unchanged.
+        often. If the loss is neither a tensor nor a number, returns the loss unchanged.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):
@@ -148,7 +148,7 @@ class _Distributed(_Base):
 
 
 class _DistributedOptimizer(_Distributed):
-    """Reduces each gradient as soon as backward has produced it."""
+    """Reduces each gradient as soon as backward has produced the gradient."""
 
     _reducer: GradientReducer
     _synchronized = False
@@ -160,7 +160,7 @@ class _DistributedOptimizer(_Distributed):
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Sets the number of backward passes before step(). Call it between steps."""
+        """Sets the number of backward passes before step(). Call this method between steps."""
         self._passes = self._options["backward_passes_per_step"] = passes
         self._reducer.set_passes(passes)
 
@@ -184,7 +184,7 @@ class _DistributedOptimizer(_Distributed):
         before step().
 
         If backward has not computed a gradient, its present value is reduced. If this rank has no
-        gradient but another rank has one, this rank adds zeros.
+        gradient but another rank has a gradient, this rank adds zeros.
 
         Raises:
             HorovodInternalError: a reduction failed. The gradients are then undefined, and a new
@@ -198,7 +198,7 @@ class _DistributedOptimizer(_Distributed):
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Inside this context step() does not call synchronize(), because the program has called
-        it.
+        synchronize() itself.
         """
         self._should_synchronize = False
         try:
@@ -210,10 +210,10 @@ class _DistributedOptimizer(_Distributed):
         """Synchronizes and applies the gradients.
 
         Args:
-            args: arguments for the step() of the program's optimizer, as are `kwargs`. The first
-                argument or `closure` may be a closure that computes the loss and the gradients. The
-                loss and the gradients are reduced after each call, so that all ranks get the same
-                values.
+            args: positional arguments for the step() of the program's optimizer; `kwargs` are its
+                named arguments. The first argument or `closure` may be a closure that computes the
+                loss and the gradients. The loss and the gradients are reduced after each call, so
+                that all ranks get the same values.
         """
         first = args[0] if args else kwargs.get("closure")
         closure = first if callable(first) else None
@@ -250,8 +250,8 @@ class _DistributedOptimizer(_Distributed):
         return call
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Does the same as in the program's optimizer. If the program skips a step, this call ends
-        it.
+        """Does the same as in the program's optimizer. If the program skips a step, zero_grad()
+        ends the step.
 
         Raises:
             AssertionError: a gradient is being reduced.
@@ -363,7 +363,7 @@ def DistributedOptimizer(
     """Wraps an optimizer so that gradients are reduced over the ranks while backward computes other
     gradients.
 
-    step() waits for the reduced gradients and applies them. To inspect or clip the reduced
+    step() waits for the reduced gradients, and applies them. To inspect or clip the reduced
     gradients:
 
         loss.backward()
@@ -373,23 +373,22 @@ def DistributedOptimizer(
             optimizer.step()
 
     Args:
-        optimizer: an optimizer of torch.optim's kind. The result has a class derived from its
-            class, and shares its state.
+        optimizer: an optimizer of torch.optim's kind. The result has a class that is derived from
+            the optimizer's class, and shares the optimizer's state.
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
         compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and
-            added in 32 bits. fp8 also adds its rounding errors to the next step. A Compressor of
-            the program's own is called for each gradient.
+            added in 32 bits. fp8 also adds its rounding errors to the next step. The program's own
+            Compressor is called for each gradient.
         backward_passes_per_step: how often backward adds to the gradients before step(). The sum
             over the passes is reduced once.
-        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Also Min,
-            Max and Product.
+        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Min, Max
+            and Product are also possible.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of parameters whose gradients are reduced together, or the number of such
-            lists, of about equal length. If it is None or 0, each gradient is reduced when it is
-            ready.
+            lists, of about equal length. With None or 0, each gradient is reduced when it is ready.
         sparse_as_dense: if true, sparse gradients are reduced as dense gradients.
         process_set: the ranks that take part.
 

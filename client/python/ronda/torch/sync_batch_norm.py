@@ -60,12 +60,12 @@ def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns the mean and the biased variance of each channel over all ranks, and the count of its
-    numbers.
+    """Returns the mean and the biased variance of each channel over all ranks, and the count of the
+    numbers in a channel.
 
     Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
     LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", Stanford
-    CS-TR-79-773, 1979. With this method no digits are lost if the mean is large.
+    CS-TR-79-773, 1979. The method of Chan et al. loses no digits if the mean is large.
     """
     dims = [0, *range(2, input.dim())]
     count = input.numel() // max(input.size(1), 1)

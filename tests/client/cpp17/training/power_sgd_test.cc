@@ -50,8 +50,8 @@ TEST_P(PowerSgdRanksTest, AnApproximationOfFullRankIsTheMean) {
 
 TEST_P(PowerSgdRanksTest, AMeanOfLowRankTravelsWhole) {
   ronda::run_threads(GetParam(), [] {
-    // The gradient of each process is a matrix of rank 1. So the matrix rank of the mean is at most the number of
-    // processes.
+    // The gradient of each process is a matrix of rank 1. So the mean of the gradients is a matrix whose rank is at
+    // most the number of processes.
     const std::vector<double> left = gradient_of<double>(0, 8), right = gradient_of<double>(1, 10);
     std::vector<double> gradient(80);
     for (std::size_t i = 0; i < 80; ++i) gradient[i] = left[i / 10] * right[i % 10];

@@ -35,7 +35,7 @@ RankSnapshot Computing(RankId rank, uint64_t buckets) {
   return watched;
 }
 
-// Returns a rank that is in bucket `bucket` since the time `since`.
+// Returns a rank that has been in bucket `bucket` since the time `since`.
 RankSnapshot InBucket(RankId rank, uint64_t bucket, FlightTime since) {
   RankSnapshot watched = Computing(rank, bucket);
   watched.process_now.state = 'S';

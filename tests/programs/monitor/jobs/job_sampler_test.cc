@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests with ranks in this process. The tests choose what each rank does, and at which time.
+// Tests JobSampler with ranks in this process. The tests choose what each rank does, and at which time.
 #include "programs/monitor/jobs/job_sampler.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,8 @@ class JobSamplerTest : public ::testing::Test {
     sampler_ = std::make_unique<JobSampler>(std::move(readers));
   }
 
-  // Carries out a step of one bucket. The bucket takes the last 5 ms of the step, and rank 2 enters it late by `late`.
+  // Carries out a step of one bucket. The bucket takes the last 5 ms of the step. Rank 2 enters the bucket later than
+  // the other ranks, by `late`.
   void Step(absl::Duration late) {
     for (int r = 0; r < kRanks; ++r) {
       const FlightTime begin = now_ + (r == 2 ? late : absl::ZeroDuration());

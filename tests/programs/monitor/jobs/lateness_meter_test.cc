@@ -19,7 +19,7 @@ using Kind = StragglerVerdict::Kind;
 constexpr uint64_t kMillisecond = 1'000'000;
 
 // Returns the sample of a rank that has entered buckets 1 to `buckets`. Each bucket is a step of 100 ms, and the rank
-// is `late` ms late in each.
+// is `late` ms late in each step.
 RankSample After(uint64_t buckets, uint64_t late) {
   RankSample sample = {.buckets = buckets};
   if (buckets >= RankWords::kEntries) sample.first_kept = buckets - RankWords::kEntries + 1;
@@ -88,8 +88,8 @@ TEST(LatenessMeterTest, BucketsOfWhichOneRankIsPartAreNotMeasured) {
 }
 
 // Returns a rank whose clock is ahead by `offset` ms. The rank enters buckets 1 to `buckets`, one every 100 ms, each
-// `late` ms late. All ranks leave a bucket 50 ms after its beginning. If `is_in_last`, they have not yet left the last
-// bucket.
+// `late` ms late. All ranks leave a bucket 50 ms after its beginning. If `is_in_last`, the ranks have not yet left the
+// last bucket.
 RankSample OnAnotherClock(uint64_t buckets, uint64_t late, uint64_t offset, bool is_in_last = false) {
   RankSample sample = After(buckets, late + offset);
   for (BucketEntry& entry : sample.entries) entry.left = (entry.bucket * 100 + offset + 50) * kMillisecond;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how a process reads the state of other processes' ranks. The tests make some of the ranks, and others belong to
-// real jobs.
+// Tests how a process reads the state of other processes' ranks. Some of the ranks are made by the tests, and some are
+// ranks of real jobs.
 #include "programs/monitor/jobs/rank_reader.h"
 
 #include <gmock/gmock.h>
@@ -213,7 +213,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// Rank 0 stops rank 1, so that all other ranks wait for rank 1. Then rank 0 reads the state of rank 1.
+// Rank 0 stops rank 1, so that all other ranks wait for rank 1, and reads the state of rank 1.
 void LooksAtAStoppedRank() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -241,7 +241,8 @@ void LooksAtAStoppedRank() {
 
 TEST(RanksOfAJob, CanBeReadWhileStopped) { ExpectRankProgramSucceeds("looks_at_a_stopped_rank", 3); }
 
-// Returns whether a rank has completed `tensors` tensors and now waits for the other ranks with its next tensor.
+// Returns whether a rank has completed `tensors` tensors, has submitted the next one, and now waits for the other
+// ranks.
 bool Waits(const RankReader& rank, uint64_t tensors) {
   const RankSample sample = rank.Read();
   if (sample.counts.tensors != tensors || !sample.last.has_value()) return false;
@@ -292,7 +293,7 @@ void OpensTheOthersFile() {
   shutdown();
 }
 
-// The same processes are ranks of two jobs, one after the other.
+// Tests processes that are ranks of two jobs, one after the other.
 void BeginsAgain() {
   init();
   for (uint64_t i = 1; i <= kSteps; ++i) Step();

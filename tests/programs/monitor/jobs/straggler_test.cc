@@ -17,7 +17,7 @@ using Kind = StragglerVerdict::Kind;
 constexpr absl::Duration kStep = absl::Milliseconds(100);
 constexpr int kWindow = StragglerWatch::kWindowSteps;
 
-// The rank that is last in a step, and how long the first rank waits for it.
+// The last rank of a step, and how long the first rank waits for the last rank.
 struct Late {
   RankId rank = 0;
   absl::Duration waited;
@@ -28,7 +28,8 @@ class Steps {
  public:
   explicit Steps(size_t ranks) : watch_(ranks) {}
 
-  // A step counts only when the next step begins. So the last step of this call counts only in a later call.
+  // The watch counts a step only when the next step begins. So the watch counts the last step of one Run() only in the
+  // next Run().
   void Run(int steps, const std::function<Late(int step)>& late) {
     for (int i = 0; i < steps; ++i, ++step_) {
       const Late one = late(i);
@@ -112,7 +113,8 @@ TEST(StragglerWatchTest, EventNeedsFiveStepsAlsoInAShortWindow) {
 }
 
 TEST(StragglerWatchTest, RanksWhoseTimesVaryHaveNone) {
-  // The ranks are late in rotation. With two ranks each is the last rank in half of the steps.
+  // The ranks take turns: each step has another late rank. With two ranks, each rank is the last one in half of the
+  // steps.
   for (const int ranks : {2, 4}) {
     Steps steps(static_cast<size_t>(ranks));
     steps.Run(3 * kWindow, [&](int step) { return Late{.rank = step % ranks, .waited = absl::Milliseconds(20)}; });

@@ -82,7 +82,7 @@ TEST_F(WatchedJobsTest, AreAllThatBegin) {
   EXPECT_EQ(RanksOf(jobs), "a:0 b:0");
 }
 
-// A job that has just begun may be fast, so it is first read often.
+// A new job may have fast steps, so its ranks are read often at first.
 TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
   WatchedJobs jobs = Watch();
   jobs.Sample(absl::Seconds(1));
@@ -226,7 +226,7 @@ TEST_F(WatchedJobsTest, KeepAnEpochWhileARankIsInIt) {
   EXPECT_EQ(RanksOf(jobs), "a@1:0");
 }
 
-// The first searches found nothing and took long, so searches are rare now.
+// The first searches for jobs took long and found nothing, so later searches are rare.
 TEST_F(WatchedJobsTest, AreLookedForOftenAgainWhereRanksHaveBegun) {
   cost_ = absl::Seconds(1);
   WatchedJobs jobs = Watch("a");

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page of ronda-monitor in a real browser, beside a real job of which one rank is late.
+"""Tests the page of ronda-monitor in a real browser, beside a real job of which one rank is late.
 
 If there is no Chromium, the test is skipped, with the reason. The test's outputs include a picture
 of the page.
@@ -26,7 +26,7 @@ _TIMEOUT = 60.0
 _RANKS = 4
 _LATE_RANK = 2
 _NAME = "resnet50"
-# Commands, and how the page's heading shows them.
+# Commands of jobs, and the text that the page's heading shows for each command.
 _SHORT_COMMANDS = {
     "build/bin/train": "train",
     "python3 ./src/train.py --data=/data/images --model a/b /": (
@@ -44,7 +44,8 @@ class Browser:
     def __init__(self, program: str, folder: pathlib.Path) -> None:
         to_browser, self._commands = os.pipe()
         self._replies, from_browser = os.pipe()
-        # Chromium gets the pipe as descriptors 3 and 4, which this process may already use.
+        # Chromium expects the pipes as descriptors 3 and 4, which this process may already use for
+        # something else.
         script = f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"'
         options = [
             "--headless",
@@ -131,7 +132,7 @@ def _points(plot: str) -> str:
 
 def _check_page(browser: Browser, address: str, token: str) -> None:
     browser.call("Page.navigate", url=address)
-    # Nobody can give the browser a password, so it only reports the refusal.
+    # The headless browser cannot ask for a password, so it only reports the refusal.
     browser.wait_for("0", lambda _: any("status of 401" in each for each in browser.complaints))
     browser.complaints.clear()
     browser.call("Page.navigate", url=address.replace("://", f"://any:{token}@"))
@@ -162,7 +163,9 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
 
 
 def _check_title(browser: Browser) -> None:
-    """The heading has the program and its arguments without folders, and the tooltip has all."""
+    """The heading has the program and its arguments without folders, and the tooltip has the whole
+    command.
+    """
     title = browser.evaluate("document.getElementById('title').innerText")
     assert title == f"{_NAME}: stepping_rank end", title
     tooltip = browser.evaluate("document.getElementById('title').title")
@@ -179,7 +182,9 @@ def _width(kind: str, rank: int) -> str:
 
 
 def _check_last_step(browser: Browser) -> None:
-    """Expects that the others mostly wait for the late rank, and that data moves on all ranks."""
+    """Expects that all other ranks mostly wait for the late rank, and that data moves on all
+    ranks.
+    """
     for rank in range(_RANKS):
         browser.wait_for(_width("moves", rank), lambda width: width > 0)
     late, other = _width("waits", _LATE_RANK), _width("waits", 0)

@@ -17,7 +17,7 @@
 
 namespace ronda::testing {
 
-// Returns a connection to a port on loopback, or an invalid descriptor if nobody listens.
+// Returns a connection to a port on loopback, or an invalid descriptor if no process listens at the port.
 inline UniqueFd Connect(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};

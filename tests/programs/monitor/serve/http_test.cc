@@ -198,8 +198,8 @@ TEST_F(HttpServerTest, ConnectionThatStopsInItsRequestIsClosedAndTheNextOneAnswe
   const UniqueFd slow = Connect();
   Send(slow, "GET /");
   EXPECT_THAT(Receive(slow), Not(HasSubstr("up 1")));
-  // The server gives the next connection the same short time, so on a busy machine the test may need several
-  // connections.
+  // The server gives every connection the same short time for its request. So on a busy machine the test may need
+  // several connections to get a reply.
   std::string reply;
   for (int i = 0; i < 1000 && reply.empty(); ++i) {
     const UniqueFd next = Connect();

@@ -103,7 +103,7 @@ class MonitorProcess {
     const std::vector<std::string> parts = absl::StrSplit(ReadLine("http:"), absl::ByAnyChar(":/"));
     return parts.size() > 4 && absl::SimpleAtoi(parts[4], &port_) ? port_ : 0;
   }
-  // Returns the socket in the monitor's second line, as gRPC names it.
+  // Returns the name of the socket in the monitor's second line, which gRPC accepts as an address.
   std::string ReadSocket() {
     const std::string line = ReadLine("unix:");
     return line.substr(0, line.find(' '));
@@ -432,7 +432,7 @@ TEST(RondaMonitorFilesTest, AnotherUserIsRefused) {
   std::filesystem::permissions(TestFolder(), std::filesystem::perms::owner_all);
   const std::vector<std::string> as_nobody = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                                               "--inh-caps=-all"};
-  // The other user has no access to the folder of the file, or to the file.
+  // The monitor runs as another user, with access to neither the folder of the file nor the file.
   EXPECT_THAT(Say({"--token-file", WriteToken()}, 1, as_nobody), HasSubstr("cannot open the file with the token"));
 }
 

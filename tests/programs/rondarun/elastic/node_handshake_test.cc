@@ -91,7 +91,7 @@ TEST_F(NodeHandshakeTest, MessagesOfAnotherConnectionProveNothing) {
   NodeCaller caller = Caller("f00d");
   const std::string hello = WithoutLength(*caller.Answer(first.challenge(), Beta()));
   EXPECT_FALSE(second.Check(hello).ok());
-  // The node also refuses a proof that is its own proof sent back.
+  // The caller also refuses its own proof if it is sent back.
   EXPECT_FALSE(caller.Check(hello).ok());
 }
 

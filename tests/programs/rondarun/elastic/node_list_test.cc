@@ -151,7 +151,7 @@ TEST_F(NodeListTest, AWrongSecretIsSaidOnBothSides) {
   EXPECT_EQ(node.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(node.status().message()), HasSubstr("another RONDA_JOB_SECRET"));
   EXPECT_TRUE(told_.empty());
-  // The refusal is reported only once, even if it happens again.
+  // The list reports the refusal of a node only once, even if the node is refused again.
   EXPECT_FALSE(Join({.version = kVersion, .name = "beta", .slots = 2}, "cafe").ok());
   EXPECT_THAT(said_, ElementsAre(HasSubstr("nodes join it at 127.0.0.1:"),
                                  "a node at 127.0.0.1 was refused: it has not proved that it knows RONDA_JOB_SECRET"));
@@ -289,7 +289,7 @@ TEST_F(SmallNodeListTest, ANodeThatComesInTimeEndsTheShortage) {
 TEST_F(NodeListTest, NodesHearHowTheJobHasEnded) {
   auto node = Join("beta");
   ASSERT_TRUE(node.ok());
-  // The node has also sent data that the list has not read.
+  // The node sends data that the list does not read.
   const std::string unread(100000, 'x');
   ASSERT_EQ(send(node->socket.get(), unread.data(), unread.size(), MSG_NOSIGNAL), unread.size());
   std::vector<AgentMessage> heard;

@@ -3,7 +3,7 @@
 // Visits all orders of events in jobs of up to four members. Three faults or changes happen in each job, each at any
 // time. A member may be killed, be stopped, send an invalid message, or leave. All members may be so slow that the
 // launcher's next deadline passes. A host may be lost, no longer be listed, or be listed again. New members also join
-// as replacements, which does not count as a change. The members are a model of libronda's members
+// as replacements. A replacement does not count as a fault or change. The members are a model of libronda's members
 // (membership_world.h). The launcher's side is the real code.
 //
 // Each event may happen in any state, and to any member or host. The steps of members may happen in any order. Two

@@ -86,8 +86,8 @@ TEST(JobMembershipTest, ADeathWhileMembersMeetMakesTheNextEpoch) {
   EXPECT_EQ(job.Join(0, 1, 7, "2 died"), "0 is 0/2 of 2, 1 is 1/2 of 2");
 }
 
-// The other members wait for the dead member by themselves, up to 10 s. The launcher must not kill them meanwhile,
-// because they may be the only members with the state.
+// The other members wait up to 10 s for the dead member, without the launcher's help. During this time the launcher
+// must not kill the waiting members, because they may be the only members with the state.
 TEST(JobMembershipTest, MembersThatWaitForOneThatDiedWhileTheyMeetAreNotLate) {
   Job job = Running();
   job.Die(3);

@@ -185,7 +185,7 @@ TEST_F(TerminalConsoleTest, QuestionIsShownAndTheAnswerComesBehindIt) {
   console_.Feed(0, Stream::kStdout, "(Pdb) ");
   console_.ShowPrompt(0);
   EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) ");
-  // Here the terminal itself would show the typed text "p x" and the end of the line.
+  // A real terminal would show the typed text "p x" and the end of the line at this point.
   console_.Feed(0, Stream::kStdout, "42\n(Pdb) ");
   EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) [0]<stdout>: 42\n");
   console_.ShowPrompt(0);

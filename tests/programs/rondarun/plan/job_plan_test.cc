@@ -182,7 +182,8 @@ TEST(JobPlannerTest, RanksOfThisHostNeedOneOfTheInterfaces) {
     options.remote.network_interfaces = {"eth9", "eth0"};
     EXPECT_TRUE(MakeJobPlan(options, Facts()).ok());
   }
-  // Agents report by themselves which interface their host lacks.
+  // The plan does not check the interfaces of other hosts, because each agent reports the interface that its host
+  // lacks.
   by_ssh.hosts = {{"alpha", 1}, {"beta", 1}};
   by_ssh.remote.network_interfaces = {"eth9"};
   EXPECT_TRUE(MakeJobPlan(by_ssh, Facts()).ok());
@@ -250,7 +251,7 @@ TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
   for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 
-// While this object lives, its shell script is the first mpirun in PATH.
+// While a FakeMpirun exists, its shell script is the first mpirun in PATH.
 class FakeMpirun {
  public:
   explicit FakeMpirun(const std::string& script) : path_(std::getenv("PATH")) {

@@ -33,7 +33,7 @@ MpirunCommand Made(const MpirunRequest& request) {
   return command.value_or(MpirunCommand{});
 }
 
-// Returns the words of the command with blanks before, between and after them.
+// Returns the words of the command, with one blank before and after each word.
 std::string Line(const MpirunRequest& request) { return " " + absl::StrJoin(Made(request).argv, " ") + " "; }
 
 TEST(MpirunCommandTest, OpenMpiStartsTheRanksOnTheHosts) {

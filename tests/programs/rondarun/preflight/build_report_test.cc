@@ -41,7 +41,7 @@ TEST(BuildReportTest, ListsEveryBackendOfTheRegistry) {
   std::vector<absl::string_view> names = HostBackendNames();
   for (const absl::string_view name : DeviceBackendNames()) names.push_back(name);
   for (const absl::string_view name : names) {
-    // The hierarchical backends consist of two backends that are in the list.
+    // A hierarchical backend consists of two other backends, which the report lists.
     if (absl::StartsWith(name, "hierarchical")) continue;
     EXPECT_THAT(BuildReport(Nothing()), HasSubstr(absl::StrCat("] ", name, " "))) << name;
   }

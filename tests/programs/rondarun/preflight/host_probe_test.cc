@@ -79,7 +79,7 @@ TEST(EchoTest, WaitForASilentHostEnds) {
 }
 
 TEST(EchoTest, AddressesOfOtherHostsCannotBeUsed) {
-  // This address is in a network that is reserved for documentation, so no host has it.
+  // The address 192.0.2.1 is in a network that is reserved for documentation, so no host has it.
   const auto server = EchoServer::Listen("192.0.2.1");
   EXPECT_EQ(server.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(server.status().message(), HasSubstr("cannot listen on 192.0.2.1"));

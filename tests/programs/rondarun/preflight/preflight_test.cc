@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun --check. Scripts replace rondarun and the agent, and all hosts are this host.
+// Tests rondarun --check. Scripts replace rondarun and ssh, and all hosts are this host.
 #include "programs/rondarun/preflight/preflight.h"
 
 #include <sys/stat.h>
@@ -48,8 +48,8 @@ done
 )");
 }
 
-// Returns a script that acts as ssh, and runs each command on this host. For h2 it shows an older Ronda, h3 cannot
-// connect to other hosts, h4 allows no login, and the probe on h5 ends too early.
+// Returns a script that acts as ssh, and runs each command on this host. Host h2 has an older Ronda, h3 cannot connect
+// to other hosts, h4 allows no login, and the probe on h5 ends too early.
 std::string FakeAgent() {
   return Script("agent", R"(case "$1" in
   h2) exec sh -c "$2" | sed -u 's/^version=.*/version=0.3.0/' ;;
@@ -111,7 +111,7 @@ TEST(PreflightTest, AnAgentThatIsNotThereIsTold) {
               ElementsAre(HasSubstr("h6 cannot be asked: cannot start /nonexistent/agent")));
 }
 
-// This test program itself acts as the probe.
+// The test program itself acts as `rondarun --probe`.
 TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
   LaunchOptions options = OnHosts({"h1", "h6"});
   for (auto& host : options.hosts) host.slots = 0;

@@ -37,7 +37,7 @@ pid_t StartDaemon(const std::string& variable) {
   return pid;
 }
 
-// Returns whether the process has been killed. If the process still runs, tells it to end.
+// Returns whether the process has been killed. If the process still runs, ends it.
 bool WasKilled(pid_t pid) {
   kill(pid, SIGTERM);
   int status = 0;

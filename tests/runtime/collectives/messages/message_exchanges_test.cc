@@ -18,8 +18,8 @@ namespace {
 
 constexpr CallInfo kInfo = {.label = "x", .limits = {.deadline = absl::Seconds(50)}};
 
-// Numbers of ranks for exchanges of one step and of several steps. With some of the numbers, a step is not full. Up to
-// 8 ranks exchange directly, and up to 64 ranks in two steps.
+// Numbers of ranks for exchanges of one step and of several steps. If the number is not a power of 8, the last step
+// exchanges fewer blocks than a full step. Up to 8 ranks exchange directly, and up to 64 ranks in two steps.
 constexpr int kSizes[] = {1, 2, 7, 8, 9, 20, 65};
 
 TEST(DisseminationTest, BlocksOfAllReachAll) {

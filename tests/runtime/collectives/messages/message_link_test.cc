@@ -81,8 +81,8 @@ TEST(MessageLinkTest, FailureOfTheJobEndsAWait) {
   EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
 }
 
-// A link may connect only a few of the host's ranks. So the number of all ranks on the host decides whether they share
-// cores.
+// A link may connect only a few of the host's ranks. So a link needs the number of all ranks on the host to decide
+// whether ranks share cores.
 TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   for (const std::optional<int> ranks_on_host : {std::optional<int>(), std::optional<int>(1 << 20)}) {
     auto ends = ConnectFakeMessages(2, 1);
@@ -95,7 +95,7 @@ TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   }
 }
 
-// Messages in which the awaited message comes after `polls` polls, or at the first call of Rest.
+// A fake of PointToPoint. The awaited message comes after `polls` calls of Test, or at the first call of Rest.
 class AwaitedMessages : public PointToPoint {
  public:
   AwaitedMessages(int polls, bool rest_ends_with_data, bool* has_rested)
@@ -147,7 +147,8 @@ TEST(CoreYieldsTest, ALongYieldMakesTheNextWaitsSleep) {
   EXPECT_TRUE(yields.MayBegin());
 }
 
-// When a peer ends, a call for its messages returns an error first. The job learns of the end a little later.
+// When a peer ends, a call that sends to the peer or receives from it fails first. A little later, the job's failure
+// names the peer.
 TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
   int times_asked = 0;
   const absl::Status failure = absl::AbortedError("rank 11 has been killed");

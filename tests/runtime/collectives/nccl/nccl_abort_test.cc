@@ -84,7 +84,7 @@ TEST(NcclAbort, IsMadeAgainWhereMemoryHasRunOut) {
 
 // An abort does not end the trainer's work on the device.
 TEST(NcclAbort, OfAStuckDeviceReturnsAndAbandonsIt) {
-  NcclJob job(2, absl::Seconds(20), FakeCuda::Frees::kWaitForTheDevice);
+  NcclJob job(2, {.frees = FakeCuda::Frees::kWaitForTheDevice});
   Meet(job);
   std::optional<StreamHold> trainers_kernel(job.rank(0).stream());
   job.rank(0).communicator().Abort();

@@ -42,7 +42,7 @@ class NcclCommunicatorTest : public ::testing::Test {
 
   NcclJob& Start(int size, const fake_nccl_faults& faults = kNoFaults, absl::Duration init_deadline = kLong) {
     SetFakeNcclFaults(faults);
-    return job_.emplace(size, init_deadline);
+    return job_.emplace(size, NcclJobOptions{.init_deadline = init_deadline});
   }
 
   std::optional<NcclJob> job_;
@@ -117,7 +117,7 @@ TEST_F(NcclCommunicatorTest, SumsAreThoseInTheOrderOfTheRanksWhereThatIsAskedFor
   SetFakeNcclFaults(kNoFaults);
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
     for (const SumOrder order : {SumOrder::kOfNccl, SumOrder::kOfRanks}) {
-      NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, order);
+      NcclJob job(3, {.init_deadline = kLong, .order = order});
       job.OnEveryRank([&](RankId rank, NcclRank& self) {
         constexpr float kLarge = 1 << 25;
         const float own[] = {kLarge, 1.0f, -kLarge};

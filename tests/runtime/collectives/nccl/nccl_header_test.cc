@@ -88,6 +88,7 @@ RONDA_SAME_SHAPE(GetLastError);
 RONDA_SAME_SHAPE(GroupStart);
 RONDA_SAME_SHAPE(GroupEnd);
 RONDA_SAME_SHAPE(AllReduce);
+RONDA_SAME_SHAPE(Reduce);
 RONDA_SAME_SHAPE(Broadcast);
 RONDA_SAME_SHAPE(AllGather);
 RONDA_SAME_SHAPE(ReduceScatter);
@@ -100,6 +101,11 @@ RONDA_SAME_SHAPE(MemAlloc);
 RONDA_SAME_SHAPE(MemFree);
 RONDA_SAME_SHAPE(CommRegister);
 RONDA_SAME_SHAPE(CommDeregister);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+RONDA_SAME_SHAPE(CommWindowRegister);
+RONDA_SAME_SHAPE(CommWindowDeregister);
+static_assert(kNcclSymmetricWindow == NCCL_WIN_COLL_SYMMETRIC);
+#endif
 
 TEST(NcclHeaderTest, ConfigBeginsAsNcclsDoes) {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;

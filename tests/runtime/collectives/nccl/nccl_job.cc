@@ -33,7 +33,7 @@ std::shared_ptr<Device> OpenPrepared(const ronda_cuda_plugin* plugin, int ordina
 }  // namespace
 
 NcclRank::NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
-                   absl::Duration init_deadline, SumOrder order, size_t chunk_bytes)
+                   const NcclJobOptions& options)
     : device_(OpenPrepared(plugin, rank)),
       stream_(Expected(DeviceStream::Create(device_.get()))),
       host_(std::make_unique<InProcessCommunicator>(job, rank)),
@@ -43,9 +43,10 @@ NcclRank::NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob
                                                        .stream = stream_->handle(),
                                                        .library = LoadFakeNccl(plugin),
                                                        .host = host_.get(),
-                                                       .order = order,
-                                                       .chunk_bytes = chunk_bytes,
-                                                       .init_deadline = init_deadline,
+                                                       .order = options.order,
+                                                       .windows = options.windows,
+                                                       .chunk_bytes = options.chunk_bytes,
+                                                       .init_deadline = options.init_deadline,
                                                        .job_failure = [job] { return job->failure(); }}))) {}
 
 DeviceMemory NcclRank::Floats(const std::vector<float>& values) {
@@ -73,11 +74,14 @@ absl::Status NcclRank::Allreduce(const DeviceMemory& tensor, const CallInfo& inf
   return communicator_->Reduce({.info = info, .segments = {&segment, 1}, .wire = wire});
 }
 
-NcclJob::NcclJob(int size, absl::Duration init_deadline, FakeCuda::Frees frees, SumOrder order, size_t chunk_bytes)
-    : cuda_(FakeCuda::Options{.devices = size, .loading = FakeCuda::Options::Loading::kLazy, .frees = frees}),
+NcclJob::NcclJob(int size, const NcclJobOptions& options)
+    : cuda_(FakeCuda::Options{.devices = size,
+                              .memory_bytes = options.memory_bytes,
+                              .loading = FakeCuda::Options::Loading::kLazy,
+                              .frees = options.frees}),
       job_(std::make_shared<InProcessJob>(InProcessJob::Options{.size = size})) {
   for (RankId rank = 0; rank < size; ++rank) {
-    ranks_.push_back(std::make_unique<NcclRank>(cuda_.table(), job_, rank, size, init_deadline, order, chunk_bytes));
+    ranks_.push_back(std::make_unique<NcclRank>(cuda_.table(), job_, rank, size, options));
   }
 }
 

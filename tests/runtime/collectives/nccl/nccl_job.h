@@ -15,11 +15,20 @@
 
 namespace ronda::testing {
 
+struct NcclJobOptions {
+  absl::Duration init_deadline = absl::Seconds(20);
+  FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce;
+  size_t memory_bytes = size_t{1} << 30;  // of each device
+  SumOrder order = SumOrder::kOfNccl;
+  NcclWindows windows = NcclWindows::kNone;
+  size_t chunk_bytes = NcclReduce::kChunkBytes;
+};
+
 // One rank of an NcclJob, with a device, a stream, and helpers for tests.
 class NcclRank {
  public:
   NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
-           absl::Duration init_deadline, SumOrder order, size_t chunk_bytes);
+           const NcclJobOptions& options);
 
   NcclCommunicator& communicator() { return *communicator_; }
   Device& device() { return *device_; }
@@ -45,9 +54,7 @@ class NcclRank {
 // A job whose ranks are threads. Each rank has a fake device, and all ranks use a fake NCCL.
 class NcclJob {
  public:
-  explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20),
-                   FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce, SumOrder order = SumOrder::kOfNccl,
-                   size_t chunk_bytes = NcclReduce::kChunkBytes);
+  explicit NcclJob(int size, const NcclJobOptions& options = {});
 
   int size() const { return static_cast<int>(ranks_.size()); }
   NcclRank& rank(RankId rank) { return *ranks_[static_cast<size_t>(rank)]; }

@@ -117,7 +117,7 @@ constexpr size_t kUneven[] = {9'001, 1, 6'002};
 
 // Covers rows that cannot be divided evenly, a tensor with fewer elements than members, and a group that lacks a rank.
 TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
-  NcclJob job(4, kLong);
+  NcclJob job(4, {.init_deadline = kLong});
   int expected = FakeNcclCalls("ReduceScatter");
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("Send");
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kBfloat16}) {
@@ -135,7 +135,7 @@ TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
 // If sums are in the order of the ranks, Ronda adds up instead of NCCL. Each member receives only its own part of the
 // result, and no call of NCCL gathers the parts.
 TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
-  NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks);
+  NcclJob job(3, {.init_deadline = kLong, .order = SumOrder::kOfRanks});
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter");
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16}) {
     for (const Group& group : {Group::All(3), Group({0, 2})}) ReduceScatter(job, kUneven, wire, group);
@@ -165,7 +165,7 @@ TEST_F(NcclReduceTest, ASingleTensorIsPackedOnlyIfItIsConverted) {
 }
 
 TEST_F(NcclReduceTest, OneTensorOfEqualPartsIsNotPacked) {
-  NcclJob job(3, kLong);
+  NcclJob job(3, {.init_deadline = kLong});
   constexpr size_t kEven[] = {3 * 1024};
   const int allocations = FakeNcclAllocations();
   const int scatters = FakeNcclCalls("ReduceScatter");
@@ -178,7 +178,7 @@ TEST_F(NcclReduceTest, OneTensorOfEqualPartsIsNotPacked) {
 TEST_F(NcclReduceTest, LargePartsTravelInChunks) {
   constexpr size_t kChunk = 16 << 10;
   for (const SumOrder order : {SumOrder::kOfNccl, SumOrder::kOfRanks}) {
-    NcclJob job(4, kLong, FakeCuda::Frees::kReturnAtOnce, order, kChunk);
+    NcclJob job(4, {.init_deadline = kLong, .order = order, .chunk_bytes = kChunk});
     for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
       for (const Group& group : {Group::All(4), Group({0, 2, 3})}) ReduceScatter(job, kUneven, wire, group);
     }
@@ -232,7 +232,7 @@ TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
     SCOPED_TRACE(Name(wire));
     std::vector<Outcome> outcomes;
     for (const size_t chunk_bytes : {NcclReduce::kChunkBytes, size_t{32} << 10, size_t{5'000}}) {
-      NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks, chunk_bytes);
+      NcclJob job(3, {.init_deadline = kLong, .order = SumOrder::kOfRanks, .chunk_bytes = chunk_bytes});
       outcomes.push_back(AllreduceWithFeedback(job, wire));
       job.End();
     }
@@ -247,7 +247,7 @@ TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
 // If NCCL adds up, Ronda makes one call of NCCL for each chunk.
 TEST_F(NcclReduceTest, AllreduceOfNcclTravelsInChunksToo) {
   constexpr size_t kChunk = 8 << 10;
-  NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
+  NcclJob job(3, {.init_deadline = kLong, .order = SumOrder::kOfNccl, .chunk_bytes = kChunk});
   const int calls = FakeNcclCalls("AllReduce");
   const Outcome outcome = AllreduceWithFeedback(job, WireFormat::kFloat16);
   EXPECT_EQ(std::ranges::count(outcome.results, kUntouched), 0);
@@ -260,7 +260,7 @@ TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
   constexpr size_t kChunk = 2 << 20;
   constexpr size_t kBucket = 64 << 20;
   for (const SumOrder order : {SumOrder::kOfNccl, SumOrder::kOfRanks}) {
-    NcclJob job(2, kLong, FakeCuda::Frees::kReturnAtOnce, order, kChunk);
+    NcclJob job(2, {.init_deadline = kLong, .order = order, .chunk_bytes = kChunk});
     job.OnEveryRank([&](RankId, NcclRank& self) {
       const DeviceMemory tensor = self.Floats(std::vector<float>(kBucket / sizeof(float), 1.0f));
       const DeviceMemory small = self.Floats(std::vector<float>(10, 1.0f));
@@ -283,7 +283,7 @@ TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
 TEST_F(NcclReduceTest, TheNextChunkIsPackedWhileOneTravels) {
   constexpr size_t kChunk = 4 << 10;
   constexpr size_t kCount = 3 * kChunk / 2;  // three chunks of float16
-  NcclJob job(2, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
+  NcclJob job(2, {.init_deadline = kLong, .order = SumOrder::kOfNccl, .chunk_bytes = kChunk});
   const size_t kernels = job.cuda().finished_kernels();
   std::optional<StreamHold> hold(job.rank(1).stream());
   job.OnEveryRank([&](RankId rank, NcclRank& self) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the waits of device tensors that travel through host memory. tests/conformance checks the results.
+// Tests how streams and the host wait for each other when device tensors travel through host memory. tests/conformance
+// checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ class StagedCommunicatorTest : public ::testing::Test {
     ASSERT_EQ(event->Wait(), absl::OkStatus());
   }
 
-  // Makes an allreduce, in place, that doubles the values.
+  // Makes an allreduce in place, which doubles the values.
   absl::Status Double(const DeviceMemory& tensor, absl::Duration deadline = absl::Minutes(1)) {
     const Segment segment = {.input = tensor.data(), .output = tensor.data(), .count = tensor.size() / sizeof(float)};
     return staged_->Reduce({.info = {.label = "conv1/weight", .limits = {.deadline = deadline}},

@@ -30,7 +30,7 @@
 namespace ronda::testing {
 namespace {
 
-// These messages have the lengths that messages have in a cached step of ResNet-50.
+// A report and a list with the lengths that they have in a cached step of ResNet-50.
 constexpr char kReport[] = "12345";
 constexpr char kList[] = "12345678901234567";
 
@@ -133,7 +133,7 @@ void Idle(Program& program) {
 void FailAndSay(Program& program, const std::string& folder) {
   ControlPlane& control = *program.control;
   const bool is_last = program.session->rank() == program.session->size() - 1;
-  // All ranks have started when rank 0 has a report from each.
+  // All ranks have started when rank 0 has a report from each rank.
   if (program.is_root() || is_last) {
     Round(program);
   } else {

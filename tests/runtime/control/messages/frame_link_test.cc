@@ -18,8 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Returns the next frame that arrives at `to`. Also polls `from`, because a long frame moves only while its sender
-// polls.
+// Returns the next frame that arrives at `to`. The function also polls `from`, because a long frame moves only while
+// its sender polls.
 absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
     const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.PopSent();
@@ -72,7 +72,8 @@ struct BadHeader {
   uint32_t bytes;
 };
 
-// Returns the result of receiving `header`. A header has a kind, a length and 248 bytes of content, whoever sends it.
+// Sends `header`, with its 248 bytes of content, from one end of a link. Returns the result of receiving the header at
+// the other end.
 absl::Status ReceiveHeader(const BadHeader& header) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink right(*ends[1], 0);

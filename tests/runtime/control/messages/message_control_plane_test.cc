@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tests how the control plane over messages starts, and how it passes on messages while no thread listens. After a
-// failure of the job it must not call the library any more.
+// failure of the job, the control plane must not call the message library any more.
 #include "runtime/control/messages/message_control_plane.h"
 
 #include <gmock/gmock.h>
@@ -155,7 +155,8 @@ TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   }
 }
 
-// The caller must also learn of the rank's departure and exit, so that it can tell the ranks on its host.
+// The control plane must report the rank's departure and exit to its caller, which then tells the other ranks on the
+// host.
 TEST(MessageControlPlaneTest, DepartureAndExitAreAlsoToldTheCaller) {
   std::vector<std::string> told;
   const auto planes = Connect({.size = 2, .adapt = [&](MessageControlPlaneOptions& options) {
@@ -202,8 +203,8 @@ TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   for (size_t rank = 0; rank < planes.size(); ++rank) EXPECT_EQ(traffic[rank]->calls, calls_when_known[rank]);
 }
 
-// A thread of the control plane runs out of memory while it passes on a message of another rank. The rank may have lost
-// this message, so it must not pass on the next one.
+// A rank runs out of memory while its control plane's thread passes on a message of another rank. The message may be
+// lost, so the rank must not pass on the next message.
 TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
   const auto [traffic, planes] =
       ConnectAndCount({.size = 7, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(60))});
@@ -266,8 +267,8 @@ TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 
-// 33 ranks send equal reports. A rank sends at most one message for each message that it received from its children,
-// and one for its own report. Rank 0 receives the report of each rank once.
+// 33 ranks send equal reports. A rank sends at most one message per message from its children, and one message for its
+// own report. Rank 0 receives the report of each rank once.
 TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
   const auto [traffic, planes] =
       ConnectAndCount({.size = 33, .fan_out = 4, .adapt = WithHeartbeats(absl::Hours(1), absl::InfiniteDuration())});

@@ -17,7 +17,7 @@ struct MessageRanks {
   int size = 2;
   int fan_out = kMpiControlFanOut;
   uint64_t seed = 1;
-  // Called with each rank's options before the rank connects. nullptr changes nothing.
+  // A function that may change each rank's options before the rank connects. nullptr changes nothing.
   std::function<void(MessageControlPlaneOptions& options)> adapt = nullptr;
 };
 

@@ -23,7 +23,7 @@ using Kind = LinkFrame::Kind;
 
 constexpr char kJobId[] = "job";
 
-// A neighbour of the tested rank. It has only a link, and no control plane.
+// A neighbour of the tested rank. The neighbour has only a link, and no control plane.
 class Neighbour {
  public:
   Neighbour(RankId self, RankId rank, UniqueFd socket)
@@ -71,8 +71,8 @@ class NodeLinksTest : public ::testing::Test {
   std::unique_ptr<NodeLinks> links_;
 };
 
-// To find the last frames of a broken socket, TcpMessages reads all sockets. It must hand out the frames that it has
-// read, although their sockets are no longer ready.
+// To find the last frames of a broken socket, TcpMessages reads all sockets. Then the rank must receive the frames that
+// TcpMessages has read, although their sockets are no longer ready.
 TEST_F(NodeLinksTest, FramesThatAreReadWhenALinkBreaksAreReceived) {
   Make(0, 2, {1, 2});
   neighbours_[1]->Open();
@@ -97,8 +97,8 @@ TEST_F(NodeLinksTest, FailureOfALinkThatBreaksInFlushReachesTheLinksBeforeIt) {
   EXPECT_THAT(pieces, HasSubstr("is gone"));
 }
 
-// A child may connect for a long time, because it waits for another rank. When it opens the link, its parent may be
-// gone.
+// A child may connect for a long time, because it waits for another rank. So the parent may be gone when the child
+// opens the link.
 TEST_F(NodeLinksTest, NeighbourThatOpensTheLinkAfterTheRankHasGoneFindsTheFailure) {
   Make(0, 2, {1, 2});
   links_->Open();

@@ -17,7 +17,7 @@
 namespace ronda::testing {
 
 using Planes = std::vector<std::unique_ptr<ControlPlane>>;
-// For each rank, its control plane, or the reason why it has none.
+// The control plane of each rank, or the reason why the rank has none.
 using TriedPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
 // Returns the descriptions of `size` ranks in this process.
@@ -30,10 +30,10 @@ std::string Text(const absl::Status& status);
 TriedPlanes ConnectOnThreads(size_t ranks,
                              const std::function<absl::StatusOr<std::unique_ptr<ControlPlane>>(size_t i)>& connect);
 
-// Expects that all ranks have connected. If a rank has not, returns an empty list.
+// Expects that all ranks have connected. If a rank has not connected, returns an empty list.
 Planes ExpectAll(TriedPlanes tried);
 
-// Calls Receive() until a message has arrived. The rank must be one that gets only one kind of message.
+// Calls Receive() until a message has arrived. The control plane's rank must be one that gets only one kind of message.
 ControlPlane::Inbox ReceiveSome(ControlPlane& control);
 
 // Waits until this rank knows a failure of the job, and returns it.

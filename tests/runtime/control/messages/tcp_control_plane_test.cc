@@ -94,13 +94,14 @@ TEST(TcpControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts.at(0), "x");
 }
 
-// Sets short timeouts. In a job, one setting is both the timeout of the connections and that of the control plane.
+// Sets short timeouts. In a job, one setting is the timeout of the connections and also the timeout of the control
+// plane.
 void StartWithinMoments(TcpRank& rank) {
   rank.mesh.timeout = absl::Milliseconds(1500);
   rank.control.start_timeout = rank.mesh.timeout;
 }
 
-// Rank 3 is missing. Only rank 1, the parent of rank 3, notices this, and it tells the others.
+// Rank 3 is missing. Only rank 1, the parent of rank 3, notices that rank 3 is missing, and tells the other ranks.
 TEST(TcpControlPlaneTest, MissingRankIsNamedToEverybody) {
   auto ranks = RanksOf({.size = 4, .fan_out = 2, .adapt = StartWithinMoments});
   const std::string address = NumericText(ranks[1].listener->endpoint());
@@ -138,7 +139,7 @@ TEST(TcpControlPlaneTest, ChildWithAnotherSecretIsNamedToTheRanksThatHaveConnect
 TEST(TcpControlPlaneTest, CallerOfAnotherUserIsDroppedIfThereIsNoSecret) {
   if (!CanBeOtherUser()) GTEST_SKIP();
   auto ranks = RanksOf({.size = 2, .secret = ""});
-  // The other user connects before rank 1 does.
+  // Another user of the machine connects to rank 0 before rank 1 connects.
   const UniqueFd caller = AsOtherUser([&] { return ConnectTo(ranks[0].listener->endpoint()); });
   const TriedPlanes planes = ConnectAll(std::move(ranks));
   EXPECT_EQ(planes[0].status(), absl::OkStatus());
@@ -175,7 +176,8 @@ TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
   EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
 }
 
-// The thread that polls also drives the engine. It may be in a long collective while another thread is in Wait().
+// The thread that polls also drives the engine. The polling thread may be in a long collective while another thread is
+// in Wait().
 TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
   const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = SendNoHeartbeats});
   const absl::Time deadline = SteadyNow() + absl::Minutes(1);
@@ -218,8 +220,8 @@ std::set<int> Pipes() {
   return pipes;
 }
 
-// Closes descriptors like closefrom(), which programs call to become daemons. After that, threads that wait at the
-// pipes cannot be woken any more.
+// Closes descriptors like closefrom(), which programs call to become daemons. When the pipes are closed, threads that
+// wait at them cannot be woken any more.
 TEST(TcpControlPlaneTest, RankWhoseProgramClosesItsPipeFailsAndNamesTheReason) {
   const std::set<int> before = Pipes();
   const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});

@@ -20,7 +20,7 @@ std::vector<TcpRank> RanksOf(const TcpRanks& ranks) {
       listener = TcpListener::Start(*ResolveEndpoint(ranks.address, 0)).value();
       endpoints[static_cast<size_t>(rank)] = listener->endpoint();
     }
-    // Parents have lower numbers, so their endpoints are known.
+    // The parent of a rank has a lower number, so `endpoints` already has the parent's endpoint.
     all.push_back({.control = {.rank = rank, .peers = peers, .job_id = "job", .fan_out = ranks.fan_out},
                    .mesh = {.job = {.job_id = "job", .secret = ranks.secret},
                             .rank = rank,

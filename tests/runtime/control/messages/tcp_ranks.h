@@ -29,7 +29,7 @@ struct TcpRanks {
   int fan_out = kControlFanOut;
   std::string address = "127.0.0.1";
   std::string secret = "open sesame";
-  // Called for each rank before it connects. nullptr changes nothing.
+  // A function that may change each rank before it connects. nullptr changes nothing.
   std::function<void(TcpRank& rank)> adapt = nullptr;
 };
 

@@ -36,7 +36,8 @@ std::vector<ControlFrame> OneOfEach() {
           HeartbeatFrame{.events = {event}}};
 }
 
-// Compares frames by their encodings, because equal frames have equal encodings.
+// Encodes a frame, decodes it and encodes it again. Equal frames have equal encodings, so the test compares the
+// encodings.
 TEST(ControlFrameTest, EveryFrameSurvivesItsTravel) {
   for (const ControlFrame& frame : OneOfEach()) {
     const std::string bytes = Encode(frame);

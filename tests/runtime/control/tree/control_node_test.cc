@@ -53,7 +53,7 @@ constexpr absl::Duration kStandstill = absl::Seconds(1);
 // The time at which a test begins, on the clock of the flight recorder.
 constexpr FlightTime kBegin = absl::Hours(1);
 
-// The relay of one of four ranks, two per host. Each rank has its own board of flight recorders.
+// The relay of one rank in a job of four ranks, two per host. Each rank has its own board of flight recorders.
 struct Relay {
   explicit Relay(RankId rank) : relay({.rank = rank, .peers = Peers(), .standstill = kStandstill, .flights = board}) {}
 

@@ -18,8 +18,8 @@
 
 namespace ronda::testing {
 
-// The nodes of a job and the streams between them, in virtual time and without threads. Pieces of the streams arrive
-// when the test asks for them, one at a time, each from a random stream.
+// The nodes of a job and the streams between them, in virtual time and without threads. The test delivers the pieces of
+// the streams one at a time. Each piece comes from a random stream.
 class NodeNetwork {
  public:
   struct Options {

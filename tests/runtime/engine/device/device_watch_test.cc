@@ -67,7 +67,7 @@ class DeviceWatchTest : public ::testing::Test {
     return completion;
   }
 
-  // Launches a bucket. The bucket is complete when the stream has done its work up to here.
+  // Launches a bucket, which is complete when the stream has done all work that it has now.
   void Launch(DeviceCompletion& completion) {
     auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
@@ -139,7 +139,8 @@ TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  // The watch's deadline is a second later than the deadlines of other calls, which may hold up the bucket.
+  // Another call may delay the bucket until that call's own deadline. So the watch waits a second longer than the
+  // deadline of 20 ms.
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("waited 1.02s for"), HasSubstr("cuda:0 of rank 0 to be given allreduce 'x'")));
   EXPECT_EQ(failure(), status);
@@ -148,7 +149,7 @@ TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   EXPECT_EQ(stuck->status(), status);
 }
 
-// Connecting ranks may take longer than a bucket. So the deadline for connecting applies if it is the longer deadline.
+// The watch applies the longer one of two deadlines: a bucket's deadline, and the deadline for connecting ranks.
 TEST_F(DeviceWatchTest, DeadlineOfConnectingRanksComesFirst) {
   StartWatch(absl::Milliseconds(300));
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});

@@ -25,7 +25,7 @@ using ::ronda::testing::StreamHold;
 using ::ronda::testing::TraceEvent;
 using ::testing::SizeIs;
 
-// A stream, on which work takes as long as a test holds it, and the stream's timer.
+// A stream and its timer. Work on the stream takes as long as a test holds the stream.
 class StreamTimerTest : public ::testing::Test {
  protected:
   void Start() { EXPECT_EQ(timeline_.Start({.path = path_}), absl::OkStatus()); }

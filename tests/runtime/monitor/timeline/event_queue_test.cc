@@ -107,7 +107,7 @@ TEST(EventQueueTest, ManyThreadsLoseNothingButWhatIsCounted) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Some of these events are dropped until the reader has made room.
+  // Some events of the loop below are dropped until the reader has made room.
   uint64_t ends = 0;
   for (; !is_over.load(); ++ends) {
     queue.Push({.kind = TimelineKind::kCycle});

@@ -143,7 +143,8 @@ TEST(TimelineTest, ThreadsMayRecordWhileItIsStartedAndStopped) {
   for (std::thread& thread : threads) thread.join();
   timeline.Stop();
   EXPECT_FALSE(timeline.on());
-  // The last file of the two threads is complete. A timeline that starts now must contain only its own events.
+  // The last file that the two threads have written is complete. A timeline that starts later must contain only its own
+  // events.
   EXPECT_EQ(Named(Read(path), "process_name").size(), 1);
   ASSERT_TRUE(timeline.Start({.path = path}).ok());
   timeline.Record(MakeEvent(TimelineKind::kReady, "afterwards", 0));

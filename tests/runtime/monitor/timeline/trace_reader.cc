@@ -14,8 +14,8 @@
 namespace ronda::testing {
 namespace {
 
-// Reads JSON from left to right. It knows only the parts of JSON that traces use. Every function returns false if the
-// text is not of the kind that the function reads.
+// Reads JSON from left to right. The reader knows only the parts of JSON that traces use. Every function returns false
+// if the text is not of the kind that the function reads.
 class Reader {
  public:
   explicit Reader(absl::string_view text) : rest_(text) {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The C++ rules under the labels that other rule sets load them from; Bazel 4 has them built in."""
+"""Gives the C++ rules, which are built into Bazel 4, the labels from which other rule sets load them."""
 
 cc_binary = native.cc_binary
 cc_import = native.cc_import

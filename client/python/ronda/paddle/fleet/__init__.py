@@ -56,7 +56,7 @@ def init(
     log_level: int | str = "INFO",
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call is allowed.
+    second call of init() is allowed.
 
     After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
     handlers are off.
@@ -81,8 +81,8 @@ def init(
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
     # Paddle's handler of SIGABRT allocates memory. If a process's heap is damaged, the C library
-    # aborts the process while it holds the heap's lock. In this case the rank would hang in the
-    # handler, and the whole job would wait for it.
+    # aborts the process while it holds the heap's lock. With Paddle's handler, the rank would hang
+    # in the handler, and the whole job would wait for this rank.
     paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
@@ -93,8 +93,8 @@ def init(
 
 
 def stop_worker() -> None:
-    """Leaves the job, and blocks until every rank has left it. If the program does not call it,
-    Ronda leaves the job at the end of the program.
+    """Leaves the job, and blocks until every rank has left the job. If the program does not call
+    stop_worker(), Ronda leaves the job at the end of the program.
     """
     while _exported:
         os.environ.pop(_exported.pop(), None)
@@ -105,8 +105,8 @@ def worker_index() -> int:
     """Returns this process's number in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The following functions raise this error,
-            too.
+        NotInitializedError: init() has not been called. The functions after worker_index() in this
+            file also raise this error.
     """
     _check("worker_index")
     return native.rank()
@@ -133,7 +133,7 @@ def distributed_model(model: _Model) -> _Model:
     """Copies the parameters and buffers of rank 0's model to all ranks.
 
     Args:
-        model: a paddle.nn.Layer, of the same kind on every rank. The function returns it.
+        model: a paddle.nn.Layer, of the same kind on every rank. The function returns the model.
 
     Raises:
         RondaError: the models differ, or a rank has failed.

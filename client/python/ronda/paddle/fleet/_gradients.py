@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of Paddle's parameters while backward computes them."""
+"""Reduces the gradients of Paddle's parameters while backward computes the gradients."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class GradientReducer:
     The first step shows how many backward passes add to each gradient. In later steps a hook
     submits the gradient after this number of passes, while backward goes on. backward() returns
     when all gradients are reduced. If backward() has not computed all gradients, it cannot wait for
-    the reductions, because other ranks may have computed other gradients. In this case the
-    gradients stay in flight until reduce(), which submits the remaining gradients. The ranks may
-    submit gradients at different times, because tensors are matched by name.
+    the reductions, because other ranks may have computed other gradients. Gradients for which
+    backward() cannot wait stay in flight until reduce(), which submits the remaining gradients. The
+    ranks may submit gradients at different times, because tensors are matched by name.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
@@ -79,11 +79,11 @@ class GradientReducer:
             parameter._register_backward_hook(_weakly(self, GradientReducer._computed, gradient))
 
     def _computed(self, gradient: Gradient) -> None:
-        """Called when backward has added to the gradient. Raises no exception, because Paddle would
-        replace it; reduce() raises it.
+        """Paddle calls this hook when backward has added to the gradient. Raises no exception,
+        because Paddle would replace the exception; reduce() raises it instead.
         """
         if _reduced.get(id(gradient.parameter)) is not gradient:
-            return  # another optimizer, which was made later, reduces it
+            return  # an optimizer that was made later reduces the gradient
         gradient.passes += 1
         if gradient.usual == 0 or gradient.passes < gradient.usual or self._failure is not None:
             return
@@ -98,8 +98,9 @@ class GradientReducer:
             self._failure = error
 
     def _end_backward(self) -> None:
-        """Called at the end of backward(). If all gradients of the step are computed, waits for
-        their reductions, so that the program may read and change them after backward().
+        """Paddle calls this function at the end of backward(). If all gradients of the step are
+        computed, waits for their reductions, so that the program may read and change the gradients
+        after backward().
         """
         self._is_queued = False
         trained = (each for each in self._gradients.values() if not each.parameter.stop_gradient)
@@ -184,8 +185,8 @@ def _place_of(value: Any) -> tuple[int, int]:
 
 
 def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
-    """Gives the other ranks the error, because they would wait for gradients that this rank does
-    not submit.
+    """Sends the error to the other ranks, because these ranks would wait for gradients that this
+    rank does not submit.
     """
     with contextlib.suppress(RondaError):
         for gradient in gradients:

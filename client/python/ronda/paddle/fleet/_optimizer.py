@@ -12,8 +12,8 @@ from ronda.types import Wire
 
 
 class DistributedOptimizer:
-    """The result of fleet.distributed_optimizer(). Its step() applies the reduced gradients.
-    Attributes that this class lacks are taken from the optimizer.
+    """The result of fleet.distributed_optimizer(). The step() of this wrapper applies the reduced
+    gradients. Attributes that this class lacks are taken from the optimizer.
 
     Gradients are reduced in place. In the first step, step() reduces the gradients. In later steps,
     the gradients are reduced while backward runs, and are complete when backward() returns. A
@@ -39,10 +39,10 @@ class DistributedOptimizer:
         return getattr(self._optimizer, name)
 
     def step(self) -> None:
-        """Reduces the gradients, and makes the optimizer apply them.
+        """Reduces the gradients, and makes the optimizer apply the reduced gradients.
 
         Raises:
-            RondaError: a reduction has failed. In this case the optimizer does not run.
+            RondaError: a reduction has failed. The optimizer has not run.
             ValueError: Ronda does not support a gradient, or this step has more backward passes
                 that compute a gradient than any earlier step.
         """
@@ -54,13 +54,15 @@ class DistributedOptimizer:
         self._optimizer.step()
 
     def minimize(self, loss: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], list[Any]]:
-        """Does the same as step(), like Paddle's minimize(). Call it after loss.backward()."""
+        """Does the same as step(), like Paddle's minimize(). Call minimize() after
+        loss.backward().
+        """
         del loss, args, kwargs
         self.step()
         return [], []
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Clears the gradients, unless more passes will add to them."""
+        """Clears the gradients, unless further backward passes will add to the gradients."""
         if self._done == 0:
             self._reducer.begin_step()
             self._optimizer.clear_grad(set_to_zero)
@@ -72,8 +74,8 @@ class DistributedOptimizer:
         self._reducer.reduce(self._parameters())
 
     def _parameters(self) -> list[Any]:
-        """Returns the optimizer's parameters, in its order. The optimizer may have them in
-        groups.
+        """Returns the optimizer's parameters, in the optimizer's order. The optimizer may have its
+        parameters in groups.
         """
         parameters: list[Any] = []
         for each in self._optimizer._parameter_list:

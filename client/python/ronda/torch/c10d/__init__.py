@@ -7,8 +7,8 @@
 
 The import registers the backend. Versions of PyTorch that read the entry points
 torch.distributed.backends find the backend without the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi
-makes Ronda serve programs that name another backend. `python -m ronda.torch.c10d train.py` runs
-such programs unchanged.
+makes Ronda serve programs that name another backend. With this variable,
+`python -m ronda.torch.c10d train.py` runs a program for another backend unchanged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
 
 
 def register() -> None:
-    """Registers the backend. Called at the import, and by PyTorch as an entry point."""
+    """Registers the backend. This module calls the function at its import. PyTorch also calls the
+    function, as an entry point.
+    """
     backend: Any = dist.Backend
     if _NAME.upper() in backend._plugins:
         return

@@ -33,6 +33,7 @@ from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 _MESSAGES = ("send", "recv", "recvAnySource")
 _NO_TIME = timedelta(0)
@@ -43,7 +44,7 @@ class _Call(NamedTuple):
 
     submit: Callable[..., int]
     arguments: tuple[Any, ...]
-    # The number of rows that each member must have sent. If None, Ronda's core compares the shapes.
+    # The number of rows that each member must have sent. None: Ronda's core compares the shapes.
     expected_rows: Sequence[int] | None = None
 
 
@@ -110,7 +111,8 @@ def _refused_for_all(
             except Exception as error:
                 if self._submitted == before:
                     tensors = [gpu_tensor([each]) for each in operations(*args, **kwargs)]
-                    opts = signature.bind_partial(self, *args, **kwargs).arguments.get("opts")
+                    bound = signature.bind_partial(self, *args, **kwargs).arguments
+                    opts = bound.get("opts") if bound.get("op") is None else bound["op"]
                     with contextlib.suppress(RondaError):  # without a job no rank waits
                         self._refuse(tensors, f"{type(error).__name__}: {error}", route, opts)
                 raise
@@ -121,14 +123,14 @@ def _refused_for_all(
 
 
 def _remember(work: Work, uses: list[Span]) -> None:
-    """Keeps a Work until it has ended, even if the program has dropped it."""
+    """Keeps a Work until it has ended, even if the program has dropped the Work."""
     IN_FLIGHT.add(work, uses)
     if not _versions.HAS_BACKENDS:
         HALVES.keep(work)
 
 
 def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
-    """Returns the tensors of the first argument, because each of them has its own operation."""
+    """Returns the tensors of the first argument, because each tensor has its own operation."""
     return tensors
 
 
@@ -149,8 +151,8 @@ class Collectives:
     """The collectives of a group of torch.distributed, independent of torch's class of the group.
 
     Operations have no names. The n-th collective of each rank belongs to the n-th collective of the
-    other ranks, as torch.distributed requires. So a locked schedule can run steps that repeat.
-    If the process set has a lane, collectives on a GPU's tensors use it. In this case the caller's
+    other ranks, as torch.distributed requires. A locked schedule can therefore run steps that
+    repeat. If the process set has a lane, collectives on a GPU's tensors use the lane: the caller's
     thread gives the collectives to the GPU, in the order of the calls (client/ronda/lanes.h).
 
     Each method takes the arguments of torch's function with the same name, submits the collective,
@@ -176,7 +178,7 @@ class Collectives:
         self._begin(rank, ranks, process_set)
 
     def _begin(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
-        """Turns this object into a group of `ranks` in the present job; see __init__()."""
+        """Makes this object a group of `ranks` in the present job; see __init__()."""
         self._group_rank = rank
         self._ranks = list(ranks)
         self._process_set = process_set
@@ -305,7 +307,7 @@ class Collectives:
             route: says whether operations on a GPU's tensors use the lane.
             opts: torch's options.
         """
-        self._lane.carries(gpu_tensor(tensors))  # opens it, as the ranks that submit do
+        self._lane.carries(gpu_tensor(tensors))  # opens the lane, as on the ranks that submit
         for tensor in tensors:
             if tensor is not None and self._lane.carries(tensor) and route(self, tensor, opts):
                 self._lane.refuse(why)
@@ -319,9 +321,9 @@ class Collectives:
             return timeout.total_seconds()
         return self._timeout_s
 
-    def _by_member(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Returns the tensors of the ranks, sorted into the order of the process set."""
-        return tensors if self._members is None else [tensors[i] for i in self._members]
+    def _by_member(self, values: Sequence[_Value]) -> Sequence[_Value]:
+        """Returns the values of the ranks, sorted into the order of the process set."""
+        return values if self._members is None else [values[i] for i in self._members]
 
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Divides a tensor into equal parts, one for each rank, in the order of the group."""
@@ -426,7 +428,7 @@ class Collectives:
         calls = [self._allgather_call(part, None, opts)._replace(submit=gather) for part in parts]
         return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
 
-    @_collective_of_engine
+    @_reduction
     def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:
         tensor = _only(tensors)
         reduce_op, prescale = _versions.reduce_op(opts if op is None else op)
@@ -540,7 +542,7 @@ class Collectives:
         )
         return _Call(native.reducescatter_async, arguments), _layout.copy_back(output, room)
 
-    # -- Also used by gathers, of sparse and other tensors --
+    # -- Gathers of sparse and of other tensors also use these functions --
 
     def _allgather_call(
         self,

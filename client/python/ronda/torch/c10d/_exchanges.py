@@ -19,7 +19,6 @@ from ronda.errors import DeadlineError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _versions
 from ronda.torch.c10d._collectives import (
-    Collectives,
     _by_lane,
     _Call,
     _coalesced,
@@ -31,12 +30,13 @@ from ronda.torch.c10d._collectives import (
     _root,
 )
 from ronda.torch.c10d._lane import gpu_tensor
+from ronda.torch.c10d._lane_exchanges import LaneExchanges
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor
 
 
-class Exchanges(Collectives):
+class Exchanges(LaneExchanges):
     """Adds the other operations of a group: broadcasts, gathers, messages, barriers and so on."""
 
     @_collective
@@ -189,7 +189,7 @@ class Exchanges(Collectives):
                 f"input; they have {output.numel()} and {data.numel()}"
             )
 
-    @_collective_of_engine
+    @_collective
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> Work | None:
         data, tensors = _only(inputs), _list(outputs)
         if _root(opts) == self._group_rank:
@@ -202,7 +202,7 @@ class Exchanges(Collectives):
                     )
         return self._gather("gather", tensors, tensors, data, opts)
 
-    @_collective_of_engine
+    @_collective
     def gather_single(self, output: Any, input: Tensor, opts: Any) -> Work | None:
         if _root(opts) != self._group_rank:
             return self._gather("gather_single", [], [], input, opts)
@@ -227,6 +227,8 @@ class Exchanges(Collectives):
         gather fails on every rank.
         """
         elements = _layout.flat(data)
+        if self._lane.carries(gpu_tensor([data])):
+            return self._gather_over_lane(what, parts, results, elements, opts, finish)
         room, deal_out = _layout.room_for(self._by_member(parts)) if parts else (None, None)
         if room is not None:
             elements = _layout.apart(elements, room)
@@ -257,14 +259,20 @@ class Exchanges(Collectives):
 
     # -- Scatters and exchanges --
 
-    @_collective_of_engine
+    @_collective
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Work | None:
         output, parts = _only(outputs), _list(inputs)
+        is_root = _root(opts) == self._group_rank
+        if is_root:
+            self._check_scattered(output, parts)
+        if self._lane.carries(gpu_tensor([output])):
+            return self._scatter_over_lane(output, parts if is_root else [], opts)
         dense = _layout.dense(output)
         number, room = _layout.movable(dense.view(-1))
         data = room.new_empty((0, room.numel()))
-        if _root(opts) == self._group_rank:
-            data = self._scattered(output, parts)
+        if is_root:
+            together = _layout.apart(_layout.together(self._by_member(parts)), output)
+            data = _layout.rows(_layout.movable(together)[1], len(self._ranks))
         address, size = _layout.memory(room)
         arguments = (
             None,
@@ -290,8 +298,7 @@ class Exchanges(Collectives):
             finish=_layout.copy_back(output, dense),
         )
 
-    def _scattered(self, output: Tensor, parts: Sequence[Tensor]) -> Tensor:
-        """Returns the tensor that the root sends, with a row for each member."""
+    def _check_scattered(self, output: Tensor, parts: Sequence[Tensor]) -> None:
         _layout.check_count("scatter", "input", parts, len(self._ranks))
         _layout.check_dtypes("scatter", parts, [output])
         if any(part.numel() != output.numel() for part in parts):
@@ -299,10 +306,8 @@ class Exchanges(Collectives):
                 "scatter: every input must have as many elements as the output, which has "
                 f"{output.numel()}; the root's inputs have {[part.numel() for part in parts]}"
             )
-        together = _layout.apart(_layout.together(self._by_member(parts)), output)
-        return _layout.rows(_layout.movable(together)[1], len(self._ranks))
 
-    @_collective_of_engine
+    @_collective
     def all_to_all_single(
         self,
         output: Tensor,
@@ -328,6 +333,10 @@ class Exchanges(Collectives):
                 f"{what}: a row of the output has {rooms.shape[1]} elements, one of the input "
                 f"{sent.shape[1]}"
             )
+        if self._lane.carries(gpu_tensor([input])):
+            return self._rows_over_lane(
+                what, sent, to_send, rooms, to_receive, output, input, dense, opts
+            )
         finishes: list[_layout.Finish] = [_layout.copy_back(output, dense)]
         room = rooms.view(-1)
         if self._members is not None:
@@ -342,13 +351,15 @@ class Exchanges(Collectives):
             what, sent, to_send, room, to_receive, [output], [input], finishes, opts
         )
 
-    @_collective_of_engine
+    @_collective
     def alltoall(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
         _layout.check_count("all_to_all", "output", outputs, len(self._ranks))
         _layout.check_count("all_to_all", "input", inputs, len(self._ranks))
         _layout.check_dtypes("all_to_all", inputs, outputs)
+        if self._lane.carries(gpu_tensor(inputs)):
+            return self._lists_over_lane(outputs, inputs, opts)
         rooms, data = self._by_member(outputs), self._by_member(inputs)
         room, finish = _layout.room_for(rooms)
         return self._exchange(
@@ -481,7 +492,7 @@ class Exchanges(Collectives):
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Blocks until every rank has called monitored_barrier(). The error names every rank that
-        has not called it.
+        has not called monitored_barrier().
 
         Args:
             timeout: the longest time to wait, or options that contain this time. None means the
@@ -498,7 +509,7 @@ class Exchanges(Collectives):
 
     def _barrier_words(self, seconds: float, error: str) -> str:
         """Returns the text with which gloo's errors of a barrier begin, because programs look for
-        it.
+        this text.
         """
         missing = re.search(r"missing: rank (\d+)", error)
         if self._group_rank != 0 or missing is None:
@@ -517,7 +528,7 @@ _ANY = -1
 
 def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
     """Returns the number of rows for each rank of the group. Without splits all ranks get equally
-    many.
+    many rows.
 
     Raises:
         ValueError: the splits do not add up to the tensor's rows.

@@ -20,7 +20,7 @@ from ronda.torch.c10d._exchanges import Exchanges
 
 
 def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
-    """Creates a group of some ranks of the job. Called on these ranks.
+    """Creates a group of some ranks of the job. Every rank of the group must call this function.
 
     Args:
         rank: the rank of this process in the group.
@@ -71,8 +71,8 @@ def group_of(process_group: Any) -> Group:
 class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
     """A group of torch whose ranks are a process set of Ronda.
 
-    In new versions of PyTorch this class is a Backend. In older versions it is a whole ProcessGroup
-    (see _versions).
+    In new versions of PyTorch this class is a Backend. In older versions this class is a whole
+    ProcessGroup (see _versions).
     """
 
     # Keeps Groups alive, because C++ code that holds a Backend does not always keep the Python
@@ -104,7 +104,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
         # Before 2.15 torch calls shutdown() only for the group of all ranks, and just drops the
-        # other groups. This finalizer may run in a garbage collection, so it does not wait.
+        # other groups. The finalizer may run in a garbage collection, so it does not wait.
         self._end = weakref.finalize(
             self, _give_back, process_set, job.number(), native.lane_retire
         )
@@ -144,11 +144,13 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         return [torch.device(name) for name in names]
 
     def _get_backend(self, _device: Any) -> Group:
-        """Returns the backend of a device. torch calls this if this object is the whole group."""
+        """Returns the backend of a device. torch calls this method if this object is the whole
+        group.
+        """
         return self
 
-    # These properties replace torch's own ones, which read the value from the subclass, and so
-    # would call themselves without end.
+    # The following properties replace torch's own properties, which read the value from the
+    # subclass, and so would call themselves without end.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
@@ -164,15 +166,16 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
-        """Creates a group of some ranks of this group. Called on these ranks.
+        """Creates a group of some ranks of this group. torch calls this method on the new group's
+        ranks.
 
         Args:
-            ranks: ranks in this group. The new group has them in this order.
-            options: have the new group's name and timeout.
+            ranks: ranks in this group, in the order that they have in the new group.
+            options: torch's options, with the new group's name and timeout.
 
         Raises:
-            ValueError: this rank is not among `ranks`. The method cannot return None, because
-                torch's C++ code would crash.
+            ValueError: this rank is not among `ranks`. split() cannot return None in this case,
+                because torch's C++ code would crash.
         """
         if self._group_rank not in ranks:
             raise ValueError(
@@ -220,7 +223,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Removes the process set. The job goes on, because other groups may use it."""
+        """Removes the process set. The job goes on, because other groups may use the job."""
         end = self._end.detach()
         if end is not None:
             process_set, job_number, _ = end[2]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps Works alive for older versions of PyTorch. These versions destroy the Python part of a Work
-that only C++ code holds. After that the Work's C++ part would wait without end.
+"""Keeps Works alive for older versions of PyTorch. Older versions destroy the Python part of a Work
+that only C++ code holds, and the Work's C++ part would then wait without end.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import threading
 from ronda.torch.c10d._work import Work
 
 _WHOLE = 8  # works that keep their tensors
-_LOOKED_AT = 8  # works per call: more than a call adds
+_LOOKED_AT = 8  # works that each call checks: more than a call adds
 
 
 class Halves:
     """Keeps the newest works unchanged. Keeps 16384 earlier works without their tensors, so that
-    C++ code may wait for them again.
+    C++ code may wait for these works again.
 
     Thread-safe.
     """

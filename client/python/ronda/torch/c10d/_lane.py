@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,29 @@ def gpu_tensor(arguments: Iterable[Any]) -> Tensor | None:
         if isinstance(argument, Tensor) and argument.is_cuda:
             return argument
     return None
+
+
+# The address and the number of elements of what a rank sends to another rank, or receives from it.
+Part = tuple[int, int]
+
+NO_PART: Part = (0, 0)
+
+
+def adjacent_parts(whole: Tensor, counts: Sequence[int]) -> list[Part]:
+    """Returns the parts of a flat tensor, which have these numbers of elements."""
+    _, moved = _layout.movable(whole)
+    factor = whole.element_size() // moved.element_size()
+    parts, address = [], moved.data_ptr()
+    for count in counts:
+        parts.append((address, count * factor))
+        address += count * whole.element_size()
+    return parts
+
+
+def part_of(tensor: Tensor) -> Part:
+    """Returns a dense tensor as a part."""
+    _, moved = _layout.movable(tensor.view(-1))
+    return moved.data_ptr(), moved.numel()
 
 
 class Lane:

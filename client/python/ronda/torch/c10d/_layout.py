@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ def dense(tensor: Tensor) -> Tensor:
     """Returns the elements in row-major order. If the memory of `tensor` has this order, returns
     `tensor`.
 
-    For a lazily conjugated or negated view, computes the values, because its memory has other
-    values.
+    For a lazily conjugated or negated view, computes the values, because the view's memory has
+    other values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
@@ -79,7 +80,7 @@ def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Seq
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copies values to a tensor. Autograd does not notice the change.
 
-    A tensor that was made in inference mode can only be changed in this mode. Inference mode
+    A tensor that was made in inference mode can only be changed in inference mode. Inference mode
     belongs to a thread, and the program's thread may have left it since the operation began.
     """
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
@@ -160,8 +161,8 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def together(tensors: Sequence[Tensor]) -> Tensor:
-    """Returns a flat tensor with the elements of all tensors. If they are adjacent in memory, it is
-    a view.
+    """Returns a flat tensor with the elements of all tensors, which is a view if they are adjacent
+    in memory.
     """
     whole = _adjacent(tensors)
     return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole
@@ -186,13 +187,29 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
 
 
 def apart(source: Tensor, destination: Tensor) -> Tensor:
-    """Returns `source`, or a copy of it if it shares memory with `destination`."""
-    begin, other = source.data_ptr(), destination.data_ptr()
-    is_shared = (
-        begin < other + destination.numel() * destination.element_size()
-        and other < begin + source.numel() * source.element_size()
-    )
-    return source.clone() if is_shared else source
+    """Returns `source`, or a copy if `source` shares memory with `destination`."""
+    return apart_each([source], [destination])[0]
+
+
+def apart_each(sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> list[Tensor]:
+    """Returns `sources`, with a copy in place of each source that shares memory with a destination.
+
+    Args:
+        sources: dense tensors.
+        destinations: dense tensors that do not share memory with each other.
+    """
+    begins = sorted((each.data_ptr(), _end(each)) for each in destinations if each.numel())
+    result = []
+    for source in sources:
+        # Of the destinations that begin before the end of the source, the last one ends last.
+        before = bisect.bisect_left(begins, (_end(source), 0))
+        is_shared = before > 0 and begins[before - 1][1] > source.data_ptr()
+        result.append(source.clone() if is_shared else source)
+    return result
+
+
+def _end(tensor: Tensor) -> int:
+    return tensor.data_ptr() + tensor.numel() * tensor.element_size()
 
 
 def memory(room: Tensor | None) -> tuple[int, int]:
@@ -201,9 +218,7 @@ def memory(room: Tensor | None) -> tuple[int, int]:
 
 
 def all_of(finishes: Sequence[Finish]) -> Finish:
-    """Returns a function that calls each function in `finishes`, or None if all of them are
-    None.
-    """
+    """Returns a function that calls each function in `finishes`, or None if all are None."""
     calls = [finish for finish in finishes if finish is not None]
     if not calls:
         return None

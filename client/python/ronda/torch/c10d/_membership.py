@@ -4,7 +4,7 @@
 
 A process can be in only one job of Ronda at a time. To change the members of the group of all
 ranks, each member of the changed group leaves its job and joins a new job. The old job fails on
-ranks that stay in it, and the other groups of the old job end.
+ranks that stay in the old job, and its other groups end.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Handle(NamedTuple):
 class ReconfigurableGroup(dist.ProcessGroup):
     """The group of all ranks, for a program that may change its ranks at any time.
 
-    This class is a whole ProcessGroup and not a Backend, because torch asks a Backend that is
+    The class is a whole ProcessGroup and not a Backend, because torch asks a Backend that is
     written in Python only once for its rank and size.
     """
 
@@ -106,8 +106,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """
         Args:
             store: torch's store.
-            group: the group of the first members. This group carries out the operations, and
-                reconfigure() changes its members.
+            group: the group of the first members, which carries out the operations. reconfigure()
+                changes the members of `group`.
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group
@@ -140,13 +140,13 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """Turns this group into the group of the processes with these handles, and blocks until
         they have joined.
 
-        Operations in flight fail. The first process becomes rank 0. If the handles are a set, they
-        are sorted as texts.
+        Operations in flight fail. The process of the first handle becomes rank 0. A set of handles
+        is sorted as texts.
 
         Raises:
             ValueError: the handles, the uuid or the hints are wrong.
-            RondaError: the processes have not joined in time. This process is then in no group, and
-                may call reconfigure() again with another uuid.
+            RondaError: the processes have not joined in time. After this error the process is in no
+                group, and may call reconfigure() again with another uuid.
         """
         members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
         self._check(opts, members)

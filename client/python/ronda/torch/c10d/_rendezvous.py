@@ -3,10 +3,10 @@
 """Turns the ranks of a torch.distributed program into a job of Ronda, and a job of Ronda into
 torch's ranks.
 
-With rondarun and mpirun Ronda knows the job, and gives torch the rank and the size. For env:// it
-makes a store, and sends its address to all ranks. With torchrun, or with the program's own store,
-torch knows the job. In this case rank 0 writes to the store the address where Ronda's ranks
-connect. Ronda uses the store and this address only for this purpose.
+With rondarun and mpirun Ronda knows the job, and gives torch the rank and the size. For env://
+Ronda makes a store, and sends the store's address to all ranks. With torchrun, or with the
+program's own store, torch knows the job, and rank 0 writes to the store the address where Ronda's
+ranks connect. Ronda uses the store and this address only to connect its ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEY = "ronda/job"
 # ranks.
 _meetings = itertools.count()
 # With these launchers the ranks find each other by the launcher's environment variables. With other
-# launchers they find each other through torch's store, which also gives them a secret.
+# launchers they find each other through torch's store, which also gives the ranks a secret.
 _LAUNCHERS = (
     _env.Launcher.RONDARUN,
     _env.Launcher.OPEN_MPI,
@@ -119,16 +119,16 @@ def next_key(size: int) -> str:
 
 
 def _claim_publication(store: Any, key: str) -> None:
-    """Claims the right to publish the address, as rank 0 of the job, so that no second process can.
-    The library makes this check for the other ranks when they connect.
+    """Claims the right to publish the address, as rank 0 of the job, so that no second process can
+    publish it. For the other ranks, Ronda makes this check when they connect.
 
     Raises:
         RuntimeError: a living process already publishes the address, because a rank has started a
             copy of itself.
     """
     own = (socket.gethostname(), os.getpid())
-    # This key is not the key of the address, because in torch 1.13 waiting ranks do not notice a
-    # value that compare_set has set.
+    # The claim and the address have different keys, because in torch 1.13 waiting ranks do not
+    # notice a value that compare_set has set.
     host, pid = json.loads(store.compare_set(key, "", json.dumps(own)))
     if (host, pid) != own and host == own[0] and _is_alive(pid):
         raise RuntimeError(
@@ -159,10 +159,10 @@ def serve_env() -> None:
     """Makes env:// ask Ronda for rank and size if rondarun or mpirun has started the ranks.
 
     Each rendezvous has its own store, so that a program may leave its group and create another
-    group. A program's first call to Ronda is serve_env(). So if rondarun has started the program
-    and the program has the argument --local_rank, serve_env() adds this argument.
+    group. A program's first call to Ronda is serve_env(). If rondarun has started the program and
+    the program has the argument --local_rank, serve_env() therefore adds this argument.
     """
-    # Import the module by its name, because torch.distributed has a function of the same name.
+    # The module is imported by its name, because torch.distributed has a function of the same name.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]
 
@@ -184,7 +184,7 @@ def serve_env() -> None:
 
 def _asked_place(url: str) -> tuple[int, int]:
     """Returns the rank and size that the program has passed to init_process_group(), or else the
-    job's. torch puts them into the URL.
+    job's rank and size. torch puts the program's rank and size into the URL.
     """
     asked = dict(parse_qsl(urlsplit(url).query))
     return int(asked.get("rank", native.rank())), int(asked.get("world_size", native.size()))
@@ -201,7 +201,7 @@ def _shared_store(timeout: timedelta | None) -> Any:
     else:
         address, port = json.loads(_broadcast(None))
         store = TCPStore(address, port, native.size(), False, wait_for_workers=False, **limit)
-    # The server ends with rank 0's store. So rank 0 waits here until the other ranks have
+    # The server ends with rank 0's store, so rank 0 waits here until the other ranks have
     # connected.
     native.monitored_barrier(0)
     return store

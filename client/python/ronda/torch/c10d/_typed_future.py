@@ -3,7 +3,8 @@
 """Futures whose value C++ code accepts as a list of tensors.
 
 A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++
-code and requires a list of tensors in C++. A TorchScript function can return such a list.
+code and requires a list of tensors in C++. A TorchScript function can return a list of tensors in
+C++.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from torch.futures import Future
 
 
-# TorchScript cannot read the value of the future `ended`. So `error` has the error's text, as
+# TorchScript cannot read the value of the future `ended`, so `error` has the error's text, as
 # bytes.
 def _tensors_or_error(
     tensors: List[torch.Tensor],  # noqa: UP006
@@ -35,7 +36,7 @@ def _tensors_or_error(
 @functools.cache
 def _start() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, but has no replacement
+        warnings.simplefilter("ignore", FutureWarning)  # deprecated without a replacement
         return _compiled()
 
 

@@ -47,7 +47,9 @@ _OTHER_NAMES = {
 
 
 def with_other_names(group: type) -> type:
-    """Decorates a class. Adds the names by which other versions of PyTorch call its methods."""
+    """Decorates a class. Adds the names by which other versions of PyTorch call the methods of the
+    class.
+    """
     for name, others in _OTHER_NAMES.items():
         method = getattr(group, name, None)
         for other in others if method is not None else ():
@@ -110,7 +112,7 @@ _OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREM
 
 
 def op_name(opts: Any) -> str:
-    """Returns the name of the reduce op in a collective's options, as torch spells it."""
+    """Returns torch's name of the reduce op in a collective's options."""
     number = _op_number(opts)
     name = _OP_NAMES[number] if number < len(_OP_NAMES) else str(number)
     return f"ReduceOp.{name}"
@@ -199,8 +201,8 @@ def check_devices(is_reconfigurable: bool) -> None:
     """Refuses a choice such as "cpu:gloo,cuda:ronda" if one backend must serve all devices of a
     group.
 
-    torch does not pass the user's choice to the backend, so this function reads it from a variable
-    of the torch function that calls the backend.
+    torch does not pass the user's choice to the backend, so this function reads the choice from a
+    variable of the torch function that calls the backend.
     """
     if HAS_BACKENDS and not is_reconfigurable:
         return
@@ -223,8 +225,8 @@ _asking = threading.local()
 
 
 def answer(work: Any) -> bool:
-    """Returns whether work_behind() is the caller of get_future(). If it is, passes `work` to
-    work_behind().
+    """Returns whether work_behind() is the caller of get_future(). If work_behind() is the caller,
+    passes `work` to it.
     """
     if not getattr(_asking, "is_open", False):
         return False
@@ -236,7 +238,7 @@ def work_behind(holder: Any) -> Any:
     """Returns the Work of Ronda that a torch Work wraps, or None.
 
     C++ code wraps a Work that is written in Python, and passes on only calls of wait() and
-    get_future(). So this function calls get_future() to find the wrapped Work.
+    get_future(). work_behind() finds the wrapped Work by calling get_future().
     """
     if type(holder) is not _c10d.Work or holder._get_op_type() != _UNKNOWN_OPERATION:
         return None
@@ -283,8 +285,8 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
 
 
 def complete_works() -> None:
-    """Makes torch's wrapper of Ronda's Works pass on all calls. Without this change, is_completed()
-    of the wrapper would always return False.
+    """Makes torch's wrapper of Ronda's Works pass on all calls. Without the change to the wrapper,
+    is_completed() would always return False.
     """
     if HAS_BACKENDS:
         for name in (

@@ -26,15 +26,15 @@ from ronda.torch.c10d._typed_future import TypedPromise
 _NO_TIMEOUT = timedelta(0)
 
 # A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
-# During this wait, Ronda's thread for callbacks cannot complete the other future, so a thread of
-# this pool completes it.
+# While a callback waits, Ronda's thread for callbacks cannot complete the other future, so a thread
+# of this pool completes it.
 _thread = threading.local()
 _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
-    """Returns the value of a future. If the value is an exception, raises it, so that C++ code gets
-    an error.
+    """Returns the value of a future. If the value is an exception, raises the exception, so that
+    C++ code gets an error.
     """
     value = future.value()
     if isinstance(value, Exception):
@@ -71,9 +71,9 @@ class Work(_Base):  # type: ignore[misc]
         """
         Args:
             what: the name of the collective, for error texts.
-            handles: the handles of the operations. The Work releases them.
-            tensors: the result, which result() and the future return. The collective runs on their
-                device.
+            handles: the handles of the operations. The Work releases the handles.
+            tensors: the result, which result() and the future return. The collective runs on the
+                device of these tensors.
             finish: called once, after the operations have ended. Copies results to the caller's
                 tensors.
             number: the number of the collective in its group.
@@ -103,7 +103,7 @@ class Work(_Base):  # type: ignore[misc]
         self._finished: torch.cuda.Event | None = None
         self._error = error
         self._future: Future[Any] | None = None
-        self._promise: Any = None  # completes the future; None once it has
+        self._promise: Any = None  # completes the future; None when the future is complete
 
     def __del__(self, release: Callable[[int], None] = native.release) -> None:
         self._release(release)
@@ -136,7 +136,9 @@ class Work(_Base):  # type: ignore[misc]
         return True
 
     def settle(self) -> None:
-        """Waits until the collective has ended. Does not raise its error, which wait() raises."""
+        """Waits until the collective has ended. Does not raise the collective's error, which wait()
+        raises.
+        """
         if not self._is_over:
             self._synchronize(0.0)
             self._conclude()
@@ -167,7 +169,9 @@ class Work(_Base):  # type: ignore[misc]
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
 
     def _conclude(self) -> None:
-        """Called when the operations have ended, or the current stream waits for them."""
+        """Called when the operations have ended, or when the current stream waits for the
+        operations.
+        """
         with self._lock:
             if self._is_over:
                 return
@@ -186,7 +190,8 @@ class Work(_Base):  # type: ignore[misc]
             promise, self._promise = self._promise, None
         IN_FLIGHT.forget(self)
         if promise is not None:
-            # This call is outside of the lock, because it calls the program's callbacks.
+            # _keep_promise() is called outside of the lock, because it calls the program's
+            # callbacks.
             self._keep_promise(promise)
 
     def synchronize(self) -> None:
@@ -310,9 +315,9 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _on_side_stream(self) -> Any:
-        """Returns a context for Ronda's threads that makes the side stream current. On exit it does
-        not switch back to the thread's first device, because that would allocate memory on this
-        device.
+        """Returns a context for Ronda's threads that makes the side stream current. On exit the
+        context does not switch back to the thread's first device, because the switch would allocate
+        memory on that device.
         """
         if self._side_stream is not None:
             torch.cuda.set_device(self._side_stream.device)

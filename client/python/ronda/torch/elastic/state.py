@@ -34,7 +34,7 @@ class StateHandler:
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self, root_rank: int = 0) -> None:
-        """Copies the root's state to all ranks, and saves it."""
+        """Copies the root's state to all ranks, and saves this state."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
@@ -142,7 +142,9 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves it."""
+        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
+        state.
+        """
         for handler in self._handlers.values():
             handler.sync(*self._root())
         super().sync()

@@ -3,7 +3,8 @@
 """Registers Ronda's backend with frameworks above torch.distributed.
 
 Most frameworks accept the name of any backend. Some frameworks have their own list of backends. For
-each such framework a module here adds Ronda to the list. A program only has to import this module:
+each such framework, a module in this folder adds Ronda to the list. A program only has to import
+the module of its framework:
 
     import ronda.torch.frameworks.transformers
 

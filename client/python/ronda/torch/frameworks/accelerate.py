@@ -34,7 +34,7 @@ def _prepare(
     name, devices = _prepare_backend(state, cpu, sagemaker_dp, backend)
     if backend != _NAME or devices not in (DistributedType.NO, DistributedType.MULTI_CPU):
         return name, devices
-    # If Accelerate has found no accelerator, it only looks for the other ranks if its argument
+    # If Accelerate has found no accelerator, it looks for the other ranks only if its argument
     # `cpu` is true.
     devices = _prepare_backend(state, True, sagemaker_dp, None)[1]
     if devices is not DistributedType.MULTI_CPU:

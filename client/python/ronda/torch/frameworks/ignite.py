@@ -45,6 +45,6 @@ with known("ignite"):
         *native._NativeDistModel.available_backends,
         _NAME,
     )
-    # ignite's helpers read `auto.idist` at each call. So the replacement also works if the program
+    # ignite's helpers read `auto.idist` at each call, so the replacement also works if the program
     # has already imported a helper by name.
     auto.idist = _Distributed(auto.idist.__name__)

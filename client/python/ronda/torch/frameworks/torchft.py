@@ -30,7 +30,7 @@ if not _versions.HAS_BACKENDS:
 class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
     """A group of the processes that have the same rank in all replicas.
 
-    A process can be in only one job of Ronda at a time. So groups inside a replica of several ranks
+    A process can be in only one job of Ronda at a time, so groups inside a replica of several ranks
     need another backend.
     """
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The registration of memory with NCCL.
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/nccl_entry.h"
+#include "runtime/collectives/nccl/nccl_groups.h"
+
+namespace ronda {
+
+// Removes the memory registrations of one communicator. This object owns everything that the calls need.
+struct NcclGroups::Deregistration {
+  const RankId rank;
+  const std::shared_ptr<Device> device;
+  const std::shared_ptr<const NcclLibrary> library;
+  const NcclHandle handle;
+  Entry* const entry;                  // not used by Run
+  const std::shared_ptr<Child> child;  // the handle's owner; nullptr: the entry. Not used by Run
+  const std::vector<Entry::Registration> registrations;
+  // True if Run has ended or Reclaim has been called. The second of these two events takes over the communicator.
+  std::atomic<bool> is_either_over = false;
+
+  void Run() {
+    LogIfError(rank, device->Call("taking memory back from NCCL", [&](const ronda_cuda_plugin&) {
+      for (const Entry::Registration& each : registrations) {
+        if (each.registration == nullptr) continue;
+        if (each.kind == Entry::Registration::Kind::kWindow) {
+          library->functions.CommWindowDeregister(handle, each.registration);
+        } else {
+          library->functions.CommDeregister(handle, each.registration);
+        }
+      }
+      return 0;
+    }));
+    if (is_either_over.exchange(true)) AbortOne(rank, *device, library->functions, handle);
+  }
+
+  // Returns true if the caller gets the communicator back. Otherwise Run aborts the communicator at its end.
+  bool Reclaim() { return is_either_over.exchange(true); }
+};
+
+absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
+  {
+    const MutexLock lock(&mu_);
+    const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
+    if (std::ranges::any_of(entry->registrations, is_same)) return failure_;
+  }
+  return UsesWindows() ? RegisterWindow(entry, memory, bytes) : RegisterLocally(entry, memory, bytes);
+}
+
+absl::Status NcclGroups::RegisterLocally(Entry* entry, void* memory, size_t bytes) {
+  if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return absl::OkStatus();
+  absl::Status failure;
+  RONDA_RETURN_IF_ERROR(options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
+    const MutexLock lock(&mu_);
+    failure = failure_;
+    if (!failure.ok()) return 0;
+    void* registration = nullptr;
+    const NcclResult result = nccl_.CommRegister(OfCalls(*entry), memory, bytes, &registration);
+    if (result != NcclResult::kSuccess) {
+      failure = Explain(*entry, OfCalls(*entry), result,
+                        "registering memory (NCCL_LOCAL_REGISTER=0 on all ranks does without)");
+      return 0;
+    }
+    entry->registrations.push_back({.memory = memory, .registration = registration});
+    return 0;
+  }));
+  return failure.ok() ? absl::OkStatus() : Fail(std::move(failure));
+}
+
+// NCCL returns from the registration of a window when all ranks have made the call. So the call is made without holding
+// mu_, like a collective, and an abort of the parent ends it. If the communicator supports no windows, the call returns
+// at once, and from 2.29 on the memory is then not registered at all.
+absl::Status NcclGroups::RegisterWindow(Entry* entry, void* memory, size_t bytes) {
+  void* window = nullptr;
+  const Wait wait = {.doing = "registering memory as a window (RONDA_NCCL_WINDOWS=0 on rank 0 does without)"};
+  RONDA_RETURN_IF_ERROR(CallChild(entry, wait, [&](NcclHandle handle) {
+    return nccl_.CommWindowRegister(handle, memory, bytes, &window, kNcclSymmetricWindow);
+  }));
+  if (window == nullptr) return RegisterLocally(entry, memory, bytes);
+  const MutexLock lock(&mu_);
+  entry->registrations.push_back(
+      {.kind = Entry::Registration::Kind::kWindow, .memory = memory, .registration = window});
+  return failure_;
+}
+
+// Removes all memory registrations. NCCL asks the peers that have mapped the memory, and waits for their answers, for
+// ever if a peer is stopped. No other call can end this wait without freeing memory that the waiting thread uses. So no
+// lock is held meanwhile, and the waiting thread owns the communicator. Abort need not abort this communicator, because
+// it has no work on the device.
+bool NcclGroups::Deregister() {
+  std::vector<std::shared_ptr<Deregistration>> all;
+  std::vector<std::function<void()>> calls;
+  {
+    const MutexLock lock(&mu_);
+    for (const std::unique_ptr<Entry>& entry : entries_) {
+      if (entry->handle == nullptr || entry->registrations.empty()) continue;
+      all.emplace_back(new Deregistration{
+          .rank = self(),
+          .device = options_.device,
+          .library = options_.library,
+          .handle = entry->child != nullptr ? entry->child->Take() : std::exchange(entry->handle, nullptr),
+          .entry = entry.get(),
+          .child = entry->child,
+          .registrations = std::move(entry->registrations)});
+      calls.emplace_back([call = all.back()] { call->Run(); });
+      entry->registrations.clear();
+    }
+  }
+  if (calls.empty()) return true;
+  const bool in_time = CallInTime(SideBySide(std::move(calls)), options_.device->timeout(),
+                                  "a peer may be stopped: NCCL's giving back of memory");
+  const MutexLock lock(&mu_);
+  for (const std::shared_ptr<Deregistration>& each : all) {
+    if (!each->Reclaim()) continue;
+    if (each->child == nullptr) {
+      each->entry->handle = each->handle;
+    } else {
+      each->child->Put(each->handle);
+      each->entry->child = each->child;  // Abort may have taken the empty child meanwhile
+    }
+  }
+  return in_time;
+}
+
+}  // namespace ronda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_LANE_EXCHANGE_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_LANE_EXCHANGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/base/group.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/monitor/flight_recorder.h"
+
+namespace ronda {
+
+// A gather, a scatter or an alltoall over a lane (caller_lane.h). Each rank knows how many elements it sends to each
+// member, and how many it receives from each, so the ranks need not tell each other.
+struct LaneExchange {
+  OpType op = OpType::kAlltoall;
+  DType dtype = DType::kUint8;
+  RankId root = 0;  // of a gather or a scatter
+  // A part for each member, in the order of the members. See DirectCall for the rules.
+  std::vector<DirectPart> sends;
+  std::vector<DirectPart> receives;
+  StreamHandle stream = nullptr;     // as Submission::stream
+  std::optional<WaitLimits> limits;  // nullopt: the job's
+};
+
+// Returns whether the lane carries out `op` as an exchange.
+constexpr bool IsExchange(OpType op) {
+  return op == OpType::kGather || op == OpType::kScatter || op == OpType::kAlltoall;
+}
+
+// Checks whether `exchange` makes sense on rank `self`, without the other ranks.
+// Errors: INVALID_ARGUMENT that names the part, the mistake and the remedy.
+absl::Status CheckExchange(const LaneExchange& exchange, const Group& members, RankId self);
+
+// Returns the addresses that tell on which device the parts are. A part that follows another part in memory is left
+// out, because both are in the same allocation.
+std::vector<const void*> BuffersOf(const LaneExchange& exchange);
+
+// Returns the number of bytes that the rank sends.
+size_t BytesSent(const LaneExchange& exchange);
+
+// The direction of a part.
+enum class PartWay : uint8_t { kSends, kReceives };
+
+// Passes texts for the flight recorder to `record`, which together contain the number of elements in each part. An
+// example is "call 17 of lane 1 sends to 0 on: 40x8 3": 40 elements to each of the members 0 to 7, and 3 to member 8.
+// `call` is "call 17 of lane 1".
+void DescribeParts(absl::string_view call, PartWay way, absl::Span<const DirectPart> parts,
+                   absl::FunctionRef<void(absl::string_view text)> record);
+
+// Returns the number of elements that the texts in `events` have for the member at `position`; nullopt if no event has
+// the number.
+std::optional<uint64_t> FindPart(absl::Span<const FlightEvent> events, absl::string_view call, PartWay way,
+                                 int position);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_LANE_EXCHANGE_H_
