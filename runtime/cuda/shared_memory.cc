@@ -2,6 +2,8 @@
 
 #include "runtime/cuda/shared_memory.h"
 
+#include <fcntl.h>
+
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +23,10 @@ absl::StatusOr<UniqueFd> AllocateShared(Device& device, size_t bytes, absl::stri
   int file = -1;
   const absl::Status status =
       device.Call("allocating", [&](const ronda_cuda_plugin& cuda) { return cuda.allocate_shared(bytes, &file); });
-  if (status.ok()) return UniqueFd(file);
+  if (status.ok()) {
+    fcntl(file, F_SETFD, FD_CLOEXEC);
+    return UniqueFd(file);
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat(status.message(), ": ", BytesText(bytes), " of device memory for ", purpose));
 }

@@ -162,7 +162,8 @@ class Turns {
       std::vector<UniqueFd> files = envelope.Open();
       const bool is_mine = got == sizeof(Letter) && letter.secret == addresses_[static_cast<size_t>(self_)].secret;
       if (!is_mine || letter.sender < 0 || letter.sender >= static_cast<int>(received_.size())) continue;
-      received_[static_cast<size_t>(letter.sender)] = std::move(files);
+      std::vector<UniqueFd>& of_sender = received_[static_cast<size_t>(letter.sender)];
+      if (of_sender.empty()) of_sender = std::move(files);
     }
   }
 

@@ -15,6 +15,8 @@ namespace ronda {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Microseconds(100);
+// How long a communicator that ends waits for the device, if nothing has failed.
+constexpr absl::Duration kEndDeadline = absl::Minutes(1);
 
 // Marks that a thread is in a call, as long as the object lives.
 class InCall {
@@ -50,23 +52,27 @@ PeerCommunicator::~PeerCommunicator() {
 }
 
 absl::Status PeerCommunicator::AwaitStream() {
+  const absl::Duration begin = MonotonicTime();
   std::unique_ptr<DeviceEvent> end;
-  while (!HasFinished(&end)) {
+  while (true) {
+    RONDA_ASSIGN_OR_RETURN(const bool has_finished, HasFinished(&end));
+    if (has_finished) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(failure());
     RONDA_RETURN_IF_ERROR(options_.job_failure());
+    if (MonotonicTime() - begin > kEndDeadline) {
+      return absl::DeadlineExceededError("the device has not come to an end");
+    }
     absl::SleepFor(kPollInterval);
   }
-  return absl::OkStatus();
 }
 
-// After an error of the device the stream is not finished, and the caller abandons the device in the end.
-bool PeerCommunicator::HasFinished(std::unique_ptr<DeviceEvent>* end) {
+absl::StatusOr<bool> PeerCommunicator::HasFinished(std::unique_ptr<DeviceEvent>* end) {
   if (*end == nullptr) {
-    absl::StatusOr<std::unique_ptr<DeviceEvent>> event = options_.device->NewEvent();
-    if (!event.ok() || !(*event)->Record(options_.stream).ok()) return false;
-    *end = *std::move(event);
+    RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, options_.device->NewEvent());
+    RONDA_RETURN_IF_ERROR(event->Record(options_.stream));
+    *end = std::move(event);
   }
-  return (*end)->done().value_or(false);
+  return (*end)->done();
 }
 
 absl::Status PeerCommunicator::failure() const {
@@ -98,7 +104,12 @@ void PeerCommunicator::Abort() {
   // A call that began before the failure was recorded may still put work on the stream.
   while (!options_.device->is_abandoned()) {
     for (PeerGroup* group : Groups()) group->EndWaits();
-    if (!is_in_call_.load() && HasFinished(&end)) return;
+    if (!is_in_call_.load()) {
+      const absl::StatusOr<bool> has_finished = HasFinished(&end);
+      if (has_finished.ok() && *has_finished) return;
+      // After an error the device does nothing more for this process.
+      if (!has_finished.ok()) options_.device->Abandon(has_finished.status().message());
+    }
     if (MonotonicTime() - begin > options_.device->timeout()) {
       options_.device->Abandon(absl::StrCat("the job has failed, and what the device was given does not end within ",
                                             absl::FormatDuration(options_.device->timeout())));

@@ -54,7 +54,7 @@ class PeerCommunicator : public Communicator {
   // Errors: as PeerGroup::Connect.
   static absl::StatusOr<std::unique_ptr<PeerCommunicator>> Create(Options options);
 
-  // Waits for the stream. If the job has failed, ends the stream's waits for other ranks.
+  // Waits for the stream. If the job has failed, or the stream does not finish within a minute, does the same as Abort.
   ~PeerCommunicator() override;
 
   RankId rank() const override { return options_.rank; }
@@ -96,7 +96,7 @@ class PeerCommunicator : public Communicator {
 
   absl::Status AwaitStream();
   // Returns whether the stream has finished. Sets *end to an event behind the stream's work, unless it is set.
-  bool HasFinished(std::unique_ptr<DeviceEvent>* end);
+  absl::StatusOr<bool> HasFinished(std::unique_ptr<DeviceEvent>* end);
   std::vector<PeerGroup*> Groups() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

@@ -136,7 +136,9 @@ absl::Status PeerGroup::Map(const Own& own, const std::vector<Invitation>& all, 
   std::vector<UniqueFd> pads;
   for (std::vector<UniqueFd>& of_member : files) pads.push_back(std::move(of_member[0]));
   RONDA_ASSIGN_OR_RETURN(pads_, SharedMapping::Map(options_.device.get(), pads, pad_bytes_));
-  return absl::OkStatus();
+  // These waits are over at once. A device whose streams cannot work on words refuses them now, before the first call.
+  words_->AddWaits(0, &ops_);
+  return RunOps(ops_);
 }
 
 PeerGroup::Slot PeerGroup::NextSlot() {

@@ -9,7 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -59,17 +61,33 @@ struct Ranks {
   std::vector<RankId> numbers;
 };
 
-// Sends a datagram to `to` that has no secret.
+// Sends a file to `to`, in the name of rank 5 but without the secret.
 void SendForeign(const FileExchange::Address& to) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
   const size_t length = std::strlen(to.name.data());
   std::memcpy(name.sun_path + 1, to.name.data(), length);
-  const char letter[20] = {};
-  EXPECT_EQ(sendto(socket.get(), letter, sizeof(letter), 0, reinterpret_cast<const sockaddr*>(&name),
-                   static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)),
-            static_cast<ssize_t>(sizeof(letter)));
+  struct {
+    std::array<uint8_t, 16> secret = {};
+    int32_t sender = 5;
+  } letter;
+  const UniqueFd file = FileWith("foreign");
+  const int number = file.get();
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec part = {.iov_base = &letter, .iov_len = sizeof(letter)};
+  msghdr header = {.msg_name = &name,
+                   .msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length),
+                   .msg_iov = &part,
+                   .msg_iovlen = 1,
+                   .msg_control = control,
+                   .msg_controllen = sizeof(control)};
+  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(rights), &number, sizeof(int));
+  EXPECT_EQ(sendmsg(socket.get(), &header, 0), static_cast<ssize_t>(sizeof(letter)));
 }
 
 TEST(FileExchangeTest, EveryRankGetsTheFilesOfAll) {

@@ -83,6 +83,25 @@ TEST(PeerCommunicatorTest, RanksOnSeveralDevicesMakeCallsAhead) {
   });
 }
 
+// The streams pause at random, so a rank often packs the next tensor while another rank still reads the last one.
+TEST(PeerCommunicatorTest, ARankDoesNotOverwriteWhatAnotherRankStillReads) {
+  constexpr int kRanks = 3;
+  constexpr int kSteps = 60;
+  PeerJob job(kRanks, {.devices = kRanks, .delay_seed = 7});
+  job.OnEveryRank([&](RankId rank, PeerRank& self) {
+    std::vector<DeviceMemory> tensors;
+    for (int step = 0; step < kSteps; ++step) {
+      tensors.push_back(self.Floats(std::vector<float>(step % 2 == 0 ? kFew : kMany, Value(rank, step))));
+      ASSERT_EQ(self.Allreduce(tensors.back(), Info("x")), absl::OkStatus());
+    }
+    self.Finish();
+    for (int step = 0; step < kSteps; ++step) {
+      ASSERT_THAT(PeerRank::Read(tensors[static_cast<size_t>(step)]), Each(Sum(Group::All(kRanks), step)))
+          << "step " << step;
+    }
+  });
+}
+
 // Returns the calls of all ranks for `steps` allreduces of tensors that come again.
 size_t CallsOfSteps(PeerJob& job, size_t count, int steps) {
   std::vector<DeviceMemory> tensors(static_cast<size_t>(job.size()));
