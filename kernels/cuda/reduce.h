@@ -156,8 +156,8 @@ struct BoolArithmetic {
   ReduceOp op;
 };
 
-// Bodies of the kernels that reduce several wires, which follow each other in memory. A wire consists of elements, or
-// of blocks of 8-bit codes.
+// Bodies of the kernels that reduce the contributions of several ranks. The contributions lie one after the other in
+// memory, each in the wire format: elements, or blocks of 8-bit codes.
 
 // The sources of a reduction, and its destination. The destination may be a source, because the thread that writes an
 // element has read this element from all sources, and no other thread reads it.

@@ -83,8 +83,8 @@ uint64_t BytesOf(const BucketRun& run) {
   return bytes;
 }
 
-// Describes the bucket for the tensor log. If the bucket was negotiated, it had no vote. A rank's wait then began when
-// the rank reported the tensors of the bucket.
+// Describes the bucket for the tensor log. The ranks vote only on buckets of a schedule. For a negotiated bucket, a
+// rank's wait began when the rank reported the tensors of the bucket.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
   TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run)};
   if (run.info.ballot != nullptr) {

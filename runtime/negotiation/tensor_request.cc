@@ -90,8 +90,8 @@ std::string Call(const TensorRequest& request) {
   return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
 }
 
-// For an unnamed tensor, returns the value of `a` in which `b` differs. The text always describes the tensor, because
-// the caller gave it no name.
+// For an unnamed tensor, returns the value of `a` in which `b` differs. The returned text also describes the tensor's
+// type and shape, because the user cannot recognize an unnamed tensor otherwise.
 std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, const std::string& difference) {
   const bool is_in_call =
       a.function != b.function || a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));

@@ -115,7 +115,7 @@ class TuningRole {
   // Records that the ranks have carried out one more round of the schedule.
   void RoundEnds(absl::Time now);
 
-  // Records that the ranks have negotiated tensors, which do not belong to a schedule.
+  // Records that the ranks have negotiated tensors. Negotiated tensors do not belong to a schedule.
   void Negotiated(absl::Time now);
 
   // Returns whether other settings than the current settings should be applied.

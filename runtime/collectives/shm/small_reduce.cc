@@ -15,7 +15,7 @@ namespace {
 // The contributions of all ranks together have at most this size. So they stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// Returns the number of the exchange at `chunks`. The lowest bits of the number are free for a vote.
+// Returns the sequence number of the exchange that begins with `chunks`. Its lowest bits are free for a vote.
 uint64_t NumberOf(const ChunkSequence& chunks) { return (chunks.begin + 1) << Ballot::kWordBits; }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }

@@ -156,8 +156,8 @@ void DeviceLane::Close(const absl::Status& status) {
   if (!end.ok()) device_->Abandon(end.message());
 }
 
-// Waits for the end of all work on the stream. The watch has ended the work of a failed job before this call, unless
-// the work waits for the trainer's work.
+// Waits until the stream has done all its work. If the job has failed, the DeviceWatch has already aborted NCCL's work
+// on the stream. The stream may still have to wait for the trainer's own kernels.
 absl::Status DeviceLane::AwaitEnd() {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, RecordEnd());
   const absl::Duration begin = MonotonicTime();

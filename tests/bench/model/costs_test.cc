@@ -172,7 +172,7 @@ std::vector<Sample> Recorded() {
 }
 
 // Compares only small and large messages. Small messages take two latencies. Large messages do not fit into the caches,
-// and take the time that the model has for the ring.
+// and take the time that the model predicts for a ring.
 TEST(MeasuredHostTest, ConstantsMeetTwoRanksOfOneHost) {
   const Cluster host = {.local_size = 2, .host = MeasuredHost(), .network = {}};
   int compared = 0;

@@ -98,8 +98,8 @@ TEST(StoreTrialsTest, ASlowJobTriesAgainAfterASecond) {
   Job job(absl::Milliseconds(100));
   job.Run(300, kFar);
   ASSERT_EQ(job.trials().settled(), Stores::kPastCache);
-  // The settled kind is not slower than before, so nothing starts a trial at once. Meanwhile the other kind of store
-  // has become faster.
+  // Stores past the cache are not slower than before, so no trial starts immediately. Meanwhile stores through the
+  // cache have become faster.
   EXPECT_LE(job.LapsUntil(Stores::kThroughCache, {.through_cache = 0.03, .past_cache = 0.06}, 200), 22u);
 }
 
