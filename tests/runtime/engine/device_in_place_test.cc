@@ -156,7 +156,7 @@ TEST(DeviceInPlace, RanksOfSeveralHostsAgree) {
     for (int i = 0; i < kWarmSteps; ++i) step();
     EXPECT_EQ(KernelsOf(rank, together, step), 0u);
     if (rank.rank() == kRanks - 1) tensors.MoveAway(1);
-    EXPECT_EQ(KernelsOf(rank, together, step), size_t{2 * kRanks});
+    EXPECT_EQ(KernelsOf(rank, together, step), 2 * static_cast<size_t>(kRanks));
   });
 }
 
