@@ -15,9 +15,9 @@
 #include "runtime/backends/registry.h"
 #include "runtime/base/config.h"
 #include "runtime/collectives/host_map.h"
+#include "runtime/collectives/nccl/nccl_arithmetic.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda {

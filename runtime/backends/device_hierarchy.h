@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "runtime/collectives/nccl/nccl_arithmetic.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda {

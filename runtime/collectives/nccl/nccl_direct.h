@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/collectives/nccl/nccl_arithmetic.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda {

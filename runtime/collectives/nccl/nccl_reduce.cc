@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/nccl/packing.h"
+#include "runtime/collectives/packing/packing.h"
 #include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {

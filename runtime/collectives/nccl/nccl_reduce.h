@@ -13,11 +13,12 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/nccl/nccl_arithmetic.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
-#include "runtime/collectives/nccl/packing.h"
-#include "runtime/collectives/nccl/plan_cache.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
-#include "runtime/collectives/nccl/wire_plan.h"
+#include "runtime/collectives/packing/packing.h"
+#include "runtime/collectives/packing/plan_cache.h"
+#include "runtime/collectives/packing/wire_plan.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
@@ -34,7 +35,7 @@ namespace ronda {
 // The plain algorithm is for a single tensor that needs no conversion, and for tensors that are adjacent on all ranks
 // (BucketLayout), because NCCL can work on them in the trainer's memory. Factors are applied there too, except that a
 // single tensor with a factor before the sum is packed. All members choose the same algorithm, because the choice
-// depends only on facts that are the same on all members. wire_plan.h says which reductions NCCL does itself.
+// depends only on facts that are the same on all members. nccl_arithmetic.h says which reductions NCCL does itself.
 //
 // If a fusion buffer is larger than a chunk, it is sent chunk by chunk, through two buffers that are used alternately.
 // While NCCL works on one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous

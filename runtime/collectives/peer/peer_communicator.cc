@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/nccl/packing.h"
+#include "runtime/collectives/packing/packing.h"
 
 namespace ronda {
 namespace {

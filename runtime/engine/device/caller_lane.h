@@ -177,8 +177,7 @@ class CallerLane {
   FlightRecorder& own_flights() const { return options_.watch.flights->Of(options_.watch.rank); }
 
   mutable Mutex mu_;
-  // nullptr: no call has been captured. The captured calls end after the transport, because NCCL ends only when no
-  // graph with its calls exists any more.
+  // nullptr: no call has been captured.
   std::shared_ptr<CapturedCalls> captured_ ABSL_GUARDED_BY(mu_);
   const Options options_;
   std::shared_ptr<const std::function<absl::Status()>> known_failure_;  // for completions

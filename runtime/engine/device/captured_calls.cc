@@ -177,8 +177,13 @@ void CapturedCalls::HoldDevice() {
   }
   constexpr char kWhy[] = "CUDA graphs of the program have collectives, and must not go on with a wrong result";
   if (!options_.device->Hold(absl::StrCat("the job has failed, and ", kWhy))) return;
-  if (options_.watch.stream_is_held == nullptr) return;
-  options_.watch.stream_is_held(absl::StrCat(options_.watch.job_failure().message(), "; ", kWhy));
+  const std::string why = absl::StrCat(options_.watch.job_failure().message(), "; ", kWhy);
+  if (options_.watch.stream_is_held != nullptr) {
+    options_.watch.stream_is_held(why);
+  } else {
+    Log(LogLevel::kError, options_.watch.rank,
+        absl::StrCat(why, ": a graph that waits for another rank never ends, so end this process"));
+  }
 }
 
 }  // namespace ronda

@@ -238,7 +238,9 @@ TEST(LaneCapture, TheFailureOfAJobHoldsTheDevicesWithGraphs) {
   });
 }
 
+// The runtime of this test cannot end the process, so it must log that the graphs never end.
 TEST(LaneCapture, RanksThatCaptureDifferentCallsGetBoth) {
+  ::testing::internal::CaptureStderr();
   RunDeviceRanks({.size = kRanks, .expects_failure = true}, [](DeviceRank& rank) {
     Calls calls(rank);
     const DeviceTensor& tensor = rank.Keep(Floats(1));
@@ -258,6 +260,8 @@ TEST(LaneCapture, RanksThatCaptureDifferentCallsGetBoth) {
                       HasSubstr("rank 0 has called allreduce (6 x float32, product, captured)"),
                       HasSubstr("rank 1 has called allreduce (6 x float32, sum, captured)")));
   });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("CUDA graphs of the program have collectives"), HasSubstr("so end this process")));
 }
 
 TEST(LaneCapture, OperationsOfTheEngineAreRefused) {

@@ -1,43 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_WIRE_PLAN_H_
-#define RONDA_RUNTIME_COLLECTIVES_NCCL_WIRE_PLAN_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_PACKING_WIRE_PLAN_H_
+#define RONDA_RUNTIME_COLLECTIVES_PACKING_WIRE_PLAN_H_
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
-
-// Returns NCCL's name of a type; nullopt if NCCL lacks the type.
-std::optional<NcclDataType> NcclTypeOf(DType dtype);
-
-// The order in which floating-point numbers are added up and multiplied. kOfNccl: in NCCL's order, if NCCL can do the
-// reduction. This is not the order of the ranks, and NCCL rounds 16-bit sums after every step. kOfRanks: in the order
-// of the ranks. Smaller types are reduced in float32 and rounded once. kOfRanks gives the same bits on every backend.
-enum class SumOrder : uint8_t { kOfNccl, kOfRanks };
-
-// Returns NCCL's operator for `op`, if NCCL should reduce elements of this layout. Then NCCL's reduction has the same
-// result as Ronda's own reduction, exactly or except for the order of roundings. Returns nullopt for minima and maxima
-// of floating-point numbers, because NCCL drops NaN. Also returns nullopt for products of 16-bit types, because NCCL's
-// roundings would make them too inexact.
-std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op, SumOrder order);
-
-// The factors that are applied before and after NCCL's reduction.
-struct WireFactors {
-  kernels::Scale before;
-  kernels::Scale after;
-};
-// Returns the two factors. Terms of 16-bit sums are multiplied by both factors before NCCL adds them up. So an average
-// does not overflow where the plain sum would, and the result is not rounded again after the sum.
-WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
 // The offsets of a reduction's tensors in the fusion buffer, and the chunks in which the buffer is sent.
 //
@@ -124,4 +98,4 @@ class WirePlan {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_NCCL_WIRE_PLAN_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_PACKING_WIRE_PLAN_H_

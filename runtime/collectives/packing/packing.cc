@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/collectives/nccl/packing.h"
+#include "runtime/collectives/packing/packing.h"
 
 #include <algorithm>
 

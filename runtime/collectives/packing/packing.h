@@ -2,15 +2,15 @@
 
 // The tables of the kernels that pack the tensors of a reduction into a buffer, as a WirePlan lays them out, and unpack
 // the result.
-#ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_PACKING_H_
-#define RONDA_RUNTIME_COLLECTIVES_NCCL_PACKING_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_PACKING_PACKING_H_
+#define RONDA_RUNTIME_COLLECTIVES_PACKING_PACKING_H_
 
 #include <cstddef>
 #include <vector>
 
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/nccl/wire_plan.h"
+#include "runtime/collectives/packing/wire_plan.h"
 
 namespace ronda {
 
@@ -32,4 +32,4 @@ void AddUnpacked(const ReduceCall& call, const WirePlan& plan, const WirePlan::C
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_NCCL_PACKING_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_PACKING_PACKING_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_PLAN_CACHE_H_
-#define RONDA_RUNTIME_COLLECTIVES_NCCL_PLAN_CACHE_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_PACKING_PLAN_CACHE_H_
+#define RONDA_RUNTIME_COLLECTIVES_PACKING_PLAN_CACHE_H_
 
 #include <cstddef>
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/nccl/wire_plan.h"
+#include "runtime/collectives/packing/wire_plan.h"
 
 namespace ronda {
 
@@ -59,4 +59,4 @@ class PlanCache {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_NCCL_PLAN_CACHE_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_PACKING_PLAN_CACHE_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runtime/collectives/nccl/plan_cache.h"
+#include "runtime/collectives/packing/plan_cache.h"
 
 #include <gtest/gtest.h>
 
