@@ -46,7 +46,8 @@ ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, 
 
 /* Closes the lane, if it is open. All ranks of the set must call the function between the same two operations in the
  * set. The call waits until the GPU has carried out the lane's calls, and then waits a few seconds for the other ranks.
- * ronda_shutdown() closes all lanes. */
+ * It does not wait for launches of CUDA graphs that contain calls of the lane. So wait for these launches, and destroy
+ * the graphs, before the call. ronda_shutdown() closes all lanes. */
 ronda_status ronda_lane_close(ronda_process_set process_set);
 
 /* As ronda_lane_close(), but returns at once, and a thread of Ronda closes the lane. Finalizers, which may run at any
@@ -103,7 +104,8 @@ typedef struct ronda_lane_exchange_args {
  *
  * If the counts of two ranks differ, the result is undefined. On each host Ronda compares the counts of its ranks. The
  * job fails with RONDA_ERROR_PEER_FAILED if a GPU waits, or soon after the GPU has carried out the call. In the second
- * case Ronda does not find the difference if one of the ranks has meanwhile made more than about 100 other calls.
+ * case Ronda does not find the difference if one of the ranks has meanwhile made about 100 other calls or more. With
+ * different counts for each member, this limit is lower in large groups: about 20 calls among 64 ranks.
  * Errors: the errors of an operation; RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
 ronda_status ronda_lane_exchange_async(const ronda_lane_exchange_args* args, ronda_handle* handle);
 

@@ -62,7 +62,10 @@ bool MayTryAgain(const absl::Status& status) {
 absl::StatusOr<std::vector<Endpoint>> AddressesOfLeader(const LaunchOptions& options, const std::string& secret) {
   const NodeRange& range = *options.elastic->nodes;
   RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(range.address, range.port));
-  RONDA_ASSIGN_OR_RETURN(endpoint, BeyondLoopback(std::move(endpoint), options.remote.network_interfaces));
+  absl::StatusOr<Endpoint> reachable = BeyondLoopback(std::move(endpoint), options.remote.network_interfaces);
+  // A wrong name of an interface stays wrong, so the caller must not try again as for a host that cannot be found yet.
+  if (absl::IsNotFound(reachable.status())) return absl::InvalidArgumentError(reachable.status().message());
+  RONDA_ASSIGN_OR_RETURN(endpoint, std::move(reachable));
   RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
   return ByAddress(endpoint);
 }

@@ -88,7 +88,7 @@ struct ronda_cuda_plugin {
   // The following functions are for memory that several ranks of a host use, in one process or in several.
   //
   // Sets *bytes to the unit of the sizes of shared memory. Returns an error if the device cannot share memory, or if
-  // its streams cannot work on words.
+  // the driver lacks cuStreamBatchMemOp_v2.
   int (*sharing_unit)(size_t* bytes);
   // Allocates `bytes` bytes of this thread's device, a multiple of the unit, and sets *file to a descriptor of them.
   // The caller closes the descriptor, and may send it to other processes. The memory exists as long as a process has a

@@ -355,7 +355,8 @@ void NcclGroups::FinalizeChildren() {
   if (calls.empty() || SideBySide(std::move(calls)).Run(options_.end_deadline)) return;
   LogIfError(self(), Fail(absl::DeadlineExceededError(
                          absl::StrCat("ending NCCL's communicators has taken rank ", self(), " longer than ",
-                                      absl::FormatDuration(options_.end_deadline), ": a peer has not come to it"))));
+                                      absl::FormatDuration(options_.end_deadline),
+                                      ": a peer has not come to it, or a CUDA graph with their calls exists"))));
 }
 
 void NcclGroups::Finalize() {

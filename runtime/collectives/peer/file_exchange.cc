@@ -108,8 +108,9 @@ class Envelope {
 // receiver refuses datagrams until that rank receives.
 class Turns {
  public:
-  Turns(int socket, absl::Span<const UniqueFd> files, absl::Span<const FileExchange::Address> addresses, int self)
-      : socket_(socket), files_(files), addresses_(addresses), self_(self), received_(addresses.size()) {
+  Turns(int socket, absl::Span<const UniqueFd> files, absl::Span<const FileExchange::Address> addresses,
+        absl::Span<const RankId> ranks, int self)
+      : socket_(socket), files_(files), addresses_(addresses), ranks_(ranks), self_(self), received_(addresses.size()) {
     for (int i = 0; i < static_cast<int>(addresses.size()); ++i) {
       if (i != self) unsent_.push_back(i);
     }
@@ -142,16 +143,20 @@ class Turns {
       Envelope envelope(&letter);
       envelope.Enclose(files_, &receiver);
       if (sendmsg(socket_, envelope.header(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) return absl::OkStatus();
-        return absl::ErrnoToStatus(errno, "sending the file of a GPU's memory to another rank (sendmsg)");
+        // ETOOMANYREFS: too many of this user's files are being sent. It passes when the receivers have received them.
+        if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR || errno == ETOOMANYREFS) return absl::OkStatus();
+        return absl::ErrnoToStatus(errno, absl::StrCat("sending the file of a GPU's memory to rank ",
+                                                       ranks_[static_cast<size_t>(unsent_.back())],
+                                                       ", which must be in the same network namespace (sendmsg)"));
       }
       unsent_.pop_back();
     }
     return absl::OkStatus();
   }
 
+  // Receives a limited number of letters, because another program may send letters without an end.
   absl::Status Receive() {
-    while (true) {
+    for (size_t i = 0; i < 2 * received_.size(); ++i) {
       Letter letter;
       Envelope envelope(&letter);
       const ssize_t got = recvmsg(socket_, envelope.header(), MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -162,14 +167,21 @@ class Turns {
       std::vector<UniqueFd> files = envelope.Open();
       const bool is_mine = got == sizeof(Letter) && letter.secret == addresses_[static_cast<size_t>(self_)].secret;
       if (!is_mine || letter.sender < 0 || letter.sender >= static_cast<int>(received_.size())) continue;
+      if ((envelope.header()->msg_flags & MSG_CTRUNC) != 0 || files.empty()) {
+        return absl::ResourceExhaustedError(absl::StrCat("cannot receive the file of a GPU's memory from rank ",
+                                                         ranks_[static_cast<size_t>(letter.sender)],
+                                                         ": this process may not open more files (ulimit -n)"));
+      }
       std::vector<UniqueFd>& of_sender = received_[static_cast<size_t>(letter.sender)];
       if (of_sender.empty()) of_sender = std::move(files);
     }
+    return absl::OkStatus();
   }
 
   const int socket_;
   const absl::Span<const UniqueFd> files_;
   const absl::Span<const FileExchange::Address> addresses_;
+  const absl::Span<const RankId> ranks_;
   const int self_;
   std::vector<int> unsent_;  // positions
   std::vector<std::vector<UniqueFd>> received_;
@@ -208,7 +220,7 @@ absl::StatusOr<std::vector<std::vector<UniqueFd>>> FileExchange::Exchange(absl::
                                                                           absl::Span<const Address> addresses,
                                                                           absl::Span<const RankId> ranks, int self,
                                                                           const Wait& wait) const {
-  Turns turns(socket_.get(), files, addresses, self);
+  Turns turns(socket_.get(), files, addresses, ranks, self);
   const absl::Duration begin = MonotonicTime();
   while (true) {
     RONDA_RETURN_IF_ERROR(turns.Advance());

@@ -159,19 +159,26 @@ absl::StatusOr<PeerCommunicator::Entry*> PeerCommunicator::Connect(const CallInf
                                                            .job_failure = options_.job_failure},
                                                           info));
   if (entry->group != nullptr) {
-    RONDA_ASSIGN_OR_RETURN(entry->reduce, PeerReduce::Create({.device = options_.device,
-                                                              .stream = options_.stream,
-                                                              .marks = options_.marks,
-                                                              .one_shot_bytes = options_.one_shot_bytes},
-                                                             entry->group.get()));
+    if (scratch_.data() == nullptr) {  // in the first group, which has all ranks
+      RONDA_ASSIGN_OR_RETURN(scratch_, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, options_.one_shot_bytes,
+                                                                 "the results of small reductions"));
+    }
+    entry->reduce = std::make_unique<PeerReduce>(PeerReduce::Options{.device = options_.device,
+                                                                     .stream = options_.stream,
+                                                                     .marks = options_.marks,
+                                                                     .scratch = scratch_.data(),
+                                                                     .one_shot_bytes = options_.one_shot_bytes},
+                                                 entry->group.get());
     entry->exchange = std::make_unique<PeerExchange>(
         PeerExchange::Options{.device = options_.device, .stream = options_.stream, .marks = options_.marks},
         entry->group.get());
   }
   const MutexLock lock(&mu_);
-  RONDA_RETURN_IF_ERROR(failure_);
+  // Abort() ends the waits of all groups in entries_, so a group that has come too late for the failure is there too.
   entries_.push_back(std::move(entry));
-  return entries_.back().get();
+  if (failure_.ok()) return entries_.back().get();
+  if (entries_.back()->group != nullptr) entries_.back()->group->Abort();
+  return failure_;
 }
 
 absl::Status PeerCommunicator::Reduce(const ReduceCall& call) {

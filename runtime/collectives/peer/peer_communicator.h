@@ -103,6 +103,7 @@ class PeerCommunicator : public Communicator {
   std::atomic<bool> is_in_call_{false};
   mutable Mutex mu_;
   mutable absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  DeviceMemory scratch_;  // of PeerReduce, for all groups, because all work is on one stream
   std::vector<std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -30,7 +30,7 @@ absl::Status PeerExchange::RunRounds(const CallInfo& info, size_t most, size_t s
     RONDA_RETURN_IF_ERROR(group_->Meet(info));
     RONDA_RETURN_IF_ERROR(get(begin, slot));
   }
-  return Marked(options_.marks, StreamPhase::kTransfer, absl::OkStatus());
+  return Marked(options_.marks, StreamPhase::kTransfer, group_->EndReads());
 }
 
 absl::Status PeerExchange::Copy(void* to, const void* from, size_t bytes) {

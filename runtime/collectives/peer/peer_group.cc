@@ -136,7 +136,9 @@ absl::Status PeerGroup::Map(const Own& own, const std::vector<Invitation>& all, 
   std::vector<UniqueFd> pads;
   for (std::vector<UniqueFd>& of_member : files) pads.push_back(std::move(of_member[0]));
   RONDA_ASSIGN_OR_RETURN(pads_, SharedMapping::Map(options_.device.get(), pads, pad_bytes_));
-  // These waits are over at once. A device whose streams cannot work on words refuses them now, before the first call.
+  // The first group has all ranks, and its stream is empty, so these waits are over at once. A device whose streams
+  // cannot work on words refuses them now, before the first call.
+  if (size() < options_.size) return absl::OkStatus();
   words_->AddWaits(0, &ops_);
   return RunOps(ops_);
 }
@@ -159,6 +161,13 @@ absl::Status PeerGroup::Meet(const CallInfo& info) {
     ops_.clear();
   }
   words_->AddWaits(meeting, &ops_);
+  return RunOps(ops_);
+}
+
+absl::Status PeerGroup::EndReads() {
+  if (size() == 1) return absl::OkStatus();
+  ops_.clear();
+  words_->AddFailureCheck(&ops_);
   return RunOps(ops_);
 }
 

@@ -27,9 +27,9 @@ namespace ronda {
 // equal distances, so one kernel can read all of them (kernels/cuda/calls.h, ReduceCall::stride). Only the owner writes
 // a pad. A pad has two slots, which the chunks of all calls use in turn. So a member may write a slot without asking:
 // since the slot's last use all members have met for the other slot, and a member comes to that meeting after it has
-// read the earlier slot. The memory comes from cuMemCreate and travels as a file, not by cudaIpcGetMemHandle. So the
-// pads can lie at equal distances, threads of one process can share them, and a pad outlives the process of a dead
-// owner, whose memory other devices may still read.
+// read the earlier slot. Only a member that has been aborted comes too early (EndReads). The memory comes from
+// cuMemCreate and travels as a file, not by cudaIpcGetMemHandle. So the pads can lie at equal distances, threads of one
+// process can share them, and a pad outlives the process of a dead owner, whose memory other devices may still read.
 //
 // *Meetings.* A stream that comes to a meeting goes on when the streams of all members have come, as peer_words.h
 // explains. No kernel spins, so ranks of several processes that share a GPU do not spend their time slices on waiting.
@@ -41,7 +41,7 @@ namespace ronda {
 // that makes the call waits for the threads of the other members (MeetsOnHost). In other jobs a queue has the work of
 // one rank, in the order of its calls, and all ranks make the calls in the same order.
 //
-// Thread-compatible, except Abort(), which any thread may call.
+// Thread-compatible, except Abort() and EndWaits(), which any thread may call.
 class PeerGroup {
  public:
   static constexpr int kMostMembers = 32;
@@ -86,6 +86,11 @@ class PeerGroup {
   // Puts a meeting on the stream. May wait for the threads of other members (MeetsOnHost).
   // Errors: the device's errors; DEADLINE_EXCEEDED that names the late rank; CANCELLED after Abort; the job's failure.
   absl::Status Meet(const CallInfo& info);
+
+  // Must follow the last read of other members' pads in each call. If a member has been aborted meanwhile, it may have
+  // overwritten a pad during the reads. Then the stream waits, so that nobody uses the result.
+  // Errors: the device's errors.
+  absl::Status EndReads();
 
   // Holds the streams of the other members, and lets this member's stream go on with incomplete data. The caller must
   // call EndWaits again and again until the stream has finished, and put no other work on the stream. Idempotent.

@@ -10,15 +10,8 @@ namespace ronda {
 
 namespace cuda = kernels::cuda;
 
-absl::StatusOr<std::unique_ptr<PeerReduce>> PeerReduce::Create(const Options& options, PeerGroup* group) {
-  RONDA_ASSIGN_OR_RETURN(
-      DeviceMemory scratch,
-      options.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, options.one_shot_bytes, "the results of small reductions"));
-  return std::unique_ptr<PeerReduce>(new PeerReduce(options, group, std::move(scratch)));
-}
-
-PeerReduce::PeerReduce(const Options& options, PeerGroup* group, DeviceMemory scratch)
-    : options_(options), group_(group), scratch_(std::move(scratch)), known_(group->slot_bytes()) {}
+PeerReduce::PeerReduce(const Options& options, PeerGroup* group)
+    : options_(options), group_(group), known_(group->slot_bytes()) {}
 
 void PeerReduce::Plan(const ReduceCall& call) {
   if (DeliversAll(call)) {
@@ -43,19 +36,19 @@ absl::Status PeerReduce::Run(const ReduceCall& call) {
                                     .slot = slot,
                                     .own = slot.data + slot.stride * static_cast<size_t>(group_->self())}));
   }
-  return absl::OkStatus();
+  return group_->EndReads();
 }
 
 absl::Status PeerReduce::RunChunk(const Step& step) {
   RONDA_RETURN_IF_ERROR(Pack(step));
   RONDA_RETURN_IF_ERROR(Meet(step));
   if (plan_->regions() > 1) return ReduceOwnRegion(step);
-  return step.chunk.bytes <= scratch_.size() ? ReduceAll(step) : ReduceShards(step);
+  return step.chunk.bytes <= options_.one_shot_bytes ? ReduceAll(step) : ReduceShards(step);
 }
 
 absl::Status PeerReduce::ReduceAll(const Step& step) {
-  RONDA_RETURN_IF_ERROR(Reduce(step, {.begin = 0, .bytes = step.chunk.bytes}, scratch_.data()));
-  return Unpack(step, scratch_.data(),
+  RONDA_RETURN_IF_ERROR(Reduce(step, {.begin = 0, .bytes = step.chunk.bytes}, options_.scratch));
+  return Unpack(step, options_.scratch,
                 [&](UnpackSegments* segments) { AddUnpacked(step.call, *plan_, step.chunk, 0, 0, segments); });
 }
 

@@ -40,12 +40,12 @@ class PeerReduce {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     StreamMarks* marks = nullptr;  // may be nullptr
-    size_t one_shot_bytes = 0;     // larger chunks are reduced in two shots; the same on all ranks
+    std::byte* scratch = nullptr;  // of the device, for the results of one-shot reductions on the stream; not owned
+    size_t one_shot_bytes = 0;     // of `scratch`; larger chunks are reduced in two shots; the same on all ranks
   };
 
   // `group` must outlive the object.
-  // Errors: RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<PeerReduce>> Create(const Options& options, PeerGroup* group);
+  PeerReduce(const Options& options, PeerGroup* group);
 
   // REQUIRES: the segments are not all empty.
   absl::Status Run(const ReduceCall& call);
@@ -59,8 +59,6 @@ class PeerReduce {
     PeerGroup::Slot slot;
     std::byte* own;  // this member's slot
   };
-
-  PeerReduce(const Options& options, PeerGroup* group, DeviceMemory scratch);
 
   // Sets plan_ and tables_.
   void Plan(const ReduceCall& call);
@@ -81,7 +79,6 @@ class PeerReduce {
 
   const Options options_;
   PeerGroup* const group_;
-  const DeviceMemory scratch_;  // the results of one-shot reductions
   PlanCache known_;
   WirePlan own_plan_;                                     // for calls that are laid out every time
   ReductionPlan::Tables own_tables_;                      // likewise

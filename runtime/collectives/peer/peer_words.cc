@@ -48,12 +48,21 @@ absl::StatusOr<std::unique_ptr<PeerWords>> PeerWords::Map(Device* device, const 
   auto mapping = std::make_unique<ShmMapping>(memory, bytes, UniqueFd());
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<RegisteredMemory> registered,
                          RegisteredMemory::Register(device, memory, bytes));
-  return std::unique_ptr<PeerWords>(new PeerWords(std::move(mapping), std::move(registered), members, self));
+  return std::unique_ptr<PeerWords>(new PeerWords(device, std::move(mapping), std::move(registered), members, self));
 }
 
-PeerWords::PeerWords(std::unique_ptr<ShmMapping> mapping, std::unique_ptr<RegisteredMemory> registered, int members,
-                     int self)
-    : mapping_(std::move(mapping)), registered_(std::move(registered)), members_(members), self_(self) {}
+PeerWords::PeerWords(Device* device, std::unique_ptr<ShmMapping> mapping, std::unique_ptr<RegisteredMemory> registered,
+                     int members, int self)
+    : device_(device),
+      mapping_(std::move(mapping)),
+      registered_(std::move(registered)),
+      members_(members),
+      self_(self) {}
+
+PeerWords::~PeerWords() {
+  registered_.reset();  // may find that the device has to be abandoned
+  if (device_->is_abandoned()) static_cast<void>(mapping_.release());
+}
 
 size_t PeerWords::ArrivalOffset(int waiter, int member) const {
   return static_cast<size_t>(waiter) * RowBytes(members_) + static_cast<size_t>(member) * kWord;
@@ -78,6 +87,10 @@ void PeerWords::AddWaits(uint32_t meeting, std::vector<ronda_cuda_word_op>* ops)
     ops->push_back(
         {.action = RONDA_CUDA_AWAIT_WORD_AT_LEAST, .word = OnDevice(ArrivalOffset(self_, member)), .value = meeting});
   }
+  AddFailureCheck(ops);
+}
+
+void PeerWords::AddFailureCheck(std::vector<ronda_cuda_word_op>* ops) const {
   ops->push_back({.action = RONDA_CUDA_AWAIT_WORD_EQUAL, .word = OnDevice(FailureOffset(self_)), .value = 0});
 }
 

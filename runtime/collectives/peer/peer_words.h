@@ -42,7 +42,8 @@ namespace ronda {
 // incomplete data, and writes the words of later meetings. So the member first sets the failure words of the others.
 // At each meeting a stream waits for the words of all members, and after that until its own failure word is 0. If a
 // failed member wrote its word after its failure, the failure word is already 1. So the stream waits there for ever,
-// and does not use the incomplete data.
+// and does not use the incomplete data. A failed member also does not wait for the others any more, and may overwrite a
+// pad that another stream is reading. So a stream checks its failure word again after the last read of each call.
 //
 // Thread-safe.
 class PeerWords {
@@ -54,9 +55,14 @@ class PeerWords {
   // Errors: the errors of the system and of the device.
   static absl::StatusOr<std::unique_ptr<PeerWords>> Map(Device* device, const UniqueFd& file, int members, int self);
 
+  // Keeps the memory mapped if the device has been abandoned, because the device may still use it.
+  ~PeerWords();
+
   // Appends the operations of meeting number `meeting` to `ops`: AddArrival the writes, AddWaits the waits.
   void AddArrival(uint32_t meeting, std::vector<ronda_cuda_word_op>* ops) const;
   void AddWaits(uint32_t meeting, std::vector<ronda_cuda_word_op>* ops) const;
+  // Appends a wait until this member's failure word is 0.
+  void AddFailureCheck(std::vector<ronda_cuda_word_op>* ops) const;
 
   // Records that this member has put its arrival at a meeting on its stream. HasLaunched returns whether `member` has.
   void RecordLaunch(uint32_t meeting);
@@ -70,7 +76,8 @@ class PeerWords {
   void EndWaits(uint32_t last);
 
  private:
-  PeerWords(std::unique_ptr<ShmMapping> mapping, std::unique_ptr<RegisteredMemory> registered, int members, int self);
+  PeerWords(Device* device, std::unique_ptr<ShmMapping> mapping, std::unique_ptr<RegisteredMemory> registered,
+            int members, int self);
 
   size_t ArrivalOffset(int waiter, int member) const;
   size_t FailureOffset(int waiter) const { return ArrivalOffset(waiter, members_); }
@@ -78,8 +85,9 @@ class PeerWords {
   uint32_t* OnHost(size_t offset) const;
   void* OnDevice(size_t offset) const { return registered_->on_device() + offset; }
 
-  const std::unique_ptr<ShmMapping> mapping_;
-  const std::unique_ptr<RegisteredMemory> registered_;  // ends before the mapping
+  Device* const device_;
+  std::unique_ptr<ShmMapping> mapping_;
+  std::unique_ptr<RegisteredMemory> registered_;  // ends before the mapping
   const int members_;
   const int self_;
 };

@@ -67,6 +67,30 @@ class GraphTest(unittest.TestCase):
             dist.all_to_all_single(room, self.source[:2000])
         self.check_replays(lambda: values(room[:1000].clone()), 1.0)
 
+    def test_a_gather_is_ordered_on_each_rank(self):
+        rows = [on_device(-1.0).clone() for _ in range(SIZE)] if RANK == 0 else None
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.graph):
+            dist.gather(self.source, rows, 0)
+            self.source.copy_(self.target)
+        for value in (1.0, 10.0):
+            self.source.copy_(on_device(value * (RANK + 1)))
+            self.graph.replay()
+            self.assertEqual(values(self.source), [-1.0])
+            if rows is not None:
+                self.assertEqual(values(rows[1]), [2 * value])
+
+    def test_a_capture_does_not_break_an_earlier_collective(self):
+        rows = [on_device(-1.0).clone() for _ in range(SIZE)]
+        self.source.copy_(on_device(3.0 * (RANK + 1)))
+        work = dist.all_gather(rows, self.source, async_op=True)
+        with torch.cuda.graph(self.graph):
+            with self.assertRaisesRegex(RuntimeError, "captured"):
+                dist.all_reduce(self.source)
+            self.target.copy_(self.source)
+        work.wait()
+        self.assertEqual(values(rows[0]), [3.0])
+
     def test_a_work_in_a_capture(self):
         rows = [on_device(-1.0).clone() for _ in range(SIZE)]
         torch.cuda.synchronize()

@@ -277,9 +277,15 @@ _FUNCTIONS = (
     "device_of",
     "allocate",
     "release",
+    "sharing_unit",
+    "allocate_shared",
+    "map_shared",
+    "unmap_shared",
+    "register_host",
+    "unregister_host",
     "create_stream",
 )
-_PLUGIN_VERSION = 5
+_PLUGIN_VERSION = 6
 
 
 class _Table(ctypes.Structure):

@@ -123,15 +123,15 @@ size_t CallsOfSteps(PeerJob& job, size_t count, int steps) {
   return calls;
 }
 
-TEST(PeerCommunicatorTest, AReductionTakesThreeKernelsAndOneCallPerMeeting) {
+TEST(PeerCommunicatorTest, AReductionTakesThreeKernelsAndOneCallPerMeetingAndAtTheEnd) {
   PeerJob job(2, {.devices = 2});
-  EXPECT_EQ(CallsOfSteps(job, kFew, 10), 2u * 10 * (3 + 1));
-  EXPECT_EQ(CallsOfSteps(job, kMany, 10), 2u * 10 * (3 + 2));
+  EXPECT_EQ(CallsOfSteps(job, kFew, 10), 2u * 10 * (3 + 1 + 1));
+  EXPECT_EQ(CallsOfSteps(job, kMany, 10), 2u * 10 * (3 + 2 + 1));
 }
 
 TEST(PeerCommunicatorTest, ThreadsThatShareADeviceTakeTwoCallsPerMeeting) {
   PeerJob job(2, {.devices = 1});
-  EXPECT_EQ(CallsOfSteps(job, kMany, 10), 2u * 10 * (3 + 2 * 2));
+  EXPECT_EQ(CallsOfSteps(job, kMany, 10), 2u * 10 * (3 + 2 * 2 + 1));
 }
 
 TEST(PeerCommunicatorTest, AnAbortEndsTheWaitForARankThatDoesNotCome) {
@@ -168,6 +168,33 @@ TEST(PeerCommunicatorTest, OtherRanksDoNotUseWhatAnAbortedRankComputes) {
   }
   EXPECT_THAT(PeerRank::Read(tensors[1]), Each(Value(1, 0))) << "its input, since no result has come";
   job.OnEveryRank([](RankId, PeerRank& self) { self.communicator->Abort(); });
+  EXPECT_TRUE(job.rank(1).HasFinished());
+}
+
+// Rank 1 is between its meeting with rank 0 and its reads when rank 0 is aborted. Rank 0's stream waits for nobody any
+// more, so it packs its third tensor into the slot that rank 1 reads.
+TEST(PeerCommunicatorTest, OtherRanksDoNotUseAPadThatAnAbortedRankOverwrites) {
+  PeerJob job(2, {.devices = 2});
+  const DeviceMemory own = job.rank(1).Floats(std::vector<float>(kFew, Value(1, 0)));
+  std::optional<StreamHold> before_reads;
+  job.rank(1).marks->on_mark = [&](StreamPhase phase) {
+    if (phase == StreamPhase::kTransfer) before_reads.emplace(job.rank(1).stream->handle());
+  };
+  std::vector<DeviceMemory> theirs;
+  for (int step = 0; step < 3; ++step) {
+    theirs.push_back(job.rank(0).Floats(std::vector<float>(kFew, Value(0, step))));
+    ASSERT_EQ(job.rank(0).Allreduce(theirs.back(), Info("x")), absl::OkStatus());
+  }
+  ASSERT_EQ(job.rank(1).Allreduce(own, Info("x")), absl::OkStatus());
+  while (PeerRank::Read(theirs[0]).front() != Sum(Group::All(2), 0)) absl::SleepFor(absl::Milliseconds(1));
+  job.rank(0).communicator->Abort();
+  EXPECT_TRUE(job.rank(0).HasFinished());
+  before_reads.reset();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_FALSE(job.rank(1).HasFinished()) << "its result is wrong";
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  job.rank(1).communicator->Abort();
   EXPECT_TRUE(job.rank(1).HasFinished());
 }
 

@@ -75,6 +75,7 @@ absl::Status PeerJob::Connect(RankId rank) {
                                                    .device = self.device,
                                                    .stream = self.stream->handle(),
                                                    .host = self.host.get(),
+                                                   .marks = self.marks.get(),
                                                    .slot_bytes = 64 << 10,
                                                    .one_shot_bytes = 8 << 10,
                                                    .job_failure = [job = job_] { return job->failure(); }}));

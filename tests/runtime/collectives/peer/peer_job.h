@@ -15,11 +15,20 @@
 
 namespace ronda::testing {
 
+// Calls a function of the test at each mark of a rank's stream.
+struct PeerMarks : StreamMarks {
+  void Mark(StreamPhase phase) override {
+    if (on_mark != nullptr) on_mark(phase);
+  }
+  std::function<void(StreamPhase phase)> on_mark;
+};
+
 // One rank of a PeerJob.
 struct PeerRank {
   std::shared_ptr<Device> device;
   std::unique_ptr<DeviceStream> stream;
   std::unique_ptr<Communicator> host;
+  std::unique_ptr<PeerMarks> marks = std::make_unique<PeerMarks>();
   std::unique_ptr<PeerCommunicator> communicator;
 
   // Returns memory of the device that holds `values`, and the values of such memory.

@@ -287,6 +287,7 @@ class Collectives:
             source=None if source is None else functools.partial(source, handles[0]),
             ended=ended,
             error=failure,
+            inputs=reads,
         )
         if self._works is not None:
             self._works.append(work)

@@ -49,7 +49,7 @@ class LaneExchanges(Collectives):
             (_GATHER, _root(opts)),
             sends,
             receives,
-            (sent, rooms),
+            _tensors.owners(sent, *rooms),
             opts=opts,
             results=results,
             reads=[elements],
@@ -70,7 +70,7 @@ class LaneExchanges(Collectives):
             (_SCATTER, _root(opts)),
             sends,
             receives,
-            (room, data),
+            _tensors.owners(room, *data),
             opts=opts,
             results=[output],
             reads=inputs,
@@ -129,7 +129,7 @@ class LaneExchanges(Collectives):
             (_ALLTOALL, 0),
             [part_of(each) for each in data],
             [part_of(room) for room in rooms],
-            (data, rooms),
+            _tensors.owners(*data, *rooms),
             opts=opts,
             results=outputs,
             reads=inputs,
@@ -143,7 +143,7 @@ class LaneExchanges(Collectives):
         op_and_root: tuple[int, int],
         sends: Sequence[Part],
         receives: Sequence[Part],
-        tensors: Any,
+        owners: Any,
         *,
         opts: Any,
         results: Sequence[Tensor],
@@ -158,7 +158,7 @@ class LaneExchanges(Collectives):
             op_and_root: a value of ronda_lane_exchange, and the root's rank in the group.
             sends: what this rank sends to each rank of the group.
             receives: what this rank receives from each rank of the group.
-            tensors: the tensors of the parts, which are kept until the exchange has ended.
+            owners: the owners of the parts' memory, which are kept until the exchange has ended.
             opts: torch's options.
             results: see Collectives._start(), also for the other arguments.
             reads: the tensors that the collective reads.
@@ -173,7 +173,7 @@ class LaneExchanges(Collectives):
             number,
             [number for part in self._by_member(sends) for number in part],
             [number for part in self._by_member(receives) for number in part],
-            tensors,
+            owners,
             self._ranks[root],
             self._set,
             self._deadline(opts),

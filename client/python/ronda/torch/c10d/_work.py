@@ -18,7 +18,7 @@ from torch.futures import Future
 
 from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
-from ronda.errors import DeadlineError
+from ronda.errors import DeadlineError, InvalidArgumentError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _versions
 from ronda.torch.c10d._typed_future import TypedPromise
@@ -67,13 +67,13 @@ class Work(_Base):  # type: ignore[misc]
         parts: Sequence[Work] = (),
         ended: Callable[[], None] | None = None,
         error: Exception | None = None,
+        inputs: Sequence[torch.Tensor] = (),
     ) -> None:
         """
         Args:
             what: the name of the collective, for error texts.
             handles: the handles of the operations. The Work releases the handles.
-            tensors: the result, which result() and the future return. The collective runs on the
-                device of these tensors.
+            tensors: the result, which result() and the future return.
             finish: called once, after the operations have ended. Copies results to the caller's
                 tensors.
             number: the number of the collective in its group.
@@ -84,6 +84,8 @@ class Work(_Base):  # type: ignore[misc]
             ended: called once, when the collective and `finish` have ended, with or without an
                 error.
             error: the reason why the collective has already failed.
+            inputs: the tensors that the collective reads. The collective runs on the device of
+                `tensors`, or of `inputs` if this rank has no result.
         """
         super().__init__()
         self._what = what
@@ -99,7 +101,9 @@ class Work(_Base):  # type: ignore[misc]
         self._is_over = not handles or error is not None
         # For tensors on a GPU, _origin is the stream of the submission, and _finished is an event
         # after _finish().
-        self._origin = _stream(tensors)
+        used = [*tensors, *inputs]
+        self._device = used[0].device if used else None
+        self._origin = _stream(used)
         self._finished: torch.cuda.Event | None = None
         self._is_captured = False  # whether _finished belongs to a CUDA graph, and is not queried
         self._error = error
@@ -139,6 +143,10 @@ class Work(_Base):  # type: ignore[misc]
     def settle(self) -> None:
         """Waits until the collective has ended. Does not raise the collective's error, which wait()
         raises.
+
+        Raises:
+            InvalidArgumentError: the current stream is being captured, and the collective is not
+                part of the graph.
         """
         if not self._is_over:
             self._synchronize(0.0)
@@ -149,7 +157,7 @@ class Work(_Base):  # type: ignore[misc]
         self._synchronize(timeout_s)
         self._conclude()
         if self._finished is not None:
-            self._finished.wait(torch.cuda.current_stream(self._tensors[0].device))
+            self._finished.wait(torch.cuda.current_stream(self._device))
 
     def _synchronize(self, timeout_s: float) -> None:
         # The stream of the submission also waits, because torch reuses the memory of dropped
@@ -164,6 +172,8 @@ class Work(_Base):  # type: ignore[misc]
                 else:
                     is_over = native.synchronize(handle, limit_s)
             except RuntimeError as error:
+                if streams and _is_refused_in_capture(error):
+                    raise  # the collective itself has not failed
                 is_over = True
                 self._error = self._error or in_torchs_words(error)
             if not is_over:
@@ -180,7 +190,7 @@ class Work(_Base):  # type: ignore[misc]
                 if self._error is None and self._finish is not None:
                     self._finish()
                     if self._origin is not None:
-                        stream = torch.cuda.current_stream(self._tensors[0].device)
+                        stream = torch.cuda.current_stream(self._device)
                         self._finished = stream.record_event()
                         self._is_captured = torch.cuda.is_current_stream_capturing()
             except Exception as error:
@@ -282,7 +292,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def _start_future(self) -> None:
         make_stream: Any = torch.cuda.Stream
-        devices: Any = [self._tensors[0].device] if self._origin is not None else None
+        devices: Any = [self._device] if self._origin is not None else None
         self._side_stream = make_stream(devices[0]) if devices else None
         if not devices and self._tensors and self._tensors[0].dtype is torch.float16:
             # The caller may be DDP's built-in FP16 hook, which needs a typed future.
@@ -337,6 +347,13 @@ def in_torchs_words(error: Exception) -> Exception:
     if type(error) is DeadlineError:
         return DeadlineError(f"the timeout is over: {error}")
     return error
+
+
+def _is_refused_in_capture(error: RuntimeError) -> bool:
+    """Returns whether a stream cannot wait for a collective, because the stream is being captured
+    into a CUDA graph, and the collective is not part of the graph.
+    """
+    return isinstance(error, InvalidArgumentError) and torch.cuda.is_current_stream_capturing()
 
 
 def _stream(tensors: list[torch.Tensor]) -> int | None:
