@@ -49,8 +49,8 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
-// Converts the codes of errors at the start of a job. If no rank has failed, and the ranks still cannot connect to each
-// other, the setup of the job is wrong.
+// Returns the status of the C ABI for an error at the start of a job. If no rank has failed, and the ranks still cannot
+// connect to each other, the setup of the job is wrong.
 ronda_status StartupStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:

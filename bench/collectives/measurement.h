@@ -19,9 +19,9 @@
 
 namespace ronda::bench {
 
-// The ranks of one implementation that are in this process. Usually there is one such rank, which is the calling
-// thread. If ranks are threads, the first process has all ranks, and the other processes have none. Every process makes
-// the same calls. Thread-compatible.
+// The ranks of one implementation that are in this process. Usually this process has one rank, which the calling
+// thread runs. If ranks are threads, the first process has all ranks, and the other processes have none. Every process
+// makes the same calls. Thread-compatible.
 class LocalRanks {
  public:
   // `implementation` makes the calls of rank `rank`.

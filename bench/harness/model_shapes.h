@@ -16,8 +16,8 @@ namespace ronda::bench {
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;  // outermost dimension first
-  // How many multiply-adds the backward pass makes for one sample between the previous gradient and this one, up to a
-  // factor that all tensors share. A tensor's part of the pass' time is proportional to its `work`.
+  // The multiply-adds of the backward pass for one sample, from the previous gradient to this one. A tensor's part of
+  // the pass' time is proportional to its `work`. So only the ratios between tensors matter.
   double work = 0;
 
   int64_t count() const {

@@ -21,8 +21,8 @@ struct ReadyGradient {
   absl::Duration after;  // since the backward pass began
 };
 
-// Returns the backward pass of `model`, which takes `compute`. The last parameter comes first. The time of a parameter
-// is proportional to its work. If no parameter has work, all get the same time.
+// Returns the backward pass of `model`, which takes `compute`. The last parameter comes first. Each parameter takes
+// a part of `compute` that is proportional to its work. If no parameter has work, all get the same time.
 std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration compute);
 
 // The work of the calling thread during the time of a backward pass.

@@ -104,7 +104,7 @@ struct E5M2 {
 template <class F>
 RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
   // In fp32, the last bit of a number that is 1.5 * 2^(23 - mantissa bits) times larger has the value of the format's
-  // last bit at this exponent. For subnormal numbers it is the last bit at the smallest exponent.
+  // last bit at this exponent. Subnormal numbers have the last bit of the smallest exponent.
   constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + F::kMinExponent) << 23;
   constexpr uint32_t kFactor = (static_cast<uint32_t>(23 - F::kMantissaBits) << 23) + (1u << 22);
   const uint32_t bits = BitCast<uint32_t>(value);

@@ -194,7 +194,7 @@ class TensorQueue {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     return !last.request.refusal.empty();
   }
-  // Puts the first follower of an idle slot in flight. AdvanceLocked allocates no memory.
+  // Puts the slot's first follower in flight. Allocates no memory. REQUIRES: the slot is idle, and has a follower.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);
   // Returns the slot with the name in `key`. If the name has no slot, creates an idle slot.

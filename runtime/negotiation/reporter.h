@@ -70,8 +70,8 @@ class Reporter {
     report_.program = program;
   }
 
-  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report says that this
-  // rank submits nothing more. If a schedule is locked, the next report comes after the unlock.
+  // Records that this rank submits nothing more, and that it waits for its tensors in flight. The next report says that
+  // this rank submits nothing more. If a schedule is locked, the next report comes after the unlock.
   void Drain();
 
   // Records that this rank shuts down, so that its next report is its last one. If a schedule is locked, the next

@@ -31,8 +31,8 @@ typedef struct {
   int64_t max_message_bytes; /* of a message from the other end; -1: no limit */
 } ronda_hosts_limits;
 
-/* The functions that threads of the plugin call for the events of an open stream. At any time there is at most one call
- * for reads and one call for writes. */
+/* Callbacks for the events of an open stream. Threads of the plugin make these calls. At any time there is at most one
+ * call for reads and one call for writes. */
 typedef struct {
   void (*message)(void* owner, const void* data, size_t size);
   /* Called when no more messages will come. */

@@ -20,8 +20,8 @@
 
 namespace ronda {
 
-// The upper bounds of the classes of a lateness histogram. The classes are finest near the length of training steps: a
-// wait of a few milliseconds costs a step some percent.
+// The upper bounds of the classes of a lateness histogram. The classes are finest from 0.1 to 100 ms, because a wait of
+// a few milliseconds is already some percent of a typical training step.
 inline constexpr std::array<absl::Duration, 11> kLatenessBounds = {
     absl::Microseconds(10), absl::Microseconds(100), absl::Microseconds(300), absl::Milliseconds(1),
     absl::Milliseconds(3),  absl::Milliseconds(10),  absl::Milliseconds(30),  absl::Milliseconds(100),

@@ -40,7 +40,8 @@ namespace ronda {
 //
 // **Why a failed member gives no wrong number to others.** When a member ends its own waits, its stream goes on with
 // incomplete data, and writes the words of later meetings. So the member first sets the failure words of the others.
-// At each meeting a stream waits for the words of all members, and after that until its own failure word is 0. If a
+// At each meeting a stream waits for the words of all members. Then it waits until its own failure word is 0, which is
+// immediately the case if no other member has failed. If a
 // failed member wrote its word after its failure, the failure word is already 1. So the stream waits there for ever,
 // and does not use the incomplete data. A failed member also does not wait for the others any more, and may overwrite a
 // pad that another stream is reading. So a stream checks its failure word again after the last read of each call.

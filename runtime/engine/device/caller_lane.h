@@ -107,9 +107,9 @@ class CallerLane {
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
-  // Makes the next call wait on the device for `operation`, which the engine carries out. The next call waits until all
-  // ranks have submitted the operation. The lane keeps the operation until the next call, or until a later Follow()
-  // finds that the operation is done.
+  // Makes the next call wait for `operation`, which the engine carries out. The calling thread waits until all ranks
+  // have submitted the operation. After that only the lane's stream waits for the operation. The lane keeps the
+  // operation until the next call, or until a later Follow() finds that the operation is done.
   void Follow(std::shared_ptr<Handle> operation);
 
   // Waits until the device has carried out all calls so far, or the job has failed.

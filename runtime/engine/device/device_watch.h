@@ -35,8 +35,8 @@ namespace ronda {
 //
 // An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
 // settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
-// is gone. CUDA reports ended work as done. So a stream that waits for the work would go on with a wrong result, for
-// instance with an optimizer's step. If there is such a stream, the watch can hold the device instead of ending the
+// is gone. CUDA reports aborted work as complete. So a stream that waits for the work would go on with a wrong result,
+// for instance with an optimizer's step. If there is such a stream, the watch can hold the device instead of ending the
 // work (Options::stream_is_held).
 //
 // Thread-safe.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the tests without TensorFlow's C API for kernels: libc replaces TensorFlow's library."""
+"""Runs the tests as if TensorFlow had no C API for kernels. The link flags name libc instead of
+TensorFlow's library, so Ronda does not find the API.
+"""
 
 import unittest
 import unittest.mock

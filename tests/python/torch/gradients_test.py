@@ -310,8 +310,8 @@ class ChangedTest(TrainingCase):
             self.assert_same_on_all_ranks(model)
 
     def test_each_rank_another_element(self):
-        """Each rank changes another element of its gradient, so the gradients have equal values in
-        different orders.
+        """Rank r changes element r of its gradient. So the gradients of all ranks have the same
+        values, at different positions.
         """
         for dtype in (torch.float16, torch.float32, torch.float64):
             for change in (torch.Tensor.neg_, torch.Tensor.zero_, lambda each: each.add_(0.5)):

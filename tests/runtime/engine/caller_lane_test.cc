@@ -266,9 +266,10 @@ size_t DriverCalls(FakeCuda& cuda) {
   return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
 }
 
-// The operation makes five calls of the driver. Two calls query the caller's stream, and one records the stream's
-// point. One call makes the lane's stream wait, and one records the lane's event. The wait for the result makes three
-// calls. Two calls query the waiting stream, and one makes it wait.
+// The operation makes five calls of the driver. Two calls ask the caller's stream whether it is being captured, and for
+// its number, and one records an event on it. One call makes the lane's stream wait for this event, and one records an
+// event on the lane's stream. The wait for the result makes three calls. Two calls ask the waiting stream for the same
+// facts, and one makes it wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
 TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {

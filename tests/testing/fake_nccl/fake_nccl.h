@@ -73,8 +73,8 @@ __attribute__((visibility("default"))) int fake_nccl_windows();
 // Returns how often all ranks of this process have called a collective, such as "AllReduce".
 __attribute__((visibility("default"))) int fake_nccl_calls(const char* name);
 
-// Returns the number of groups of all ranks of this process for which NCCL would have started a thread. NCCL starts a
-// thread for each group of a communicator that does not block.
+// Returns the number of groups of all ranks of this process for which NCCL would have started a thread. If a
+// communicator's calls do not block, NCCL starts a thread for each group of calls.
 __attribute__((visibility("default"))) int fake_nccl_threads();
 
 // Returns the number of the caller's threads that are now in blocking calls.

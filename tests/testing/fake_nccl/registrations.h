@@ -26,7 +26,8 @@ class Registrations {
   // Removes a block that is about to be freed. Stops the process if the block is still registered.
   void RemoveBlock(void* memory);
   // Returns ncclSuccess if the range may become a window: it lies in one block of ncclMemAlloc, begins at a page of the
-  // block, and is no window of `comm` yet. Reports a second window, for which NCCL has no error.
+  // block, and is no window of `comm` yet. Reports a second window as a mistake of the test. NCCL would return no
+  // error.
   NcclResult CheckWindow(NcclHandle comm, const void* memory, size_t bytes);
 
   // Returns the registration's handle.

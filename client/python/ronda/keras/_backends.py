@@ -17,7 +17,7 @@ from ronda._reduction import Reduction
 
 @dataclasses.dataclass(frozen=True)
 class GradientReduction:
-    """A function that reduces the gradients of an optimizer, with its options."""
+    """A callable that reduces an optimizer's gradients. Its fields are the options."""
 
     name: str
     reduction: Reduction

@@ -77,8 +77,8 @@ class Handle(SoleOwner):
             self._give_back(ids)
 
     def _order(self, ids: list[int], origin: int) -> None:
-        """Makes the current stream wait for the operations, whose memory is then used on this
-        stream.
+        """Makes the current stream wait for the operations, because later work on this stream uses
+        the operations' tensors.
 
         The stream on which the operations were submitted also waits, because torch reuses the
         memory of dropped tensors for later work on that stream.
