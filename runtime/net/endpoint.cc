@@ -21,7 +21,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -153,6 +152,43 @@ std::optional<Endpoint> FirstThat(const std::vector<InterfaceAddress>& addresses
   return std::nullopt;
 }
 
+enum class Loopback { kIncluded, kLeftOut };
+
+absl::StatusOr<Endpoint> Resolve(absl::string_view host, int port, Loopback loopback) {
+  const absl::StatusOr<AddressList> list = Lookup(std::string(host), absl::StrCat(port), 0);
+  if (!list.ok()) return list.status();
+  std::optional<Endpoint> endpoint;
+  for (const addrinfo* const item : Choose(list->get())) {
+    NumericAddress address = Read(*item);
+    if (address.unspecified) {
+      return absl::InvalidArgumentError(absl::StrCat("MASTER_ADDR \"", host,
+                                                     "\" stands for all interfaces, and Ronda listens on one only: "
+                                                     "give the address of rank 0 that the other ranks reach"));
+    }
+    if (address.loopback && loopback == Loopback::kLeftOut) continue;
+    if (!endpoint.has_value()) {
+      endpoint = {.host = std::string(host),
+                  .family = item->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
+                  .address = std::move(address.text),
+                  .port = port,
+                  .loopback = address.loopback};
+    } else if (!endpoint->loopback && !address.loopback) {
+      // A job on loopback may have no secret. Then a rank checks which user listens, but only at one address.
+      endpoint->other_addresses.push_back(std::move(address.text));
+    }
+  }
+  if (endpoint.has_value()) return *std::move(endpoint);
+  return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address; check MASTER_ADDR"));
+}
+
+// Returns whether the system resolves the name of this host to a loopback address.
+bool IsOwnNameOnLoopback(const Endpoint& endpoint) {
+  in_addr numeric;
+  const bool is_name = endpoint.host != endpoint.address && inet_aton(endpoint.host.c_str(), &numeric) == 0;
+  return endpoint.loopback && is_name && !absl::StrContains(endpoint.host, "localhost") &&
+         !absl::StrContains(endpoint.host, "loopback");
+}
+
 }  // namespace
 
 std::string NumericText(const Endpoint& endpoint) {
@@ -166,30 +202,7 @@ std::string ToString(const Endpoint& endpoint) {
 }
 
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port) {
-  const absl::StatusOr<AddressList> list = Lookup(std::string(host), absl::StrCat(port), 0);
-  if (!list.ok()) return list.status();
-  const std::vector<const addrinfo*> chosen = Choose(list->get());
-  if (chosen.empty()) {
-    return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address; check MASTER_ADDR"));
-  }
-  NumericAddress address = Read(*chosen.front());
-  if (address.unspecified) {
-    return absl::InvalidArgumentError(absl::StrCat("MASTER_ADDR \"", host,
-                                                   "\" stands for all interfaces, and Ronda listens on one only: "
-                                                   "give the address of rank 0 that the other ranks reach"));
-  }
-  Endpoint endpoint = {.host = std::string(host),
-                       .family = chosen.front()->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
-                       .address = std::move(address.text),
-                       .port = port,
-                       .loopback = address.loopback};
-  // A job on loopback may have no secret. Then a rank checks which user listens, but only at one address.
-  if (endpoint.loopback) return endpoint;
-  for (const addrinfo* const item : absl::MakeSpan(chosen).subspan(1)) {
-    NumericAddress other = Read(*item);
-    if (!other.loopback && !other.unspecified) endpoint.other_addresses.push_back(std::move(other.text));
-  }
-  return endpoint;
+  return Resolve(host, port, Loopback::kIncluded);
 }
 
 std::vector<Endpoint> ByAddress(const Endpoint& endpoint) {
@@ -246,9 +259,11 @@ absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addr
 }
 
 absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names) {
-  const bool is_own_name =
-      endpoint.loopback && endpoint.host != endpoint.address && !absl::StrContains(endpoint.host, "localhost");
-  if (!is_own_name) return endpoint;
+  if (!IsOwnNameOnLoopback(endpoint)) return endpoint;
+  if (names.empty()) {
+    absl::StatusOr<Endpoint> other = Resolve(endpoint.host, endpoint.port, Loopback::kLeftOut);
+    if (other.ok()) return other;
+  }
   absl::StatusOr<Endpoint> chosen = ChooseAddress(InterfaceAddresses(), names);
   if (!chosen.ok() && names.empty()) return endpoint;  // no other host reaches this host, so none is in the job
   RONDA_RETURN_IF_ERROR(chosen.status());

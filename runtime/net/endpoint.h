@@ -67,9 +67,10 @@ absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addr
 
 // Returns where the server at `endpoint` listens, if processes on several hosts use it. Some systems resolve a host's
 // own name to loopback (Debian: 127.0.1.1), but other hosts resolve the name to another address. If `endpoint` is such
-// a name of this host, the result has the address that ChooseAddress() chooses. Otherwise, or if `names` is empty and
-// no interface leads to other hosts, the result is `endpoint`. Errors: NOT_FOUND as for ChooseAddress, if `names` is
-// not empty.
+// a name of this host, the result has another address. If `names` is empty, this is another address of the name, if
+// there is one. Otherwise it is the address that ChooseAddress() chooses. For any other `endpoint`, or if `names` is
+// empty and no interface leads to other hosts, the result is `endpoint`. Errors: NOT_FOUND as for ChooseAddress, if
+// `names` is not empty.
 absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names);
 
 }  // namespace ronda

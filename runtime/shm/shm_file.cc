@@ -86,7 +86,9 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> ShmMapping::Anonymous(size_t bytes) 
   return MapOrError(bytes, MAP_SHARED | MAP_ANONYMOUS, -1);
 }
 
-ShmMapping::~ShmMapping() { munmap(base_, bytes_); }
+ShmMapping::~ShmMapping() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
 
 int ShmFile::Create(const std::string& folder, const std::string& name) {
   constexpr mode_t kMode = S_IRUSR | S_IWUSR;

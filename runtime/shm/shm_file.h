@@ -24,6 +24,9 @@ class ShmMapping {
   ShmMapping(const ShmMapping&) = delete;
   ShmMapping& operator=(const ShmMapping&) = delete;
 
+  // The destructor leaves the memory mapped. No other function may be called afterwards.
+  void Abandon() { base_ = nullptr; }
+
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
@@ -32,7 +35,7 @@ class ShmMapping {
   int descriptor() const { return file_.get(); }
 
  private:
-  void* const base_;
+  void* base_;
   const size_t bytes_;
   const UniqueFd file_;
 };

@@ -61,7 +61,7 @@ PeerWords::PeerWords(Device* device, std::unique_ptr<ShmMapping> mapping, std::u
 
 PeerWords::~PeerWords() {
   registered_.reset();  // may find that the device has to be abandoned
-  if (device_->is_abandoned()) static_cast<void>(mapping_.release());
+  if (device_->is_abandoned()) mapping_->Abandon();
 }
 
 size_t PeerWords::ArrivalOffset(int waiter, int member) const {

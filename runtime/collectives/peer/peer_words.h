@@ -87,7 +87,7 @@ class PeerWords {
   void* OnDevice(size_t offset) const { return registered_->on_device() + offset; }
 
   Device* const device_;
-  std::unique_ptr<ShmMapping> mapping_;
+  const std::unique_ptr<ShmMapping> mapping_;
   std::unique_ptr<RegisteredMemory> registered_;  // ends before the mapping
   const int members_;
   const int self_;

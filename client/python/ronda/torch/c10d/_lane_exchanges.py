@@ -110,7 +110,7 @@ class LaneExchanges(Collectives):
             (_ALLTOALL, 0),
             adjacent_parts(data, [count * width for count in to_send]),
             adjacent_parts(rooms.view(-1), [count * width for count in to_receive]),
-            (data, rooms),
+            _tensors.owners(data, rooms),
             opts=opts,
             results=[output],
             reads=[input],

@@ -104,6 +104,9 @@ class Work(_Base):  # type: ignore[misc]
         used = [*tensors, *inputs]
         self._device = used[0].device if used else None
         self._origin = _stream(used)
+        for part in parts:
+            if self._origin is None:
+                self._device, self._origin = part._device, part._origin
         self._finished: torch.cuda.Event | None = None
         self._is_captured = False  # whether _finished belongs to a CUDA graph, and is not queried
         self._error = error
@@ -227,7 +230,10 @@ class Work(_Base):  # type: ignore[misc]
         if not self._is_over:
             if torch.cuda.is_current_stream_capturing():
                 return False  # the graph would copy the results at each launch
-            self._order_current_stream()
+            try:
+                self._order_current_stream()
+            except InvalidArgumentError:
+                return False  # another thread captures the stream of the submission
         return self._finished is None or self._is_captured or self._finished.query()
 
     def is_success(self) -> bool:
@@ -353,7 +359,7 @@ def _is_refused_in_capture(error: RuntimeError) -> bool:
     """Returns whether a stream cannot wait for a collective, because the stream is being captured
     into a CUDA graph, and the collective is not part of the graph.
     """
-    return isinstance(error, InvalidArgumentError) and torch.cuda.is_current_stream_capturing()
+    return isinstance(error, InvalidArgumentError) and "is being captured" in str(error)
 
 
 def _stream(tensors: list[torch.Tensor]) -> int | None:
