@@ -55,8 +55,8 @@ class Gpu {
 // A model's gradients in the memory of a GPU, in float32. The GPU must outlive them.
 class GpuGradients {
  public:
-  // kAllocated: each gradient has an address that an allocator could return. kAdjacent: each gradient begins where the
-  // one before it ends.
+  // kAllocated: each gradient has an address that an allocator could return. kAdjacent: each gradient begins at the end
+  // of the previous gradient.
   enum class Places { kAllocated, kAdjacent };
   static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu, Places places = Places::kAllocated);
 

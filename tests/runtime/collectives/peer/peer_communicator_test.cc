@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -181,12 +182,16 @@ TEST(PeerCommunicatorTest, OtherRanksDoNotUseAPadThatAnAbortedRankOverwrites) {
     if (phase == StreamPhase::kTransfer) before_reads.emplace(job.rank(1).stream->handle());
   };
   std::vector<DeviceMemory> theirs;
+  const std::unique_ptr<DeviceEvent> end_of_first = *job.rank(0).device->NewEvent();
   for (int step = 0; step < 3; ++step) {
     theirs.push_back(job.rank(0).Floats(std::vector<float>(kFew, Value(0, step))));
     ASSERT_EQ(job.rank(0).Allreduce(theirs.back(), Info("x")), absl::OkStatus());
+    if (step == 0) {
+      ASSERT_EQ(end_of_first->Record(job.rank(0).stream->handle()), absl::OkStatus());
+    }
   }
   ASSERT_EQ(job.rank(1).Allreduce(own, Info("x")), absl::OkStatus());
-  while (PeerRank::Read(theirs[0]).front() != Sum(Group::All(2), 0)) absl::SleepFor(absl::Milliseconds(1));
+  while (!*end_of_first->done()) absl::SleepFor(absl::Milliseconds(1));
   job.rank(0).communicator->Abort();
   EXPECT_TRUE(job.rank(0).HasFinished());
   before_reads.reset();
