@@ -44,6 +44,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
   struct Job {
     int exit_code = 0;
     std::vector<std::string> lines;  // of rank 0
+    std::string errors;              // what the launcher and the ranks wrote to stderr
   };
 
   // Runs a job of two ranks in which call number `which` of rank 0 on files below root_ fails. If `which` is 0, the job
@@ -61,6 +62,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
         {.environment = environment});
     Job job = {.exit_code = run.Finish()};
     job.lines = LinesOf(0, run.out());
+    job.errors = run.err();
     if (job.exit_code == 0) {
       EXPECT_EQ(job.lines, LinesOf(ranks - 1, run.out())) << "the ranks differ";
     }
@@ -77,7 +79,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     SCOPED_TRACE(absl::StrCat("call ", which, ":\n", absl::StrJoin(job.lines, "\n")));
     std::string function;
     std::ifstream(mark_) >> function;
-    EXPECT_EQ(job.exit_code, GetParam() <= kKillProcess && !function.empty() ? 128 + SIGKILL : 0);
+    EXPECT_EQ(job.exit_code, GetParam() <= kKillProcess && !function.empty() ? 128 + SIGKILL : 0) << job.errors;
     ExpectNewestIsFound(job.lines);
     return function;
   }
@@ -86,7 +88,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
   // also resume from the newest complete checkpoint, and must leave the same files as a job without failures.
   void ExpectNewestIsFound(std::vector<std::string> lines) const {
     const Job next = Run(0);
-    EXPECT_EQ(next.exit_code, 0);
+    EXPECT_EQ(next.exit_code, 0) << next.errors;
     lines.insert(lines.end(), next.lines.begin(), next.lines.end());
     int64_t safe = -1;
     for (const absl::string_view line : lines) {
