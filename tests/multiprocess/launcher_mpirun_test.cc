@@ -267,6 +267,15 @@ TEST_P(LauncherMpirunTest, SharedMemoryThatRanksLeaveOnThisHostIsRemoved) {
   }
 }
 
+TEST_P(LauncherMpirunTest, OpenMpisWarningAboutAProcessGroupIsNotShown) {
+  const std::string warning = "[vm:7] plm:rsh: Warning: setpgid(8,8) failed in parent with errno=Permission denied(13)";
+  WriteScript("mpirun", absl::StrCat("[ \"$1\" = --version ] || echo '", warning, "' >&2; exec /usr/bin/mpirun.",
+                                     GetParam(), " \"$@\""));
+  LauncherRun run(OnThisHost(2, "exit 3"), Options());
+  EXPECT_EQ(run.Finish(), 3);
+  EXPECT_THAT(run.err(), Not(HasSubstr("setpgid")));
+}
+
 TEST_P(LauncherMpirunTest, ProcessesEndWhenTheLauncherIsKilled) {
   LauncherRun run(OnThisHost(2, "echo pid$RANK=$$; exec sleep 600"), Options());
   run.WaitForOut("pid0=");

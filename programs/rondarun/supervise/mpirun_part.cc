@@ -107,6 +107,14 @@ void SetWaitStatus(int status, RankEnd* end) {
 
 constexpr absl::string_view kName = "mpirun";
 
+// Returns whether a line says nothing that the user needs to know. Open MPI moves each ssh process into a process group
+// of its own, both in the child and in the parent. On a busy machine the child is first, and the parent prints a
+// warning that it may not do this again.
+bool IsHarmless(absl::string_view line) {
+  return absl::StrContains(line, "plm:rsh: Warning: setpgid(") &&
+         absl::StrContains(line, "failed in parent with errno=Permission denied");
+}
+
 }  // namespace
 
 void TaggedOutput::Feed(absl::string_view bytes, Emit emit) {
@@ -311,8 +319,9 @@ void MpirunPart::ReceiveOutput(RankId rank, Stream stream, absl::string_view byt
 }
 
 void MpirunPart::ReceiveLine(absl::string_view line) {
-  if (IsUnreached()) {
-    // mpirun prints long guesses about the reason for such a failure, which rondarun shows only with --verbose.
+  // rondarun shows these lines only with --verbose. If a host cannot be reached, mpirun prints long guesses about the
+  // reason.
+  if (IsUnreached() || IsHarmless(line)) {
     listener().Explain(absl::StrCat(kName, ": ", line));
     return;
   }
