@@ -58,13 +58,14 @@ ProcessId ThisProcess() {
 }
 
 bool IsAlive(const ProcessId& process) {
-  // Without /proc, only the pid is known. So the code checks with the signal 0 whether a process has this pid.
-  if (process.start_time == 0) return kill(process.pid, 0) == 0 || errno == EPERM;
-  const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  // With hidepid, /proc hides the processes of other users. The signal 0 still shows whether a process of another user
-  // exists.
-  if (!stat.has_value()) return kill(process.pid, 0) != 0 && errno == EPERM;
-  return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
+  const std::optional<ProcessStat> stat = process.start_time == 0 ? std::nullopt : ReadProcessStat(process.pid);
+  if (stat.has_value()) {
+    return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
+  }
+  // This process may be unable to read the file even though the other process is running: /proc may be missing, or it
+  // hides the processes of other users (hidepid), or this process has no free descriptor. Signal 0 shows whether a
+  // process with this pid exists.
+  return kill(process.pid, 0) == 0 || errno == EPERM;
 }
 
 namespace {

@@ -35,15 +35,16 @@ struct ProcessStat {
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
-// Reads the facts about the process `pid` from /proc. Returns nullopt if the process does not exist. Allocates no
-// memory, because peers must also be watched after memory has run out.
+// Reads the facts about the process `pid` from /proc. Returns nullopt if the process does not exist, or if the file
+// cannot be read. Allocates no memory, because peers must also be watched after memory has run out.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // Returns the calling process.
 ProcessId ThisProcess();
 
 // Returns whether `process` is still running. A process that has ended is not running, even if its parent has not
-// reaped it yet.
+// reaped it yet. If /proc cannot be read, for instance because this process has no free descriptor, returns whether any
+// process has the pid.
 bool IsAlive(const ProcessId& process);
 
 // If a rank's program returned from main() or called exit(), the failure on the other ranks has this text.

@@ -51,6 +51,17 @@ class Peer {
   ProcessId process_;
 };
 
+// The system refuses the call only in the thread `reader`.
+TEST(IsAliveTest, ARunningProcessIsAliveIfThereIsNoDescriptorToReadItsFile) {
+  const Peer peer;
+  std::thread reader([&] {
+    testing::RefuseCall(SYS_openat, EMFILE);
+    ASSERT_FALSE(ReadProcessStat(peer.process().pid).has_value());
+    EXPECT_TRUE(IsAlive(peer.process()));
+  });
+  reader.join();
+}
+
 // Collects the ranks whose ends were reported.
 class Ends {
  public:
