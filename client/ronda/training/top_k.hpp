@@ -78,6 +78,19 @@ class SparseGradient {
     }
   }
 
+  // Returns whether one of the values added up in v has become infinite or not a number. Such a value is always among
+  // the chosen elements.
+  bool overflowed() const {
+    return !std::all_of(chosen_.begin(), chosen_.end(), [this](auto index) { return std::isfinite(v_[index]); });
+  }
+
+  // Sets the elements of u and v that are infinite or not a number to zero.
+  void drop_overflowed() {
+    const auto is_not_finite = [](T value) { return !std::isfinite(value); };
+    std::replace_if(u_.begin(), u_.end(), is_not_finite, T{0});
+    std::replace_if(v_.begin(), v_.end(), is_not_finite, T{0});
+  }
+
   static std::size_t message_bytes(std::size_t k) { return k * (sizeof(std::uint32_t) + sizeof(T)); }
 
   // Writes the indices and then the values of the chosen elements. Returns the address after the last value.
@@ -102,15 +115,16 @@ class SparseGradient {
 
   void clear_gradient() { std::fill(elements(), elements() + count_, T{0}); }
 
-  // Adds the `k` elements in a rank's message to the gradient. Returns the address after the last element.
-  const std::uint8_t* add(const std::uint8_t* from, std::size_t k) {
+  // Adds the `k` elements in a rank's message, times `scale`, to the gradient. Returns the address after the last
+  // element. With the scale 1 / ranks, a sum of finite elements cannot overflow.
+  const std::uint8_t* add(const std::uint8_t* from, std::size_t k, T scale) {
     const std::uint8_t* const values = from + k * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < k; ++i) {
       std::uint32_t index = 0;
       T value = 0;
       std::memcpy(&index, from + i * sizeof(index), sizeof(index));
       std::memcpy(&value, values + i * sizeof(value), sizeof(value));
-      elements()[index] += value;
+      elements()[index] += scale * value;
     }
     return from + message_bytes(k);
   }
@@ -123,7 +137,7 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) u_[i] = factor * u_[i] + elements()[i];
   }
 
-  // Treats an element that is not a number as the largest, so that it is sent and does not stay in v.
+  // Treats an element that is not a number as the largest, so that it is always chosen.
   static T magnitude(T value) {
     const T size = std::abs(value);
     return size >= 0 ? size : std::numeric_limits<T>::infinity();
@@ -218,7 +232,9 @@ class TopK {
 
   // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number.
   // overflowed() returns the same on every rank. If overflowed() is true, the gradients are undefined, and the program
-  // must skip the step. The values accumulated in previous steps are kept.
+  // must skip the step. Then no momentum has been applied, and every rank still has the values that it has not sent. On
+  // a rank whose own gradients were finite, these values include the gradients of this step. Only values that are
+  // infinite or not a number are dropped.
   bool overflowed() const noexcept { return overflowed_; }
 
   // bytes_sent() is the number of bytes that this rank passed to collectives in the last reduce(). dense_bytes() is the
@@ -242,7 +258,7 @@ class TopK {
  private:
   // The beginning of a rank's message. The chosen elements of each gradient follow.
   struct Header {
-    std::uint32_t is_finite = 0;  // if 0, no elements are chosen, and the rest is zero
+    std::uint32_t is_finite = 0;  // if 0, no rank uses the elements of any rank
     std::uint32_t layout = 0;     // a hash of the facts that must be equal on all ranks
   };
 
@@ -324,16 +340,25 @@ class TopK {
     header.layout = 2166136261;  // FNV-1a
     for (const char c : layout) header.layout = (header.layout ^ static_cast<unsigned char>(c)) * 16777619;
     message_.assign(bytes, 0);
-    std::memcpy(message_.data(), &header, sizeof(header));
     bytes_sent_ = sparse_.empty() ? 0 : bytes;
     for (const Tensor& gradient : whole_) bytes_sent_ += gradient.bytes();
-    if (header.is_finite == 0) return;
-    std::uint8_t* to = message_.data() + sizeof(header);
+    if (header.is_finite != 0 && !write_chosen(density)) header.is_finite = 0;
+    std::memcpy(message_.data(), &header, sizeof(header));
+  }
+
+  // Adds this rank's gradients to the kept values, and writes the chosen elements into the message. Returns whether all
+  // elements are finite. If not, drops the kept values that are not.
+  bool write_chosen(double density) {
+    bool finite = true;
+    std::uint8_t* to = message_.data() + sizeof(Header);
     for_each_sparse([&](auto& gradient) {
       gradient.accumulate(options_.momentum);
       gradient.choose(chosen_of(gradient.count(), density));
       to = gradient.write(to);
+      finite = finite && !gradient.overflowed();
     });
+    if (!finite) for_each_sparse([](auto& gradient) { gradient.drop_overflowed(); });
+    return finite;
   }
 
   // Calls `visit` for each rank's message, with the header and the address of the bytes after the header.
@@ -388,11 +413,10 @@ class TopK {
       }
     });
     if (sparse_.empty()) return;
+    const double scale = 1.0 / options_.call.process_set.size();
     for_each_message(messages, [&](const Header&, const std::uint8_t* from) {
-      for_each_sparse([&](auto& gradient) { from = gradient.add(from, chosen_of(gradient.count(), density)); });
+      for_each_sparse([&](auto& gradient) { from = gradient.add(from, chosen_of(gradient.count(), density), scale); });
     });
-    scale_gradients(sparse_, 1.0 / options_.call.process_set.size());
-    overflowed_ = !are_finite(sparse_);
   }
 
   const std::vector<Tensor> gradients_;

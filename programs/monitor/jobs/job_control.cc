@@ -79,9 +79,9 @@ absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<
     });
     return absl::InvalidArgumentError(absl::StrCat("there are ", found.size(), " jobs: say which one of ", names));
   }
-  return absl::NotFoundError(word.empty()
-                                 ? "you run no job on this host"
-                                 : absl::StrCat("you run no job on this host whose name begins with '", word, "'"));
+  return absl::NotFoundError(word.empty() ? "you run no job on this host"
+                                          : absl::StrCat("you run no job on this host that has the name or pid '", word,
+                                                         "' or an id that begins with it"));
 }
 
 RankFilter OfJobsNamed(std::string word) {

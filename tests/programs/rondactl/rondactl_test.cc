@@ -415,7 +415,7 @@ TEST(RondactlTest, StopEndsAJobOfRondarun) {
               HasSubstr(absl::StrCat("rondarun, process ", run.pid(), ", has been told to end the job")));
   EXPECT_EQ(run.Finish(), 128 + SIGTERM);
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
-  EXPECT_THAT(Rondactl("stop " + job), HasSubstr("you run no job on this host whose name begins with"));
+  EXPECT_THAT(Rondactl("stop " + job), HasSubstr("you run no job on this host that has the name or pid "));
 }
 
 // -- names --

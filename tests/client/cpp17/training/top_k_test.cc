@@ -137,6 +137,45 @@ TEST_P(TopKRanksTest, AnOverflowOnOneRankIsSeenByAllAndForgotten) {
   });
 }
 
+// Each rank's values are finite, but their sum over two ranks is not.
+TEST_P(TopKRanksTest, TheMeanOfLargeValuesDoesNotOverflow) {
+  ronda::run_threads(GetParam(), [] {
+    const float large = std::numeric_limits<float>::max();
+    std::vector<float> gradient = {large, 1, 0, 0};
+    TopK top_k({ronda::tensor("w", gradient)}, of_density(0.5));
+    top_k.reduce();
+    EXPECT_FALSE(top_k.overflowed());
+    EXPECT_THAT(gradient, ElementsAre(large, 1, 0, 0));
+  });
+}
+
+// The values that rank 0 has not sent overflow in the second step, because it adds the gradient to them.
+TEST_P(TopKRanksTest, AStepThatOverflowsLosesOnlyTheValueThatIsInfinite) {
+  ronda::run_threads(GetParam(), [] {
+    const bool is_first = ronda::rank() == 0;
+    const double large = std::numeric_limits<double>::max();
+    std::vector<double> gradient = {large, is_first ? large : 0, 1, 0};
+    std::vector<double> bias = {1};
+    TopKOptions options = of_density(0.25);
+    options.min_elements = 2;
+    options.momentum = 0.5;
+    options.factor_masking = false;
+    TopK top_k({ronda::tensor("w", gradient), ronda::tensor("b", bias)}, options);
+    top_k.reduce();
+    ASSERT_FALSE(top_k.overflowed());
+    EXPECT_THAT(bias, ElementsAre(1));
+
+    gradient = {0, is_first ? large / 4 : 0, 1, 0};
+    bias = {1};
+    top_k.reduce();
+    EXPECT_TRUE(top_k.overflowed());
+    const auto kept = ronda_test::part_of<double>(top_k.state(), "ronda.training.top_k.v");
+    EXPECT_THAT(kept, ElementsAre(large / 2, 0, 2.5, 0)) << "the values of both steps";
+    const auto velocity = ronda_test::part_of<double>(top_k.state(), "ronda.training.top_k.u.b");
+    EXPECT_THAT(velocity, ElementsAre(1)) << "no momentum for a step that is skipped";
+  });
+}
+
 TEST_P(TopKRanksTest, GoesOnFromTheStateOfRankZero) {
   ronda::run_threads(GetParam(), [] {
     std::vector<double> first(60), second(60);

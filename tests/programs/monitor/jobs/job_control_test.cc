@@ -39,7 +39,8 @@ TEST(ChooseJobTest, ErrorsNameTheJobs) {
   EXPECT_THAT(std::string(ChooseJob("aa", Jobs()).status().message()),
               HasSubstr("there are 2 jobs: say which one of resnet50 (aaaa), bert (aabb)"));
   EXPECT_THAT(std::string(ChooseJob("", Jobs()).status().message()), HasSubstr("there are 3 jobs"));
-  EXPECT_THAT(std::string(ChooseJob("0", Jobs()).status().message()), HasSubstr("whose name begins with '0'"));
+  EXPECT_THAT(std::string(ChooseJob("0", Jobs()).status().message()),
+              HasSubstr("that has the name or pid '0' or an id that begins with it"));
   EXPECT_THAT(std::string(ChooseJob("", {}).status().message()), HasSubstr("you run no job"));
   EXPECT_EQ(ChooseJob("", {Jobs()[0]}).value_or(""), "aaaa");
 }

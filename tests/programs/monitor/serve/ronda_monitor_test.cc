@@ -455,7 +455,8 @@ TEST(RondaMonitorFilesTest, MakesItsTokenInTheUsersFolder) {
 TEST(RondaMonitorCommandTest, SaysWhatIsWrong) {
   const std::string token_file = WriteToken();
   EXPECT_THAT(Say({"--token-file", token_file, "no-such-job"}, 1),
-              HasSubstr("you run no job on this host whose name begins with 'no-such-job'; with --wait it may"));
+              HasSubstr("you run no job on this host that has the name or pid 'no-such-job' or an id that begins with "
+                        "it; with --wait it may"));
   EXPECT_THAT(Say({"--port", "x"}, 2), AllOf(HasSubstr("--port"), HasSubstr("9464")));
   EXPECT_THAT(Say({"a", "b"}, 2), HasSubstr("one JOB at most"));
   EXPECT_THAT(Say({"--prot", "1"}, 2), HasSubstr("--port"));
