@@ -101,11 +101,15 @@ absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step s
   }
 }
 
+// Repeats its work until it gets the little memory that it needs, because no failure may be recorded any more.
 void GuardedSteps::End() {
   has_ended_.store(true);
-  parts_.control->Depart();
-  parts_.devices->Close(absl::OkStatus());
-  parts_.queue->Close(shut_down_);
+  emergency_memory_.reset();
+  UntilMemoryIsFound([this] {
+    parts_.control->Depart();
+    parts_.devices->Close(absl::OkStatus());
+    parts_.queue->Close(shut_down_);
+  });
 }
 
 // Repeats Fail until it gets the little memory that it needs. Other threads may take the emergency memory first. The

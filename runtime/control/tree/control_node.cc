@@ -305,7 +305,10 @@ void ControlNode::Decide(const absl::Status& failure) {
 }
 
 void ControlNode::Depart() {
-  if (!std::exchange(has_departed_, true)) SendToAll(DepartureFrame{});
+  if (has_departed_) return;
+  SendToAll(DepartureFrame{});
+  // If memory runs out before this line, the caller repeats Depart, and some neighbours get the frame twice.
+  has_departed_ = true;
 }
 
 void ControlNode::AnnounceExit() {

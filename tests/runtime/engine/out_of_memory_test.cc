@@ -27,9 +27,14 @@ thread_local int countdown = -1;
 std::atomic<size_t> limit{std::numeric_limits<size_t>::max()};
 thread_local bool exempt = false;
 
+// The number of allocations that still succeed in such threads. The next allocation fails, and all later ones succeed
+// again. If the number is negative, no allocation fails.
+std::atomic<int> until_one_fails{-1};
+
 bool Fails(size_t size) {
   if (countdown == 0) return true;
   if (countdown > 0) --countdown;
+  if (!exempt && until_one_fails.load() >= 0 && until_one_fails.fetch_sub(1) == 0) return true;
   return !exempt && size >= limit.load(std::memory_order_relaxed);
 }
 
@@ -183,6 +188,24 @@ TEST(OutOfMemory, WhileCarryingOutFailsTheJobInsteadOfTheProcess) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(status.message()), HasSubstr("out of memory in the progress engine"));
   });
+}
+
+// In each job, one allocation of the progress engines fails after the ranks have begun to shut down.
+TEST(OutOfMemory, AtTheShutdownEndsTheJobInsteadOfTheProcess) {
+  int allocation = 0;
+  do {
+    SCOPED_TRACE(allocation);
+    testing::RunRanks(2, [&](RankId rank, Transport transport) {
+      exempt = true;
+      const auto runtime = Runtime::Create({}, {.rank = rank, .size = 2}, std::move(transport));
+      testing::Succeed(*runtime, testing::Barrier("all are here"));
+      if (rank == 0) until_one_fails = allocation;
+      const absl::Status ended = runtime->Shutdown();
+      EXPECT_TRUE(ended.ok() || absl::IsResourceExhausted(ended)) << ended;
+    });
+    ++allocation;
+  } while (until_one_fails < 0);
+  until_one_fails = -1;
 }
 
 }  // namespace
