@@ -254,8 +254,9 @@ TEST_P(LauncherMpirunTest, SignalsEndTheRanks) {
   }
 }
 
+// The files are not empty, because any other job that starts on this host removes empty ones.
 TEST_P(LauncherMpirunTest, SharedMemoryThatRanksLeaveOnThisHostIsRemoved) {
-  LauncherRun run(OnThisHost(2, "touch /dev/shm/ronda-$RONDA_JOB_ID-$RANK; ls /dev/shm/ronda-$RONDA_JOB_ID-$RANK"),
+  LauncherRun run(OnThisHost(2, "echo x > /dev/shm/ronda-$RONDA_JOB_ID-$RANK; ls /dev/shm/ronda-$RONDA_JOB_ID-$RANK"),
                   Options());
   EXPECT_EQ(run.Finish(), 0);
   const std::vector<std::string> lines = Lines(run.out());

@@ -105,9 +105,10 @@ TEST(LauncherSignalTest, RanksHaveTheSignalHandlingOfTheLaunchersParent) {
 
 TEST(LauncherSignalTest, ProcessesEndWithAKilledLauncher) {
   // Each rank starts a child and a grandchild that ignore SIGTERM, SIGHUP and SIGINT.
-  LauncherRun run(Shell(4,
-                        "sh -c 'trap \"\" TERM HUP INT; sleep 1000 & echo pid=$!; echo pid=$$; wait' & "
-                        "echo pid=$$; touch /dev/shm/ronda-$RONDA_JOB_ID.$RONDA_RANK; echo job=$RONDA_JOB_ID.; wait"));
+  LauncherRun run(
+      Shell(4,
+            "sh -c 'trap \"\" TERM HUP INT; sleep 1000 & echo pid=$!; echo pid=$$; wait' & "
+            "echo pid=$$; echo x > /dev/shm/ronda-$RONDA_JOB_ID.$RONDA_RANK; echo job=$RONDA_JOB_ID.; wait"));
   run.WaitForOut("pid=", 12);
   run.WaitForOut("job=", 4);
   run.WaitForOut("\n", 16);
