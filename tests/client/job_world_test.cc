@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests ronda::Job, an object that is a job. The job ends without an error, however the program leaves the block of the
-// object.
+// Tests ronda::Job. The job ends without an error, no matter how the program leaves the block of the object.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -43,7 +42,7 @@ void Returns() {
   EXPECT_FALSE(ronda::is_initialized());
 }
 
-// One rank throws an exception. The next operation of each other rank fails with an error that names the throwing rank.
+// One rank throws an exception. The next operation of every other rank fails with an error that names this rank.
 void TrainUntilAnErrorComes() {
   const ronda::Job job;
   Sum();
