@@ -43,7 +43,7 @@ class StepMarks {
 
   bool has_state() const { return word() != kNone; }
   bool is_inconsistent() const { return has_state() && (word() & kInconsistent) != 0; }
-  // Returns the number of complete steps, or -1 without a state.
+  // Returns the number of complete steps, or -1 if there is no state.
   int64_t steps() const { return has_state() ? word() >> 1 : -1; }
 
  private:

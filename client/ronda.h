@@ -80,9 +80,9 @@ typedef enum ronda_reduce_op {
   RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers */
 } ronda_reduce_op;
 
-/* The format in which floating-point elements are sent in reductions. Sums are computed in fp32 and rounded once. The
- * 16-bit formats apply to float32 and float64. The 8-bit formats also apply to the 16-bit types, and use one scale per
- * block of elements. */
+/* The wire format of floating-point elements in reductions. Sums are computed in fp32 and rounded once. The 16-bit
+ * formats apply to float32 and float64. The 8-bit formats also apply to the 16-bit types, and use one scale per block
+ * of elements. */
 typedef enum ronda_compression {
   RONDA_COMPRESSION_NONE = 0,
   RONDA_COMPRESSION_FP16 = 1,
@@ -124,9 +124,9 @@ typedef struct ronda_options {
   double cycle_time_ms;     /* the longest time that a tensor waits for others to be fused with; negative: none */
   int64_t fusion_threshold; /* bytes of a bucket; negative: no fusion */
   int64_t cache_capacity;   /* entries of the response cache; negative: no cache */
-  double stall_warning_s; /* a tensor is reported after it has been missing on some rank for so long; negative: never */
-  double stall_deadline_s; /* a missing tensor fails after so long; negative: never */
-  double start_timeout_s;  /* the longest time to wait for the other ranks in ronda_init(); not negative */
+  double stall_warning_s;   /* a tensor missing on some rank for this long is reported; negative: never */
+  double stall_deadline_s;  /* a missing tensor fails after this long; negative: never */
+  double start_timeout_s;   /* the longest time to wait for the other ranks in ronda_init(); not negative */
   /* Process sets that exist from the start. All ranks must list the same sets. Their ids are 1, 2, ... in the order of
    * the array. */
   const ronda_rank_list* process_sets;
@@ -251,7 +251,7 @@ int ronda_cross_size(void);
  * Errors: the errors of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
-/* -- Elastic jobs: members die, join and leave, and the others go on (docs/elastic.md); not in ronda_run_threads()
+/* -- Elastic jobs: members die, join and leave, while the others continue (docs/elastic.md); not in ronda_run_threads()
  * -- */
 
 typedef struct ronda_elastic_reform_options {
@@ -346,11 +346,11 @@ typedef struct ronda_statistics {
   uint64_t lists_sent;        /* control messages of rank 0; each goes to all ranks */
   uint64_t lists_received;    /* control messages of rank 0 that this rank has received */
   uint64_t buckets_agreed;    /* groups of tensors that ran together because rank 0 decided so */
-  uint64_t buckets_scheduled; /* groups that ran, without a control message, because the locked schedule has them */
-  uint64_t schedules_begun;   /* how often a schedule was locked because the job's steps repeated */
-  uint64_t schedules_left;    /* how often a locked schedule ended because a rank did something else */
-  uint64_t own_vetoes;        /* how often a locked schedule ended because this rank did something else */
-  uint64_t schedule_rounds;   /* how often a locked schedule was carried out as a whole */
+  uint64_t buckets_scheduled; /* groups that ran without control messages, because the locked schedule contains them */
+  uint64_t schedules_begun;   /* times a schedule was locked because the job's steps repeated */
+  uint64_t schedules_left;    /* times a locked schedule ended because a rank did something else */
+  uint64_t own_vetoes;        /* times a locked schedule ended because this rank did something else */
+  uint64_t schedule_rounds;   /* times a locked schedule was run as a whole */
   uint64_t steps;             /* completed steps; a step ends when one of its tensors is submitted again */
   uint64_t tensors;           /* completed tensors in which this rank took part */
   uint64_t payload_bytes;     /* bytes of the completed tensors, in the tensors' own dtype */

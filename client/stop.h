@@ -56,7 +56,7 @@ class StopAgreement {
   // What this rank knows at the time of a call.
   struct Knowledge {
     Request request = Request::kNone;
-    uint64_t joins = 0;  // how often all ranks have joined
+    uint64_t joins = 0;  // how many times all ranks have joined
   };
 
   // Hands a submission to the runtime.
@@ -83,7 +83,7 @@ class StopAgreement {
   // The members below are used only by the thread that is in a call. in_call_ passes them from thread to thread with
   // acquire-release ordering.
   std::shared_ptr<Handle> pending_;  // of the previous call; null: none
-  uint64_t pending_joins_ = 0;       // how often all ranks had joined in the previous call
+  uint64_t pending_joins_ = 0;       // how many times all ranks had joined at the previous call
   Request known_ = Request::kNone;   // to this rank
   Submission submission_;
   Request traveling_ = Request::kNone;  // the tensor, which is reduced in place

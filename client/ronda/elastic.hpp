@@ -167,7 +167,7 @@ End run(State& state, Body&& body, const RunOptions& options = {});
 // Run no operation while the state is incomplete, because a failure of the operation would leave the state of every
 // rank incomplete.
 //
-// Ronda has one step counter per process, so a process can train only one state, in one run().
+// Ronda has one step counter per process, so a process can train only one State, in a single run().
 //
 // Thread-compatible. The tensors and values must outlive the State.
 class State {
@@ -281,7 +281,7 @@ class State {
   }
 
   // Leaves the epoch and joins the next one. `failure`, if set, is the reason why this rank leaves the epoch. Retries
-  // if joining fails. Returns false if the change was planned and the launcher has removed this process from the job.
+  // if joining fails. Returns false if the launcher has removed this process from the job in a planned change.
   static bool reform(const std::optional<Error>& failure, const RunOptions& options) {
     const detail::OptionsView init = detail::to_c(options.init);
     ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;

@@ -26,9 +26,9 @@ struct Options {
   std::optional<Seconds> cycle_time;             // the longest time that a tensor waits for others to be fused with
   std::optional<std::int64_t> fusion_threshold;  // bytes of a bucket
   std::optional<std::int64_t> cache_capacity;    // entries of the response cache
-  std::optional<Seconds> stall_warning;   // a tensor is reported after it has been missing on some rank for so long
-  std::optional<Seconds> stall_deadline;  // a missing tensor fails after so long
-  std::optional<Seconds> start_timeout;   // the longest wait for the other ranks in init(); more than zero
+  std::optional<Seconds> stall_warning;          // a tensor missing on some rank for this long is reported
+  std::optional<Seconds> stall_deadline;         // a missing tensor fails after this long
+  std::optional<Seconds> start_timeout;          // the longest wait for the other ranks in init(); more than zero
 
   // Process sets that exist from the start. Each lists its ranks in ascending order; all ranks must list the same sets.
   // Their ids are 1, 2, ... in the order of the list.

@@ -218,7 +218,7 @@ class TopK {
 
   // Returns whether any rank's gradients had an infinite or NaN element in the last reduce(). The result is the same on
   // every rank. If it is true, the gradients are undefined, and the program must skip the step. The values accumulated
-  // in previous steps are kept.
+  // in previous steps are kept, unless only the sum over the ranks overflowed: then the sent values are lost.
   bool overflowed() const noexcept { return overflowed_; }
 
   // bytes_sent() is the number of bytes that this rank passed to collectives in the last reduce(). dense_bytes() is the
