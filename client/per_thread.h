@@ -12,10 +12,11 @@ namespace ronda {
 
 // Gives each thread its own T, created on the thread's first access.
 //
-// A thread_local object with a destructor is destroyed while its thread may still run program code: destructors of
-// other thread_local objects and of POSIX thread keys and, in the main thread, atexit() functions and destructors of
-// static objects. PerThread works in all of them. The main thread's T is never destroyed. In other threads, a POSIX
-// thread key destroys the T when the thread ends. A thread that asks for its T after that gets a new one.
+// A thread_local object with a destructor is destroyed while its thread may still run program code, in destructors of
+// other thread_local objects and of POSIX thread keys. In the main thread, program code may also run in atexit()
+// functions and in destructors of static objects. PerThread works in all of these. The main thread's T is never
+// destroyed. In other threads, a POSIX thread key destroys the T when the thread ends. A thread that asks for its T
+// after that gets a new one.
 template <typename T>
 class PerThread {
  public:

@@ -26,8 +26,8 @@
  *
  * Each lane has its own NCCL communicator and its own stream. A GPU may run the operations of two lanes, or of a lane
  * and the negotiated operations, in any order. Using two lanes at the same time, or a lane and negotiated operations,
- * is therefore subject to the same rule as using two NCCL communicators: either the program's streams wait for the
- * first operation before the second begins, or the GPU must have room for both at once. */
+ * is therefore like using two NCCL communicators. Either the program's streams must wait for the first operation before
+ * the second begins, or the GPU must have room for both at once. */
 #ifndef RONDA_LANES_H_
 #define RONDA_LANES_H_
 

@@ -81,9 +81,8 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 // begins. Compute the gradients again, or stop.
 //
 // The gradients form a prepared group (groups.h), which learns their order. In the first step, each gradient is
-// submitted individually. In later steps, gradients that become ready one after the other are submitted together: in
-// host memory up to 32 gradients with at most 1 MiB in all, in GPU memory up to 256 gradients with at most 25 MiB in
-// all.
+// submitted individually. In later steps, gradients that become ready one after the other are submitted together: up to
+// 32 gradients with at most 1 MiB in all or, in GPU memory, up to 256 gradients with at most 25 MiB in all.
 //
 // Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. The destructor
 // waits for operations in flight.
