@@ -356,7 +356,7 @@ typedef struct ronda_statistics {
   uint64_t payload_bytes;     /* bytes of the completed tensors, in the tensors' own dtype */
   uint64_t wire_bytes;        /* bytes of the completed tensors, in the format in which they were sent */
   /* The total time of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for the bucket and
-   * has finished the previous bucket, and includes waiting for other ranks. */
+   * has finished the previous bucket. It includes waiting for other ranks, and the transfers. */
   uint64_t bucket_nanoseconds;
   uint64_t tensors_in_flight; /* submitted and not complete, at this moment */
   /* Nanoseconds during which at least one thread of the program waited for a tensor. While a thread waits,
