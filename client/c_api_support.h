@@ -171,7 +171,8 @@ class Operation {
   // Like Wait(), but gives up when MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
   bool WaitUntil(absl::Duration deadline) const { return handle_->WaitUntil(deadline); }
 
-  // Calls OrderStream() to make `stream` (a cudaStream_t) wait for this operation on GPU memory.
+  // Calls OrderStream(), which makes `stream` (a cudaStream_t) wait for this operation if its buffers are in GPU
+  // memory.
   absl::Status OrderBefore(void* stream) const;
 
   // Blocks until OrderBefore() would not block, but at most until MonotonicTime() reaches `deadline`. Returns whether
@@ -265,7 +266,8 @@ class ObjectBroadcast : public Interpretation {
   };
 
   // Turns `object`, which has the caller's bytes and root, into the submission of `rank`.
-  // Errors: INVALID_ARGUMENT if the root is not one of `members`, or if this rank is the root and its bytes are null.
+  // Errors: INVALID_ARGUMENT if the root is not one of `members`, or if this rank is the root and passes null for a
+  // nonempty object.
   static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
                                                        Submission* object);
 
@@ -327,9 +329,9 @@ struct Globals {
   std::once_flag unknown_variables_told;
 };
 
-// Returns the globals. Returns the globals. They are never destroyed, because trainer threads may still use them when
-// the process exits. A forked child gets new globals without a job, because the job's threads do not exist in the
-// child. The exit of the child therefore does not end the parent's rank.
+// Returns the globals. They are never destroyed, because trainer threads may still use them when the process exits. A
+// forked child gets new globals without a job, because the job's threads do not exist in the child. The exit of the
+// child therefore does not end the parent's rank.
 Globals& globals();
 
 // Returns the session of the calling thread's rank, or null if that rank has no session or its session has ended.
@@ -379,8 +381,8 @@ Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 // Call() itself never throws.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
-  // A thread's first access to its last error allocates memory. Do this now, because it could fail once memory is
-  // exhausted, and the thread could not report that error.
+  // A thread's first access to its last error allocates memory. This call makes that access now: once memory is
+  // exhausted, the allocation could fail, and the thread could not report that error.
   LastErrorText();
   try {
     Outcome outcome = body();

@@ -53,12 +53,12 @@ class CallOrder {
 
  private:
   uint64_t SignatureOf(uint64_t call) const { return signatures_[call % kRemembered]; }
-  // Processes `call`, the first call not processed yet, and sets the name of the call after it.
+  // Processes `call`, after all earlier calls have been processed, and sets the name of the next call.
   void Follow(uint64_t call);
   // Returns how many consecutive calls, ending with `call`, equal the call `distance` positions earlier. Counts only
   // remembered calls.
   uint64_t RunOf(uint64_t call, uint64_t distance) const;
-  // Updates runs_. Updates runs_. Returns the length of the step that repeats up to `call`, or 0 if there is none.
+  // Updates runs_. Returns the length of the step that repeats up to `call`, or 0 if there is none.
   uint64_t FindStep(uint64_t call);
 
   std::vector<uint64_t> signatures_;  // of the last calls, by the number of the call

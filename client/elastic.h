@@ -31,7 +31,7 @@ class StepMarks {
  public:
   void BeginUpdate() { word_.store(word_.load(std::memory_order_relaxed) | kInconsistent, std::memory_order_release); }
 
-  // Ends an update. Ends an update. Increments the number of steps, or sets it to the step passed to BringTo().
+  // Ends an update. Increments the number of steps, or sets it to the step passed to BringTo().
   void EndUpdate();
 
   // Must be called before this rank receives the state of `step` from another rank. The next EndUpdate() then sets the

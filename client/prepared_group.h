@@ -29,7 +29,7 @@ namespace ronda {
 // Members are numbered as in the caller's list, but submitted in the group's own order. At first this is the order of
 // the list; LearnOrder() and Combine() change it. A member's position is its index in the group's own order.
 //
-// Announce() is thread-safe. All other functions require that no other function is running. Memory ordering: a batch's
+// Announce() is thread-safe. REQUIRES for all other functions: no other function is running. Memory ordering: a batch's
 // counter is decremented with acquire-release ordering, so the thread that brings the counter to zero sees all input
 // data that other threads have written for their members. Submitting the batch makes that data visible to the runtime.
 class PreparedGroup {
@@ -41,13 +41,13 @@ class PreparedGroup {
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 
-  // Waits until all submitted members have completed, on the device too.
+  // Waits until all submitted members have completed, including their work on the device.
   ~PreparedGroup();
   PreparedGroup(const PreparedGroup&) = delete;
   PreparedGroup& operator=(const PreparedGroup&) = delete;
 
-  // In the next step that announces all members, the group submits each member individually. In later steps, it submits
-  // the members in the order of their announcements in that step.
+  // Until a step has announced all members, the group submits each member individually, or with its tensor group. In
+  // later steps, it submits the members in the order of their announcements in that step.
   // Errors: INVALID_ARGUMENT if a step is under way.
   Outcome LearnOrder();
   // Combines these members into the tensor group `name`, which forms one batch. A tensor group runs as a whole or not

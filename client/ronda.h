@@ -356,7 +356,7 @@ typedef struct ronda_statistics {
   uint64_t payload_bytes;     /* bytes of the completed tensors, in the tensors' own dtype */
   uint64_t wire_bytes;        /* bytes of the completed tensors, in the format in which they were sent */
   /* The total time of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for the bucket and
-   * has finished the previous bucket. It includes waiting for other ranks, and the transfers. */
+   * has finished the previous bucket. This time includes waits for other ranks, and the transfers. */
   uint64_t bucket_nanoseconds;
   uint64_t tensors_in_flight; /* submitted and not complete, at this moment */
   /* Nanoseconds during which at least one thread of the program waited for a tensor. While a thread waits,
@@ -398,7 +398,8 @@ ronda_status ronda_create_process_set(const int* ranks, int count, const char* t
  * ronda_create_process_set(), every rank of the set. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
-/* The number of ranks in the set, and this rank's index among them; -1 if the set does not exist or does not contain
+/* ronda_process_set_size() returns the number of ranks in the set, or -1 if the set does not exist.
+ * ronda_process_set_rank() returns this rank's index among them, or -1 if the set does not exist or does not contain
  * this rank. */
 int ronda_process_set_size(ronda_process_set id);
 int ronda_process_set_rank(ronda_process_set id);

@@ -45,9 +45,9 @@ class NumberSequence {
   // Returns the smallest number of an operation in flight, or the next number if there is none.
   uint64_t oldest() const { return in_flight_.empty() ? next_ : in_flight_.front().number; }
 
-  // Stores `operation`, which was submitted with the number that Next() returned. Until Record() is called, Next()
-  // keeps returning the same number. Record() allocates no memory, because an operation in flight could not be
-  // cancelled if memory were exhausted.
+  // Stores `operation`, which was submitted with the number that Next() returned. A number is used up only by Record(),
+  // so after a failed submission it is given out again. Record() allocates no memory, because an operation in flight
+  // could not be cancelled if memory were exhausted.
   // REQUIRES: Next() has been called since the last Record().
   void Record(std::shared_ptr<const Handle> operation);
 
@@ -117,8 +117,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
   // Refuses the operation described by `refusal` (see RefusalSubmission), so that it fails on the other ranks. This can
-  // be the operation of that name, the rank's next unnamed operation in the process set, or its next message of a kind.
-  // Does not wait for other ranks. Errors: as Submit.
+  // be the operation with a given name, the rank's next unnamed operation in the process set, or its next message of a
+  // kind. Does not wait for other ranks. Errors: as Submit.
   absl::Status Refuse(Submission refusal) { return Submit(&refusal).status(); }
 
   // Drops the numbers of process sets that have been removed.
@@ -145,8 +145,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<Handle>> SubmitMessage(Submission* submission);
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumberedLocked(Submission submission)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether this receive is matched in order of arrival. A receive from any rank is. While such a receive is in
-  // flight, so are all later receives with its tag. `name` is ReceiveName().
+  // Returns whether this receive is matched in order of arrival. This is true of a receive from any rank and, while
+  // such a receive is in flight, of all later receives with its tag. `name` is ReceiveName().
   bool IsInOrderLocked(const TensorRequest& request, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Restarts the numbers of a process set if its join has completed.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -211,11 +211,11 @@ class RankContexts {
 
   static Role CurrentRole();
 
-  // Makes the calling thread act for rank number `id`, or for the process's own rank if `id` is 0.
+  // Makes the calling thread act for the rank with the context `id`, or for the process's own rank if `id` is 0.
   // Returns false if the rank does not exist (any more).
   bool MakeCurrent(ronda_context id);
 
-  // Returns the number of the rank for which the calling thread acts, or 0 for the process's own rank.
+  // Returns the context of the rank for which the calling thread acts, or 0 for the process's own rank.
   static ronda_context Current();
 
   // Ends the calling thread's role, so that it acts for the process's own rank again.

@@ -81,7 +81,8 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   // Announces that backward has added to the gradient for the last time in this pass. In the last pass of a step, this
-  // also starts the gradient's allreduce, in place. Does not wait.
+  // also lets the gradient's allreduce start, in place; gradients that are submitted together start when the last of
+  // them is announced. Does not wait.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradient is unknown, has no data, or has been announced in every pass
   // of this step; the errors of a submission, which synchronize() returns again.
   Status try_gradient_ready(std::string_view name) {

@@ -44,8 +44,9 @@ class PreparedGroup {
   }
   ~PreparedGroup() { release(); }
 
-  // In the next step, the group submits each tensor individually. In later steps, tensors that were announced one after
-  // the other in that step are neighbours. Call this function between steps.
+  // Until a step has announced all tensors, the group submits each tensor individually, or with its tensor group. In
+  // later steps, tensors that were announced one after the other in that step are neighbours. Call this function
+  // between steps.
   void learn_order() { detail::to_status(ronda_group_learn_order(group_)).throw_if_error(); }
   // Makes the tensors at positions `members` of the list run together or not at all. See ronda_group_combine().
   Status try_combine(const std::string& name, const std::vector<std::size_t>& members) {
@@ -93,7 +94,7 @@ class PreparedGroup {
 
   // Like wait_on(), but each tensor's own stream waits for the tensor; this thread waits for tensors in host memory. If
   // the device fails later, finish() or the next call of this function returns the error. finish() blocks until the
-  // device is done.
+  // device has reduced the tensors.
   Status wait_on_own_streams() { return detail::to_status(ronda_group_wait_on_own_streams(group_)); }
   Status finish() const { return group_ == nullptr ? Status() : detail::to_status(ronda_group_finish(group_)); }
 

@@ -36,17 +36,17 @@ extern "C" {
 
 typedef struct ronda_prepared_group* ronda_group; /* valid until ronda_group_release() */
 
-/* Prepares `count` allreduces with different names, `args[0]` to `args[count - 1]`. `name` is used in error messages.
- * Ronda copies the arguments, but not the tensor elements. The members' buffers belong to the caller, and stay the same
- * in every step unless ronda_group_ready_at() changes one. A member whose `input` and `output` are both NULL gets its
- * buffer from ronda_group_ready_at(). With RONDA_MEMORY_CUDA, a member may be announced once the work that fills its
- * input has been enqueued on its stream. The group belongs to the calling thread's rank, and can be used until that
- * rank's job ends. */
+/* Prepares `count` allreduces, `args[0]` to `args[count - 1]`, all with different names. `name` is used in error
+ * messages. Ronda copies the arguments, but not the tensor elements. The members' buffers belong to the caller, and
+ * stay the same in every step unless ronda_group_ready_at() changes one. A member whose `input` and `output` are both
+ * NULL gets its buffer from ronda_group_ready_at(). With RONDA_MEMORY_CUDA, a member may be announced once the work
+ * that fills its input has been enqueued on its stream. The group belongs to the calling thread's rank, and can be used
+ * until that rank's job ends. */
 ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count, const char* name, ronda_group* group);
 
-/* Lets the group learn the order of its members. In the next step, each member is submitted by the call that announces
- * it, or together with its tensor group. In later steps, members that were announced one after the other in that step
- * are neighbours. Call this function between steps. */
+/* Lets the group learn the order of its members. Until a step has announced all members, each member is submitted by
+ * the call that announces it, or together with its tensor group. In later steps, members that were announced one after
+ * the other in that step are neighbours. Call this function between steps. */
 ronda_status ronda_group_learn_order(ronda_group group);
 
 /* Combines `count` members into a tensor group with this name, like ronda_grouped_allreduce(): the tensor group runs as

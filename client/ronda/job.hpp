@@ -186,7 +186,8 @@ inline int cross_rank() { return detail::require_initialized(ronda_cross_rank())
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
 // Returns whether any rank has received SIGTERM. Every rank must call the function once per step; the result becomes
-// true on all ranks in the same step. Does not wait for the other ranks. See ronda.h.
+// true on all ranks in the same step. Waits for the other ranks only if the exchange that the previous call started is
+// not complete. See ronda.h.
 //
 //   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
 //   save_checkpoint();

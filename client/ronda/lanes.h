@@ -46,8 +46,8 @@ extern "C" {
 ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, int* open);
 
 /* Closes the lane, if it is open. All ranks of the set must call the function at the same point in the set's
- * sequence of operations. Waits until the GPU has completed the lane's calls, and then a few seconds for the other
- * ranks. Does not wait for launches of CUDA graphs that contain calls of the lane, so wait for these launches and
+ * sequence of operations. Waits until the GPU has completed the lane's calls, and then at most a few seconds for the
+ * other ranks. Does not wait for launches of CUDA graphs that contain calls of the lane, so wait for these launches and
  * destroy the graphs before this call. ronda_shutdown() closes all lanes. */
 ronda_status ronda_lane_close(ronda_process_set process_set);
 
@@ -105,9 +105,9 @@ typedef struct ronda_lane_exchange_args {
  *
  * If two ranks pass different counts, the result is undefined. On each host, Ronda compares the counts of the host's
  * ranks. If they differ, the job fails with RONDA_ERROR_PEER_FAILED while a GPU waits, or soon after the GPU has
- * completed the call. In the second case, Ronda misses the difference if one of the ranks has meanwhile made about 100
- * more calls. If the counts differ from member to member, this limit is lower in large groups: about 20 calls among 64
- * ranks.
+ * completed the call. In the second case, Ronda misses the difference if one of the ranks has meanwhile made at least
+ * about 100 other calls. If the counts differ from member to member, this limit is lower in large groups: about 20
+ * calls among 64 ranks.
  * Errors: the errors of an operation; RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
 ronda_status ronda_lane_exchange_async(const ronda_lane_exchange_args* args, ronda_handle* handle);
 

@@ -74,8 +74,8 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// Gives every rank the bytes of rank `root`; their number may be known to the root only. The arguments of the other
-// ranks are ignored.
+// Gives every rank the bytes of rank `root`. The other ranks need not know how many bytes there are. The arguments of
+// the other ranks are ignored.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);

@@ -18,10 +18,10 @@ extern "C" {
 
 /* A dense tensor in row-major order. A tensor with a dimension of 0 needs no buffer.
  *
- * Ranks may submit tensors without a name (NULL). These are matched by their order, as in MPI: in a process set, the
- * n-th unnamed operation of one rank matches the n-th unnamed operation of every other rank. A step that repeats is as
- * fast as with names if it has at most 1,024 unnamed operations. If ranks call different n-th operations, the operation
- * fails with RONDA_ERROR_MISMATCH, and the text gives n and the calls of two of the ranks.
+ * Ranks may submit tensors without a name (NULL). Operations on such tensors are matched by their order, as in MPI: in
+ * a process set, the n-th unnamed operation of one rank matches the n-th unnamed operation of every other rank. A step
+ * that repeats is as fast as with names if it has at most 1,024 unnamed operations. If ranks call different n-th
+ * operations, the operation fails with RONDA_ERROR_MISMATCH, and the text gives n and the calls of two of the ranks.
  *
  * An unnamed operation is counted when it is submitted. A call rejected because of its arguments is not counted, unless
  * the program counts it with ronda_refuse(). If a call failed with RONDA_ERROR_DEADLINE because a rank was late, the
@@ -63,9 +63,9 @@ typedef int64_t ronda_handle; /* > 0 */
  *
  * The result of reducescatter, allgather, gather, scatter and alltoall may differ in size from the input. Without an
  * `output`, Ronda allocates the result, which belongs to the handle. With an `output`, Ronda writes the rows directly
- * to it; it must be in the kind of memory that call.memory names. The rows in `output` remain after the handle is
- * released. With or without an `output`, ronda_output() returns the address of the result and the number of its rows.
- * `output` must not overlap the input. Each rank decides for itself whether to pass an `output`.
+ * to `output`, which must be in the kind of memory that call.memory names. The rows in `output` remain after the handle
+ * is released. With or without an `output`, ronda_output() returns the address of the result and the number of its
+ * rows. `output` must not overlap the input. Each rank decides for itself whether to pass an `output`.
  *
  * If the result is larger than `output_bytes`, the operation runs, and then fails on this rank with
  * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. In this case Ronda writes nothing to this rank's
@@ -145,8 +145,8 @@ typedef struct ronda_broadcast_args {
 #define RONDA_BROADCAST_ARGS_INIT \
   { sizeof(ronda_broadcast_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* Allgather: concatenates the tensors of all ranks along their first dimension, which may differ between ranks. ndim >=
- * 1. */
+/* Allgather: concatenates the tensors of all ranks along their first dimension, which may differ between ranks.
+ * ndim >= 1. */
 typedef struct ronda_allgather_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -188,14 +188,14 @@ typedef struct ronda_scatter_args {
   { sizeof(ronda_scatter_args), RONDA_TENSOR_INIT, NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* Alltoall: sends rows of this rank's tensor to every member, and receives rows from every member, in member order.
- * ndim >= 1. The first dimension may differ between ranks. */
+ * ndim >= 1. The first dimension may differ between ranks. Without `splits`, each member gets the same number of rows,
+ * so the number of members must divide the first dimension. */
 typedef struct ronda_alltoall_args {
   size_t struct_size;
   ronda_tensor tensor;
   const void* input;
-  const int64_t*
-      splits;      /* rows for each member; NULL: the same number for each, which must divide the first dimension */
-  int split_count; /* entries of splits */
+  const int64_t* splits; /* rows for each member; NULL: the same number of rows for each */
+  int split_count;       /* entries of splits */
   ronda_call_options call;
   void* output;        /* NULL: Ronda owns the output; else see "Outputs in the caller's memory" */
   size_t output_bytes; /* room at output */
@@ -368,15 +368,14 @@ ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* d
 /* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory. Work enqueued on the stream from now on runs
  * after the operation, and may reuse the buffers. The calling thread blocks until all ranks have submitted the tensor,
  * and until Ronda has enqueued the operation's work on this rank's device. It does not block until the device has done
- * this work. In a locked schedule, the thread does not wait for the other ranks. (If the tensor depends on a result
- * that the device does not have yet, its work is enqueued only after that result, and the thread blocks until then.)
+ * this work.
  *
  * Returns the errors that have occurred so far. Errors that occur later fail the job; they are returned by
  * ronda_synchronize() and by the next submission. After such an error the stream does not continue, because the result
  * would be wrong, and the process must end (RONDA_FAILURE_GRACE). After RONDA_OK, the handle may be released without
  * waiting. Until the release, ronda_poll() tells whether the device has completed the operation, and
  * ronda_synchronize() returns the operation's status. Returns RONDA_ERROR_INVALID_ARGUMENT if the stream is being
- * captured into a graph.
+ * captured into a graph, unless the operation is part of that graph (lanes.h).
  *
  * For operations on host memory, and for all operations in an elastic job, the call waits as ronda_synchronize() does.
  * In an elastic job, the stream's next work, for instance an optimizer step, could otherwise change parameters even

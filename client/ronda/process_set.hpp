@@ -38,7 +38,7 @@ class ProcessSet {
   bool included() const noexcept { return ronda_process_set_rank(id_) >= 0; }
 
   // size() is the number of ranks in the set, and rank() is this rank's index among them, 0 <= rank() < size().
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist or does not contain this rank;
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist or, from rank(), if it does not contain this rank;
   // RONDA_ERROR_NOT_INITIALIZED.
   int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }
   int rank() const { return known(ronda_process_set_rank(id_), "this rank is not in process set "); }

@@ -205,11 +205,11 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 // Call spawn() before the program starts threads, because fork() copies only the calling thread. The calling process
 // must not be in a job. Changes that `body` makes to variables are lost, because `body` runs in other processes. If a
 // rank fails, the other ranks end; those still running after 5 s are killed (SIGKILL). If the job fails, the function
-// returns the job's first failure, including the rank. If an Error leaves `body`, the result has the code and text of
-// that Error. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the text of the exception.
-// RONDA_ERROR_PEER_FAILED means that a rank's process was killed by a signal, or exited with a code other than 0.
-// Errors of the call itself: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED, RONDA_ERROR_INTERNAL
-// (the system cannot start a process).
+// returns the job's first failure, and the text names the rank. If an Error leaves `body`, the result has the code and
+// text of that Error. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the text of the
+// exception. RONDA_ERROR_PEER_FAILED means that a rank's process was killed by a signal, or exited with a code other
+// than 0. Errors of the call itself: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED,
+// RONDA_ERROR_INTERNAL (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
   if (is_initialized()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Defines what each GPU thread computes. Each operation is a struct that the threads call with the numbers 0 to count -
-// 1, in any order and concurrently. The number selects the element of the result that the call computes. Launch()
-// (launch.h) runs the structs on a stream.
+// Defines what each GPU thread computes. Each operation is a struct. The threads call it with the numbers from 0 to
+// count - 1, in any order and concurrently. The number selects the element of the result that the call computes.
+// Launch() (launch.h) runs the structs on a stream.
 //
 // Arrays are in device memory. Images are stored one after the other, each channel by channel, and each channel row by
 // row.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests ronda::Job. The job ends without an error, no matter how the program leaves the block of the object.
+// Tests ronda::Job. A return from the object's block shuts the job down. An exception that leaves the block fails the
+// job on the other ranks.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests ranks that leave a job because one rank has died, or because the test tells them to leave. These
-// processes then meet again in the next epoch of the job. The test acts as the launcher: it decides which processes are
-// members, and which rank each of them gets.
+// Tests ranks that leave a job because one rank has died, or because the test tells them to leave. The processes then
+// meet again in the next epoch of the job. The test acts as the launcher: it decides which processes are members, and
+// which rank each of them gets.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -29,8 +29,8 @@ inline namespace abi1 {
 namespace torch {
 namespace detail {
 
-// Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the
-// accumulating thread. For parameters in host memory, this is the thread that called backward(). The destructor removes
+// Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
+// that accumulated it. For parameters in host memory, this is the thread that called backward(). The destructor removes
 // the hooks. `target` must outlive this object.
 template <class Target>
 class GradientHooks {
@@ -38,7 +38,7 @@ class GradientHooks {
   GradientHooks(const std::vector<at::Tensor>& parameters, Target* target) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       // The parameter does not own its node, so `hooks_` keeps the node alive. libtorch calls the hook each time the
-      // node has accumulated.
+      // node has accumulated a gradient.
       NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
       const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(target, i));
       hooks_.push_back({std::move(node), key});
@@ -172,8 +172,8 @@ class ParameterReducer {
     }
   }
 
-  // Returns the address of the gradient of the parameter, whose elements are in row-major order there. The elements
-  // stay there during the step, even if the program drops the gradient.
+  // Returns the address of the parameter's gradient. Its elements are in row-major order, and stay at this address
+  // during the step, even if the program drops the gradient.
   void* place_of(std::size_t index) {
     const ::torch::NoGradGuard no_grad;
     at::Tensor& gradient = parameters_[index].mutable_grad();

@@ -131,7 +131,7 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
 // ranks together compute what a single process would compute for the combined batch. The parameters, buffers and
 // options are those of BatchNorm, so each class can read files written by the other. Every rank of the process set must
 // call forward() the same number of times. Batches may differ in size between ranks, and may be empty. In evaluation
-// mode, the module is the same as BatchNorm.
+// mode, the module computes the same as BatchNorm.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   explicit SyncBatchNormImpl(const ::torch::nn::BatchNormOptions& options, const ProcessSet& process_set = {})

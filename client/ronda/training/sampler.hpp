@@ -39,7 +39,7 @@ struct DistributedSamplerState {
 
 // Distributes the samples 0 to size - 1 of a dataset over the ranks, epoch by epoch. The order of an epoch depends only
 // on the seed and the epoch number. Among n ranks, rank r takes every n-th sample in the order of the epoch, beginning
-// at position r.
+// at position r (from 0).
 //
 //   ronda::training::DistributedSampler sampler(60000);
 //   for (int epoch = 0; epoch < 10; ++epoch) {

@@ -102,7 +102,7 @@ class SparseGradient {
 
   void clear_gradient() { std::fill(elements(), elements() + count_, T{0}); }
 
-  // Adds the `k` elements of a rank's message to the gradient. Returns the address after the last element.
+  // Adds the `k` elements in a rank's message to the gradient. Returns the address after the last element.
   const std::uint8_t* add(const std::uint8_t* from, std::size_t k) {
     const std::uint8_t* const values = from + k * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < k; ++i) {
@@ -123,7 +123,7 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) u_[i] = factor * u_[i] + elements()[i];
   }
 
-  // Treats NaN as the largest magnitude, so that it is sent and does not stay in v.
+  // Treats an element that is not a number as the largest, so that it is sent and does not stay in v.
   static T magnitude(T value) {
     const T size = std::abs(value);
     return size >= 0 ? size : std::numeric_limits<T>::infinity();
@@ -216,9 +216,9 @@ class TopK {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Returns whether any rank's gradients had an infinite or NaN element in the last reduce(). The result is the same on
-  // every rank. If it is true, the gradients are undefined, and the program must skip the step. The values accumulated
-  // in previous steps are kept, unless only the sum over the ranks overflowed: then the sent values are lost.
+  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number.
+  // overflowed() returns the same on every rank. If overflowed() is true, the gradients are undefined, and the program
+  // must skip the step. The values accumulated in previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
   // bytes_sent() is the number of bytes that this rank passed to collectives in the last reduce(). dense_bytes() is the

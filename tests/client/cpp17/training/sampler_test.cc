@@ -90,8 +90,8 @@ TEST(DistributedSamplerTest, NoSamplesAreNone) {
   EXPECT_EQ(DistributedSampler(0, 0, 3).remaining(), 0);
 }
 
-// Tests with random sizes that an epoch has each sample once, except for the tail. The job may be resumed in the
-// meantime with a different number of ranks.
+// Tests with random sizes that an epoch has each sample once, except for the tail. The job may be resumed in the middle
+// of the epoch, with a different number of ranks.
 TEST(DistributedSamplerTest, AnEpochHasEachSampleOnceAlsoWhenTheNumberOfRanksChanges) {
   const std::uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
