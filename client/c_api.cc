@@ -319,7 +319,7 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
-// Returns a member of the topology, or -1 if there is no job.
+// Returns a field of the topology, or -1 if there is no job.
 int FromTopology(int Topology::*member) {
   const std::shared_ptr<Session> session = CurrentSession();
   return session == nullptr ? -1 : session->topology().*member;

@@ -37,17 +37,17 @@
 extern "C" {
 #endif
 
-/* Opens the lane of a process set, unless it is already open. All ranks of the set must call the function at the
- * same point in the set's sequence of operations. All ranks get the same value of `*open`. `*open` becomes 1 if the
- * lane is open. It becomes 0 if the ranks' GPUs do not communicate over NCCL (RONDA_DEVICE_BACKEND), or if a rank
- * cannot use its GPU. In that case the first rank of the set logs the reason, and all operations are negotiated as
- * without a lane. `buffer` is an address in this GPU's memory, or NULL. Blocks until all ranks of the set have called
- * the function. Errors: the errors of an operation; RONDA_ERROR_INVALID_ARGUMENT (this rank is not in the set). */
+/* Opens the lane of a process set, unless it is already open. All ranks of the set must call the function at the same
+ * point in the set's sequence of operations. All ranks get the same value of `*open`. `*open` becomes 1 if the lane is
+ * open. It becomes 0 if the ranks' GPUs do not communicate over NCCL (RONDA_DEVICE_BACKEND), or if a rank cannot use
+ * its GPU. In that case the first rank of the set logs the reason, and all operations are negotiated as without a lane.
+ * `buffer` is an address in the memory of this rank's GPU, or NULL. Blocks until all ranks of the set have called the
+ * function. Errors: the errors of an operation; RONDA_ERROR_INVALID_ARGUMENT (this rank is not in the set). */
 ronda_status ronda_lane_open(ronda_process_set process_set, const void* buffer, int* open);
 
-/* Closes the lane, if it is open. All ranks of the set must call the function at the same point in the set's
- * sequence of operations. Waits until the GPU has completed the lane's calls, and then at most a few seconds for the
- * other ranks. Does not wait for launches of CUDA graphs that contain calls of the lane, so wait for these launches and
+/* Closes the lane, if it is open. All ranks of the set must call the function at the same point in the set's sequence
+ * of operations. Waits until the GPU has completed the lane's calls, and then at most a few seconds for the other
+ * ranks. Does not wait for launches of CUDA graphs that contain calls of the lane, so wait for these launches and
  * destroy the graphs before this call. ronda_shutdown() closes all lanes. */
 ronda_status ronda_lane_close(ronda_process_set process_set);
 
