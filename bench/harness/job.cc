@@ -192,7 +192,7 @@ void PrintHead(const LaunchedRank& launched, const std::vector<std::unique_ptr<P
   for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
 }
 
-// Runs the body. Converts the exceptions that the client API throws to errors.
+// Runs the body. Turns exceptions from the client API into errors.
 absl::Status RunBody(const Body& body, Rank& rank) {
   try {
     return body(rank);

@@ -35,8 +35,8 @@ const std::vector<PeerInfo>& KnownPeers();
 const PeerInfo* FindPeer(const std::string& name);
 
 // Returns the path of a peer's plugin or program. Bazel builds it in peers/, next to this program; `make install`
-// copies it to lib/ronda/ under the prefix. `peer` is the name that --peer takes. `package` is the Debian package that
-// is needed to build the file. Errors: NOT_FOUND, with a text that says how to build the file.
+// copies it to lib/ronda/ under the prefix. `peer` is the peer's name, as in --peer. `package` is the Debian package
+// that is needed to build the file. Errors: NOT_FOUND, with a text that says how to build the file.
 absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
 
 // A collective operation of a peer, prepared for repeated runs. Thread-compatible.

@@ -30,9 +30,9 @@ struct HostLink {
   absl::Duration round_trip;
 };
 
-// Returns the host with the longest round trip, if that round trip is too long for one network and much longer than to
-// the nearest host. Returns nullopt unless every rank spends much of its time in buckets. If the round trips to several
-// other hosts are all that long, returns the host on which this program runs.
+// Returns the host with the longest round trip, if that round trip is too long for one network and, with several hosts,
+// much longer than the shortest one. Returns nullopt unless every rank spends much of its time in buckets. If the round
+// trips to all of several other hosts are about that long, returns the host on which this program runs.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
 // FindStandstill() returns nullopt if no rank is waiting for another, or if no rank has waited longer than `threshold`.

@@ -35,8 +35,8 @@ std::string ShortId(const std::string& job);
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
 // Returns the job that `word` identifies. `word` is the name of the job, or else the pid of the job's rondarun or of
-// one of its ranks, or else a prefix of the job's id. If `word` is empty, there must be only one job. Errors: NOT_FOUND
-// if there is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
+// one of its ranks, or else a prefix of the job's id. An empty `word` selects the only job. Errors: NOT_FOUND if there
+// is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
 // Selects the ranks of those jobs that ChooseJob may choose for `word`; an empty word selects all jobs.

@@ -71,7 +71,7 @@ class JobSampler {
   bool Watches(const RankIdentity& rank) const;
 
  private:
-  // A rank's data at one moment. Rates are differences between two points.
+  // A rank's data at one moment. Rates are computed from two points.
   struct Point {
     FlightTime time;
     Statistics counts;
