@@ -153,7 +153,8 @@ struct Delays {
   std::vector<double> survivors, replaced, planned;
 };
 
-// Kills a random member whenever the job is complete, options.kills times. Then sends the signal that ends the job.
+// Kills a random member each time the job has all its members, options.kills times in total. Then sends the signal that
+// ends the job.
 class Killer {
  public:
   Killer(const ElasticOptions& options, ProgressBar* progress)

@@ -85,7 +85,7 @@ struct Forecast {
   std::vector<Prediction> wires;  // in the formats' order
 };
 
-// Returns the index of the wire format with the shortest steps. Returns the first format, which does not round, if its
+// Returns the index of the wire format with the shortest steps. Prefers the first format, which does not round, if its
 // steps are at most 3 % slower.
 size_t BestWire(const Forecast& forecast);
 

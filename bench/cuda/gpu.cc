@@ -138,7 +138,7 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The argument of Read() is the kernel's clock id for the thread, which pthread_getcpuclockid() would also compute. The
+// The argument of Read() is the kernel's clock id for the thread, the same that pthread_getcpuclockid() returns. The
 // high bits are the complement of the thread id. The bit with value 4 selects a thread rather than a process. The bit
 // with value 2 selects the scheduler's clock.
 absl::Duration CpuTimeOf(pid_t thread) {

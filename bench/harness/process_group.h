@@ -22,7 +22,7 @@ struct ConnectOptions {
 };
 
 // Connects this rank to the other ranks through Ronda's communicator, without the client or its background thread. Uses
-// shared memory, or the backend that ronda::init() would choose if the ranks cannot use shared memory.
+// shared memory or, if the ranks cannot use it, the backend that ronda::init() would choose.
 absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOptions& options);
 
 // Synchronizes the ranks of a benchmark over connections that are separate from those of the measured backends. Every

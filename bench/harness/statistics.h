@@ -52,7 +52,7 @@ class Histogram {
   std::vector<Bin> Bins() const;
 
   // Returns a line for each bin that is not empty. The line shows the bin's limits, its count, its share of all values,
-  // and a bar as long as that share. "..." stands for empty bins.
+  // and a bar whose length shows that share. "..." stands for empty bins.
   std::string Text() const;
 
  private:

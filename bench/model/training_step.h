@@ -32,8 +32,8 @@ constexpr const char* Name(Wire wire) {
   return kNames[static_cast<int>(wire)];
 }
 
-// The cost of a wire format. It reduces the number of bytes only on links between hosts. Ranks of one host convert an
-// element where they would otherwise copy it.
+// The cost of a wire format. A wire format reduces the number of bytes only on links between hosts. Ranks of one host
+// convert an element where they would otherwise copy it.
 struct WireCost {
   double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
   double host_factor = 1;    // time on the host, relative to fp32

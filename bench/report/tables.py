@@ -196,7 +196,7 @@ def _collectives_title(row: Row) -> str:
 
 
 def _collectives_tables(run: Run) -> list[Table]:
-    """Returns a table per operation and dtype, with a row per size, a column per implementation."""
+    """Returns a table per operation and dtype: a row per size, a column per implementation."""
     tables = []
     for title, rows in grouped(run.rows, _collectives_title).items():
         names = list(dict.fromkeys(map(implementation_name, rows)))

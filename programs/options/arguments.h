@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// What the meaning of a command line depends on besides its words: files that it names, this machine, and the
+// What determines the meaning of a command line besides its words: files that it names, this machine, and the
 // environment.
 struct ArgumentSources {
   // Returns the content of a file. Errors: NOT_FOUND or similar, with the reason but without the file name.

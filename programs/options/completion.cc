@@ -114,7 +114,7 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
 }
 
 // An MPI launcher may have started one rondarun per node. The ranks would then take themselves for processes of that
-// launcher. They would wait in MPI_Init forever, because it started only one process per node.
+// launcher. They would wait in MPI_Init forever, because the launcher started only one process per node.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };

@@ -73,7 +73,7 @@ struct ElasticOptions {
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
-  // What the launcher prefixes each line of a rank's output with.
+  // The prefix of each line of a rank's output.
   enum class LinePrefix { kRank, kTimestampAndRank };
   // The program that starts the ranks. kAutomatic: rondarun starts the ranks of a job on this host; mpirun starts those
   // of a job on several hosts.

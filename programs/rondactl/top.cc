@@ -46,7 +46,7 @@ void Print(const std::string& text) {
   fflush(stdout);
 }
 
-// Shows screens on the terminal, one replacing the other. The destructor restores the terminal.
+// Shows screens on the terminal, each replacing the one before. The destructor restores the terminal.
 class Screen {
  public:
   Screen() {

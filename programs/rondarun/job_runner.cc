@@ -62,8 +62,8 @@ absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   return absl::BytesToHexString(bytes);
 }
 
-// Returns the path of the ronda-monitor in rondarun's folder, where both are installed, or only its name, which is then
-// looked up in PATH, if that folder has no ronda-monitor.
+// Returns the path of the ronda-monitor in rondarun's folder, where both are installed. If that folder has no
+// ronda-monitor, returns only the name, which is then looked up in PATH.
 std::string MonitorBeside(const std::string& program) {
   constexpr absl::string_view kName = "ronda-monitor";
   const std::string path = absl::StrCat(program.substr(0, program.rfind('/') + 1), kName);

@@ -159,9 +159,9 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
   if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
-  // The process `pid` may not be the rank. It may be a child that the rank forked, or a process that reads the file, as
-  // this one does. The start time does not suffice to identify the rank, because processes that start together may have
-  // the same start time.
+  // The process `pid` is not necessarily the rank. It may be a child that the rank forked, or a process that reads the
+  // file, as this one does. The start time does not suffice to identify the rank, because processes that start together
+  // may have the same start time.
   if (StartOf(pid) != words.start_time || !CallsItself(pid, words.pid)) {
     return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }

@@ -45,8 +45,8 @@ class SocketStream final : public ByteStream {
   const absl::Duration deadline_;
 };
 
-// Reads and drops the unread bytes of a request, which a refused request may have. If a socket is closed while it has
-// unread bytes, the client may not receive the reply.
+// Drops the bytes of a refused request that have not been read. If a socket is closed while it has unread bytes, the
+// client may not receive the reply.
 void DropUnread(int socket) {
   std::array<char, 4096> rest;
   for (int i = 0; i < 16 && recv(socket, rest.data(), rest.size(), MSG_DONTWAIT) > 0; ++i) {

@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxFailuresAtStep = 3;
 
 // If the members of this number of consecutive epochs fail to connect to each other, the job ends. The number is higher
-// than kMaxFailuresAtStep, because the program may not be the cause: somebody else may be killing members.
+// than kMaxFailuresAtStep, because the program is not necessarily the cause: somebody else may be killing members.
 constexpr int kMaxFailuresToMeet = 10;
 
 // How long a member may take to end after it has received an EndNotice.

@@ -87,7 +87,7 @@ class SlotTable {
 
   // Returns the first slot that can get a member now. Free slots come before slots whose member has left.
   std::optional<SlotId> FindUsable(Choice choice, absl::Time now) const;
-  // Returns from when on FindUsable() finds a slot if nothing else happens first. Returns the infinite future if it
+  // Returns when FindUsable() will next find a slot if nothing else happens before. Returns the infinite future if it
   // never finds one.
   absl::Time UsableFrom(Choice choice) const;
 

@@ -37,7 +37,7 @@ class OutputQueue {
   void Append(absl::string_view bytes);
 
   // Writes as many bytes as the descriptor accepts without blocking. Errors: UNAVAILABLE if the reader is gone;
-  // otherwise that of the operating system. An error is returned once, and then the pending bytes are dropped.
+  // otherwise those of the operating system. An error is returned once, and then the pending bytes are dropped.
   absl::Status Write();
 
   int fd() const { return fd_; }
@@ -78,7 +78,7 @@ class StandardOutput {
 // Thread-compatible.
 class OutputFiles {
  public:
-  // Creates the directories and files. Errors: that of the operating system, with the path.
+  // Creates the directories and files. Errors: those of the operating system, with the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
   // Creates the files of one more rank, if this object has files. Errors: those of Create.
@@ -87,8 +87,8 @@ class OutputFiles {
   // Creates an object without files, whose Write does nothing.
   OutputFiles() = default;
 
-  // Errors: that of the operating system, with the path. After an error, the file receives no more bytes, and causes no
-  // more errors.
+  // Errors: those of the operating system, with the path. After an error, the file receives no more bytes, and causes
+  // no more errors.
   absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
 
  private:

@@ -30,8 +30,8 @@ namespace ronda {
 class ChildProcess {
  public:
   // kTerminal: the launcher's standard input. If this is a terminal, a process that reads from it is stopped until its
-  // group is in the terminal's foreground (Terminal). kNoTerminal: the launcher's standard input, unless this is a
-  // terminal; then no input.
+  // group is in the terminal's foreground (Terminal). kNoTerminal: the launcher's standard input, or no input if this
+  // is a terminal.
   enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 
   // How the process ends if the launcher is killed.

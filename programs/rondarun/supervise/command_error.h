@@ -17,9 +17,9 @@ struct CommandWords {
   const std::string& before;
 };
 
-// Returns an error for a script that the system would start, but that would fail with a misleading message, for example
-// because its first line ends with a carriage return, or because it is a Python program that a shell would run, as its
-// first line does not name Python. Errors: NOT_FOUND and PERMISSION_DENIED.
+// Returns an error for a script that the system would start, but that would fail with a misleading message. One example
+// is a script whose first line ends with a carriage return. Another is a Python program that a shell would run, because
+// its first line does not name Python. Errors: NOT_FOUND and PERMISSION_DENIED.
 absl::Status CheckScript(const CommandWords& words);
 
 // Returns the error for a command that exec could not start. `error` is the errno of exec. Errors: NOT_FOUND and

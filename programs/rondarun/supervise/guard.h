@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Cleans up after a job, however it ends. What has to be cleaned up are its processes, those that its helpers have left
-// behind, and its shared memory.
+// Cleans up after a job, however it ends. This covers its processes, those that its helpers have left behind, and its
+// shared memory.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_GUARD_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_GUARD_H_
 

@@ -68,7 +68,7 @@ class MemberListener {
  public:
   virtual ~MemberListener() = default;
 
-  // `text` is a message from the member, which may not be a valid MemberMessage.
+  // `text` is a message from the member, and not necessarily a valid MemberMessage.
   virtual void OnMessage(int member, absl::string_view text) = 0;
   // The member is alive, but cannot receive messages. `why` completes a sentence that starts with "member 3 ".
   virtual void OnMisbehaviour(int member, absl::string_view why) = 0;

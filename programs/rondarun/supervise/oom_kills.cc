@@ -27,7 +27,7 @@ std::optional<int64_t> ReadCounter(const std::string& path) {
   return std::nullopt;
 }
 
-// The folder of control groups of version 1 or 2, and the name of the file with the counter.
+// The folder of the version 1 or version 2 control groups, and the name of the file with the counter.
 struct Version {
   std::string folder;
   std::string file;

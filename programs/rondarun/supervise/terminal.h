@@ -9,7 +9,7 @@ namespace ronda {
 
 // The terminal that is this process's standard input, if it is the controlling terminal of the session. Only one
 // process group at a time may read from a terminal, and the signals of the terminal's keys go to this group too. The
-// shell gives the terminal to this process's group, which may lend it to a child's group. A child that reads the
+// shell gives the terminal to this process's group. This process may lend it to a child's group. A child that reads the
 // terminal without having borrowed it is stopped (SIGTTIN).
 //
 // Thread-compatible. The process must be single-threaded.

@@ -93,8 +93,8 @@ const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return nullptr;
 }
 
-// Returns what to append to "was killed by signal 9 (SIGKILL)" about processes that the kernel has killed for lack of
-// memory.
+// Returns the text to append to "was killed by signal 9 (SIGKILL)" about processes that the kernel has killed for lack
+// of memory.
 std::string DescribeOomKills(const OomKills& kills) {
   constexpr absl::string_view kRemedy = ": give the host or container more memory, or run fewer ranks there";
   if (kills.of_group > 0) {
