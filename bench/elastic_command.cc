@@ -108,8 +108,7 @@ class MemberSteps {
     ++in_epoch_;
   }
 
-  // Begins an epoch. Starts an epoch and returns its report, to which the caller must still add the first step and the
-  // members.
+  // Starts an epoch and returns its report, to which the caller must still add the first step and the members.
   EpochStart Begin() {
     in_epoch_ = 0;
     return {.step = durations_.empty() ? 0 : Median(durations_), .left = last_};

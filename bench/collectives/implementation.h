@@ -33,7 +33,8 @@ class Implementation {
   virtual Kind kind() const = 0;
 
   // Prepares Run() for `shape`, which replaces the previous shape. Preparation is not timed. Returns false if this
-  // implementation does not support `shape`. `buffers` must stay valid until the last Run() for `shape` has returned.
+  // implementation does not support `shape`. `buffers` must outlive the prepared case, which ends with the next
+  // Prepare() or with this object.
   virtual absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) = 0;
 
   // Returns the name of the algorithm that runs the prepared case, or "" if the implementation has only one.

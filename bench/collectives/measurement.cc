@@ -31,7 +31,7 @@ int Calibrate(const Block& block, const InterleavingOptions& options, ProcessGro
   constexpr int kFew = 3;
   block(1);
   const int iterations = IterationsFor(TimeBlock(block, kFew, group) / kFew, options);
-  // A fast implementation was still warming up during the first estimate, so that estimate is too high.
+  // A fast implementation was still warming up during the first estimate, so that estimate of its time is too high.
   const int enough = std::min(iterations, 10 * kFew);
   return IterationsFor(TimeBlock(block, enough, group) / enough, options);
 }

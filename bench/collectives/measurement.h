@@ -79,8 +79,8 @@ struct Timing {
   int iterations = 0;                // in a block
 };
 
-// Returns how many iterations fit into `block_time`, but at least 2, so that at least one iteration follows another of
-// the same implementation.
+// Returns how many iterations fit into `block_time`: at most `max_iterations`, but at least 2, so that at least one
+// iteration follows another of the same implementation.
 int IterationsFor(double seconds_each, const InterleavingOptions& options);
 
 // Runs `iterations` iterations of an implementation, and returns the seconds that they took on this rank.

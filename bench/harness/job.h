@@ -48,7 +48,8 @@ inline constexpr char kInProcess[] = "inprocess";
 // text: "Backends of the communicator layer".
 void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends);
 
-// Returns the value that RONDA_BACKEND must have on all ranks of a job with these backends, or "" if any value will do.
+// Returns the value that RONDA_BACKEND must have on all ranks of a job with these backends, or "" if it need not be
+// set.
 std::string JobBackend(const std::vector<std::string>& backends);
 
 // One rank of a benchmark, as passed to its Body.

@@ -42,8 +42,8 @@ using ReadVariable = std::function<std::optional<std::string>(const char* name)>
 ReadVariable ProcessVariables();
 
 // Returns nullopt if no launcher has started this process. `parent` is the id of the parent process. It identifies the
-// job, because MPI launchers do not name the job, but are the parent of all ranks on a host. Errors: INVALID_ARGUMENT
-// if the launcher's variables are invalid.
+// job: MPI launchers give the job no name, but one launcher process is the parent of all ranks on a host. Errors:
+// INVALID_ARGUMENT if the launcher's variables are invalid.
 absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent);
 
 // If the ranks find each other in memory, sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun
@@ -71,8 +71,8 @@ struct LaunchCommand {
 // Returns the path of a program, or "" if the program is not installed.
 using FindProgram = std::function<std::string(const std::string& name)>;
 
-// Returns a function that looks for a program next to this executable, where both an installation and the Bazel build
-// put it, and then in PATH.
+// Returns a function that looks for a program in the folders, relative to this executable, where an installation and
+// the Bazel build put it, and then in PATH.
 FindProgram FindInstalledProgram();
 
 // Errors: NOT_FOUND, with a text that names the launcher and says how to install it.

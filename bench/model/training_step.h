@@ -72,8 +72,8 @@ struct TrainingStepOptions {
   // Returns the measured seconds of an allreduce of `bytes` bytes of fp32. If the function is empty, the simulation
   // uses the formulas for `algorithm` and `cluster`.
   std::function<double(double bytes)> allreduce;
-  // The fraction of its speed that the computation loses while a bucket is being communicated. It is 1 if computation
-  // already keeps all cores of the host busy and communication takes one core per rank.
+  // The fraction of its speed that the computation loses while a bucket is being communicated. It is 1 if each rank
+  // computes on one core, all cores of the host are in use, and the communication of each rank takes a whole core.
   double lost_speed = 0;
 };
 

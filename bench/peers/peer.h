@@ -4,7 +4,8 @@
  * opens at run time. The library exports one function, const ronda_bench_peer* ronda_bench_peer_functions(void).
  *
  * Only one thread of a process calls a peer. All ranks make the same calls in the same order. Functions that return
- * int return 0 on success; after any other value, last_error() returns the text of the error. */
+ * int, except algorithm_count(), return 0 on success; after any other value, last_error() returns the text of the
+ * error. */
 #ifndef RONDA_BENCH_PEERS_PEER_H_
 #define RONDA_BENCH_PEERS_PEER_H_
 

@@ -144,9 +144,10 @@ _FIGURES_BY_COMMAND: dict[str, Callable[[Run], Iterator[Figure]]] = {
 def figures_of(runs: list[Run]) -> list[Figure]:
     """Returns the figures of all runs. Each figure shows one run.
 
-    A run of `collectives` has a figure per operation, which shows bandwidth over size. A run of
-    `step` has a figure with the parts of a step, and a run of `latency` has a histogram. A run of
-    `startup` has a figure with its times, and a run of `advise` has a figure with its predictions.
+    A run of `collectives` has a figure per operation, dtype, number of ranks and placement, which
+    shows bandwidth over size. A run of `step` has a figure per case with the parts of a step, and a
+    run of `latency` has a histogram per case. A run of `startup` has a figure per number of ranks
+    with its times, and a run of `advise` has one figure with its predictions.
     """
     return [
         figure

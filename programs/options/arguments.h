@@ -17,7 +17,7 @@ namespace ronda {
 // What determines the meaning of a command line besides its words: files that it names, this machine, and the
 // environment.
 struct ArgumentSources {
-  // Returns the content of a file. Errors: NOT_FOUND or similar, with the reason but without the file name.
+  // Returns the content of a file. Errors: NOT_FOUND or similar, "PATH: REASON".
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
   std::function<int()> count_cores;                         // that this process may run on
   std::function<int()> count_gpus;                          // NVIDIA's, as its driver lists them

@@ -72,7 +72,7 @@ absl::Status NotRead(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" is not read"));
 }
 
-// Returns the host on a line without a comment. Errors: INVALID_ARGUMENT with the reason.
+// Returns the host on a line whose comment has been removed. Errors: INVALID_ARGUMENT with the reason.
 absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
   const std::vector<std::string> words = LineWords(line);
   HostSlots host = {.host = words.front()};

@@ -63,7 +63,7 @@ std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
 // Returns the part of a hostname before the first dot.
 absl::string_view ShortName(absl::string_view hostname);
 
-// Returns whether `host` is this host: "localhost", a loopback address, or one of `own`, the names and addresses of
+// Returns whether `host` is this host: "localhost", "127.0.0.1", "::1", or one of `own`, the names and addresses of
 // this host. `host` may also be the part of a name in `own` before the first dot.
 bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
 

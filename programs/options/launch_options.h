@@ -61,8 +61,8 @@ struct ElasticOptions {
   absl::Duration timeout = absl::Seconds(600);  // of all waits for members
   std::optional<int> reset_limit;               // of changes
   // How long to wait after a failure before reusing a slot whose member died, or a host that was lost. The first number
-  // is the time after the first failure. It doubles with each failure, up to the second number. nullopt: the defaults
-  // of JobMembership.
+  // is the time after the first failure. This time doubles with each failure, up to the second number. nullopt: the
+  // defaults of JobMembership.
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
   std::string discovery_script;    // lists the hosts, which may change; empty: `hosts` are the hosts
   int slots_per_host = 0;          // of listed hosts without slots; 0: each must have some

@@ -45,7 +45,7 @@ struct Option {
   // The kinds of options, except the normal kind:
   //   kQuestion       answered at once, before later options are read
   //   kWithoutEffect  an option of another program that is accepted but changes nothing
-  //   kRefused        an option of another program that is an error, which names the remedy
+  //   kRefused        an option of another program; giving it is an error, whose text names the remedy
   enum class Kind { kNormal, kQuestion, kWithoutEffect, kRefused };
   // Whether a second use of the option replaces the first, or adds to it.
   enum class Repetition { kReplaces, kAdds };

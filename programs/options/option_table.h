@@ -77,7 +77,7 @@ struct CommandLineDraft {
 // Errors: INVALID_ARGUMENT, with a text that names the options and the remedy.
 absl::Status Complete(CommandLineDraft* draft);
 
-// Each function is the effect of an option. An effect that belongs to only one option is named after it.
+// Each of these functions is the effect of an option. An effect that belongs to only one option is named after it.
 
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
@@ -128,7 +128,7 @@ inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
 // Returns all options of rondarun: those of horovodrun, torchrun and Paddle, mpirun's -x, and Ronda's own. The --help
 // text, the keys of configuration files, errors about unknown names, and the test of the manual all use this table. So
-// a new option needs a row in this table, a line in docs/rondarun.md and, if its effect is new, a function (below).
+// a new option needs a row in this table, a line in docs/rondarun.md and, if its effect is new, a function (above).
 //
 // The options write to `draft`, which must outlive any use of the table.
 OptionTable RondarunOptions(CommandLineDraft* draft);

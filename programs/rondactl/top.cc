@@ -99,7 +99,7 @@ absl::StatusOr<UniqueFd> CatchSignals() {
   return fd;
 }
 
-// Waits until `deadline`. Waits until `deadline`. Returns true early if the user wants to leave.
+// Waits until `deadline`. Returns true early if the user wants to leave.
 absl::StatusOr<bool> WaitForLeave(const UniqueFd& signals, bool has_keys, FlightTime deadline) {
   pollfd fds[] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
                   {.fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}};

@@ -93,7 +93,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   return facts;
 }
 
-// Runs a job. Runs the job and, after a failure, reruns it with the same options as often as they allow.
+// Runs a job and, after a failure, runs it again with the same options as often as they allow.
 class JobRunner {
  public:
   // `nodes` is the result of LeadNodes if the job's nodes connect by themselves.

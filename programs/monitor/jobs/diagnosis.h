@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the rank that holds up a job. The functions use what the job's ranks (RankSample) and the kernel report about
-// the ranks' processes. All functions in this file are pure.
+// Finds the rank that holds up a job. The functions use the samples of the job's ranks (RankSample), and what the
+// kernel reports about the ranks' processes. All functions in this file are pure.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 
@@ -30,9 +30,10 @@ struct HostLink {
   absl::Duration round_trip;
 };
 
-// Returns the host with the longest round trip, if that round trip is too long for one network and, with several hosts,
-// much longer than the shortest one. Returns nullopt unless every rank spends much of its time in buckets. If the round
-// trips to all of several other hosts are about that long, returns the host on which this program runs.
+// Returns the host with the longest round trip, if that round trip is too long for one network and, if there are links
+// to several hosts, much longer than the shortest one. Returns nullopt unless every rank spends much of its time in
+// buckets. If the round trips to all of several other hosts are about that long, returns the host on which this program
+// runs.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
 // FindStandstill() returns nullopt if no rank is waiting for another, or if no rank has waited longer than `threshold`.

@@ -28,7 +28,8 @@ struct KnownJob {
 // Returns the jobs of these ranks, sorted by job id.
 std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Shortens a job id that rondarun generated to its first digits. These digits are enough to tell the user's jobs apart.
+// Shortens a job id. If rondarun generated the id, only its first digits are kept, which are enough to tell the user's
+// jobs apart. Any other id is returned unchanged.
 std::string ShortId(const std::string& job);
 
 // Returns the name and short id of the job, such as "resnet50 (3fa9c1d2)", or only the short id if the job has no name.

@@ -62,7 +62,7 @@ class JobSampler {
   // Returns the state of the job as of the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // Returns how many ranks on this host have not ended. A rank whose process has died may still be counted for a
+  // Returns how many ranks on this host have not ended. A rank whose process has died may still be counted for about a
   // second. A rank that has left the job is no longer counted after the next call of Sample.
   size_t living() const;
 

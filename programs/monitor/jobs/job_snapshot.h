@@ -168,7 +168,7 @@ struct JobSnapshot {
 };
 
 // What the monitor of another host reports about the job's ranks on that host. Its times are converted to this host's
-// clock. A converted time may be off by up to the duration of a message.
+// clock. A converted time may be off by up to the time that a message takes.
 struct OtherHost {
   static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 

@@ -21,8 +21,8 @@ namespace ronda {
 //
 // On a single host, a rank's lateness is the time from the first rank's entry into the bucket to this rank's entry. The
 // clocks of different hosts differ, but ranks leave a bucket at about the same time. So in a job on several hosts, a
-// rank's lateness is the longest time that any rank spent in the bucket, minus the time that this rank spent in it.
-// There, a bucket is measured once all ranks have left it.
+// rank's lateness is the longest time that any rank spent in the bucket, minus the time that this rank spent in it. On
+// several hosts, a bucket is measured as soon as all ranks have left it.
 //
 // A pure state machine. Thread-compatible.
 class LatenessMeter {

@@ -55,7 +55,7 @@ struct RankAnswer {
 };
 
 // Sends the request to all of `ranks`, and waits for their answers, for at most `timeout`. Errors: those of
-// RankControl, with the number of the rank.
+// RankControl::Open, with the number of the rank; those of RankControl::Ask.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
                                                  const TimelineRequest& request, absl::Duration timeout);
 

@@ -32,7 +32,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// How often to retry reading values that the rank may be changing. The number is limited because the rank may be
+// The maximum number of attempts to read values that the rank may be changing. It is limited because the rank may be
 // stopped in the middle of a write.
 constexpr int kLooks = 100;
 
@@ -195,8 +195,8 @@ RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
   MapRecorder();
 }
 
-// When the rank has ended, its path may refer to the file of another rank. So first open the file, and then check that
-// the rank is alive.
+// When the rank has ended, its path may refer to the file of another rank. So this function first opens the file, and
+// then checks that the rank is alive.
 absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!IsAlive()) return absl::NotFoundError("the rank has ended");

@@ -82,13 +82,14 @@ class RankReader {
   // Returns the events of the rank's flight recorder, oldest first. The list is empty if the recorder cannot be read.
   std::vector<FlightEvent> Events() const;
 
-  // Opens the file of the rank's words for writing. Errors: NOT_FOUND if the rank has ended; those of the operating
-  // system.
+  // Opens the file that contains the rank's words, for writing. Errors: NOT_FOUND if the rank has ended; those of the
+  // operating system.
   absl::StatusOr<UniqueFd> OpenToWrite() const;
 
  private:
   RankReader(MappedPages words, ProcessId process, std::string path);
-  // Maps `bytes` bytes of the file `path`, starting at `offset`. Returns null if the file is too short.
+  // Maps `bytes` bytes of the file `path`, starting at `offset`. Errors: INVALID_ARGUMENT if the file is too short;
+  // those of the operating system.
   static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
   void MapRecorder();
 

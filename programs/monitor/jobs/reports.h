@@ -23,15 +23,15 @@ std::string JobsTable(const std::vector<JobSnapshot>& jobs);
 // Returns a table with one line per rank: its process, its rates, its lateness and its schedule.
 std::string RanksTable(const JobSnapshot& job);
 
-// Returns the lines of HeadOf, the reason why the job stands still or is slow, if it is known, and the RanksTable. The
-// RanksTable follows. In this table, the ranks for which other ranks wait longest come first.
+// Returns the lines of HeadOf, then the reason why the job stands still or is slow, if it is known, and then the
+// RanksTable. In this table, the ranks that the others wait for longest come first.
 std::string TopText(const JobSnapshot& job);
 
 // Returns one line, without a newline, about the straggler: its number, what it costs, and why it is late. Returns ""
 // if there is no straggler. REQUIRES: the rank of `verdict` is one of the ranks of `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
 
-// Returns the costs of a job that has ended, as a table with one line per figure. `of` is a prefix of the table's title
+// Returns the costs of a job that has ended, as a table with one line per figure. `of` is a part of the table's title
 // that says what the table is about, for example "epoch 3: ".
 std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of = "");
 

@@ -49,8 +49,8 @@ class WatchedJobs {
   };
   explicit WatchedJobs(Options options) : options_(std::move(options)) {}
 
-  // Reads the known ranks, and searches for new ranks when it is time. Call Sample every JobSampler::kPeriod, or after
-  // NextPeriod(), which depends on the speed of the jobs.
+  // Reads the known ranks, and searches for new ranks when a search is due. Call Sample every JobSampler::kPeriod, or
+  // after NextPeriod(), which depends on the speed of the jobs.
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 

@@ -79,7 +79,7 @@ class OtherMonitor {
   OtherMonitor(const OtherMonitor&) = delete;
   OtherMonitor& operator=(const OtherMonitor&) = delete;
 
-  // Returns the last answer or, if there is none yet, an error.
+  // Returns the last answer. Until the first answer, returns the last error, such as the other monitor's refusal.
   absl::StatusOr<OtherHost> heard() const {
     MutexLock lock(&mu_);
     return heard_;

@@ -43,7 +43,7 @@ void GiveMembership(int membership_fd, ChildProcess::Options* process);
 // Thread-compatible; owned by the SupervisedMembers of a Supervisor.
 class MemberProcesses final : public MemberHost {
  public:
-  // Returns a process for the member, which must inherit the descriptor `membership_fd` under the same number.
+  // Returns a process for the member. The process must inherit the descriptor `membership_fd` under the same number.
   using MakeMember =
       std::function<std::unique_ptr<JobPart>(const JobMembership::StartMember& start, int membership_fd)>;
 

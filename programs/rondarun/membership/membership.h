@@ -124,8 +124,8 @@ class JobMembership {
   Actions OnHostLost(absl::string_view host, absl::Time now);
   Actions OnTime(absl::Time now);
 
-  // Sets where other members connect to a member on this host if it becomes rank 0. If the job has several hosts, must
-  // be called before a member on this host joins.
+  // Sets where other members connect to a member on this host if that member becomes rank 0. If the job has several
+  // hosts, must be called before a member on this host joins.
   void SetMeetingPoint(absl::string_view host, MeetingPoint point);
 
   // Returns when the owner must call OnTime, or the infinite future if nothing depends on time.

@@ -29,8 +29,8 @@ std::string JobMembership::Describe(absl::Time now) const {
   return text + slots_.Describe(now);
 }
 
-// The fingerprint includes epochs and steps only as distances from the newest epoch, and exit codes and texts only as
-// whether they exist.
+// The fingerprint contains epochs and steps only as their distance from the number of the newest epoch. Of exit codes
+// and texts, it contains only whether they exist.
 uint64_t JobMembership::Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int)> of_process) const {
   const auto behind = [this](int64_t epoch) { return epoch < 0 ? -1 : epoch_ - epoch; };
   std::vector<std::vector<uint64_t>> slots(slots_.host_count());

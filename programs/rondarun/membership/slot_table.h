@@ -71,7 +71,7 @@ class SlotTable {
   const MeetingPoint& meeting_point(size_t host) const { return hosts_[host].meeting_point; }
   void set_meeting_point(size_t host, MeetingPoint point) { hosts_[host].meeting_point = std::move(point); }
 
-  // Set how a slot is used.
+  // These functions set how a slot is used.
   void Occupy(const SlotId& id) { At(id).use = Use::kOccupied; }
   void Free(const SlotId& id) { At(id).use = Use::kFree; }
   void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // its member does not want to be replaced

@@ -24,8 +24,8 @@ enum class Medium { kFile, kTerminal };
 
 // Bytes that are waiting to be written to a descriptor. The descriptor may be slow, for example a pipe to a pager.
 //
-// It stays in blocking mode, because all processes that share the descriptor share its mode. Each write is so small
-// that it does not block if poll() reports the descriptor as ready.
+// The descriptor stays in blocking mode, because all processes that share the descriptor share its mode. Each write is
+// so small that it does not block if poll() reports the descriptor as ready.
 //
 // Thread-compatible. Does not own the descriptor.
 class OutputQueue {

@@ -86,9 +86,9 @@ std::string DescribeProcess(const std::vector<std::string>& variables, const std
 // Returns a text such as "job 0123: 2 ranks of ./train".
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
-// Decides which program starts the ranks, and how: this launcher (on its own host), mpirun, or an agent over ssh. To
-// plan a start through mpirun, queries mpirun for its version. If the user leaves the choice open and mpirun or its
-// plugin is missing, agents over ssh start the ranks, and the plan has a note that gives the reason.
+// Decides which program starts the ranks, and how. The program is this launcher (on its own host), mpirun, or an agent
+// over ssh. To plan a start through mpirun, queries mpirun for its version. If the user leaves the choice open and
+// mpirun or its plugin is missing, agents over ssh start the ranks, and the plan has a note that gives the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can correct.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

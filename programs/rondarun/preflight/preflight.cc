@@ -151,7 +151,7 @@ void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   }
 }
 
-// All probes connect at the same time, and so answer each other.
+// All probes try to connect at the same time, and each also answers the other probes meanwhile.
 void TryConnections(std::vector<Asked>* all) {
   std::vector<std::vector<const Asked*>> targets;
   for (const Asked& from : *all) targets.push_back(TargetsOf(from, *all));

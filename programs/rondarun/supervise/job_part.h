@@ -73,8 +73,8 @@ class JobPart {
   JobPart(const JobPart&) = delete;
   JobPart& operator=(const JobPart&) = delete;
 
-  // Starts the process. Starts the process. From now on, `listener` receives all events. `listener` must outlive this
-  // object. Errors: those of ProcessStarter::Start.
+  // Starts the process. From now on, `listener` receives all events. `listener` must outlive this object. Errors: those
+  // of ProcessStarter::Start.
   absl::Status Start(const ProcessStarter& starter, JobListener* listener);
 
   bool running() const { return process_ != nullptr && !collected_; }

@@ -45,8 +45,8 @@ class TaggedOutput {
   // Adds the next bytes that mpirun has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // Must be called when the output has ended. If the output ends with an incomplete mark, these bytes are text after
-  // all.
+  // Must be called when the output has ended. If the output ends with an incomplete mark, the bytes of this mark are
+  // text after all.
   void Finish(Emit emit);
 
  private:
@@ -72,8 +72,8 @@ class StartMarkReader {
   // Adds the next bytes of the stream, and emits those that the rank itself has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // Must be called when the stream has ended. If the stream ends with an incomplete mark, these bytes are the rank's
-  // own text after all.
+  // Must be called when the stream has ended. If the stream ends with an incomplete mark, the bytes of this mark are
+  // the rank's own text after all.
   void Finish(Emit emit);
 
   // Returns the pid in the start mark, or nullopt until the mark has been read.

@@ -42,7 +42,7 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   inbox.signals_ = awaited;
   sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);
 
-  // SIGPIPE is ignored. Makes write() just return an error when the reader of this process's output is gone.
+  // Ignore SIGPIPE, so that write() only returns an error when the reader of this process's output is gone.
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);
