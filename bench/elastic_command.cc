@@ -69,7 +69,8 @@ constexpr char kDescription[] =
     "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n"
     "  ronda-bench elastic -np 2 --measure step -b 64KiB\n";
 
-// The report of rank 0 about an epoch, after the epoch's first step. Times are in seconds on the machine's clock.
+// Rank 0's report about an epoch, written after the first step of the epoch. Times are in seconds on the machine's
+// clock.
 struct EpochStart {
   double step = 0;   // the median of its steps in earlier epochs; 0: there were none
   double left = 0;   // the end of its last step before this epoch
@@ -94,20 +95,20 @@ std::optional<EpochStart> DecodeEpochStart(const std::string& text) {
   return start;
 }
 
-// SIGUSR1 sets this variable in a member, and then the job must end.
+// Set by SIGUSR1 in any member; the job must then end.
 volatile std::sig_atomic_t is_to_end = 0;
 
-// Records the step times of a member in all of its epochs.
+// Records the step times of a member over all of its epochs.
 class MemberSteps {
  public:
-  // Records that a step of the running epoch has ended at time `end`.
+  // Records that a step of the current epoch ended at time `end`.
   void Add(double end) {
     if (in_epoch_ > 0) durations_.push_back(end - last_);
     last_ = end;
     ++in_epoch_;
   }
 
-  // Begins an epoch. Returns the epoch's report, but the caller must still add the first step and the members.
+  // Starts an epoch and returns its report, to which the caller must still add the first step and the members.
   EpochStart Begin() {
     in_epoch_ = 0;
     return {.step = durations_.empty() ? 0 : Median(durations_), .left = last_};
@@ -119,8 +120,7 @@ class MemberSteps {
   int64_t in_epoch_ = 0;
 };
 
-// The main function of a member of the timed job. The member sums gradients until one of the members gets the signal to
-// end.
+// The main function of a member of the timed job. The member sums gradients until any member receives SIGUSR1.
 int RunForKills(size_t bytes) {
   std::signal(SIGUSR1, [](int) { is_to_end = 1; });
   std::vector<float> weights(bytes / sizeof(float) + 1), gradient(weights.size());
@@ -147,13 +147,13 @@ int RunForKills(size_t bytes) {
   return 0;
 }
 
-// The delay of the first step after each kill of one job, in seconds.
+// How late the first step was after each kill of one job, in seconds.
 struct Delays {
   std::vector<double> survivors, replaced, planned;
 };
 
-// Kills a random member whenever the job has all its members, options.kills times. Then sends the signal that ends the
-// job.
+// Kills a random member each time the job has all its members, options.kills times in total. Then sends the signal that
+// ends the job.
 class Killer {
  public:
   Killer(const ElasticOptions& options, ProgressBar* progress)
@@ -215,13 +215,13 @@ absl::StatusOr<LaunchCommand> PlanTorchrun(const ElasticOptions& options) {
   const std::string python = FindInstalledProgram()("python3");
   if (python.empty()) return absl::NotFoundError("--peer torchrun: there is no python3 in PATH");
   RONDA_ASSIGN_OR_RETURN(const std::string script, FindPeerFile("torchrun", "torchrun_elastic.py", "python3-torch"));
-  // Without --redirects and --tee PyTorch 1.13 fails under Python 3.11.
+  // Without --redirects and --tee, PyTorch 1.13 fails under Python 3.11.
   return LaunchCommand{.words = {python, "-m", "torch.distributed.run", "--standalone", "--redirects=1", "--tee=1",
                                  "--nproc_per_node", absl::StrCat(options.ranks), "--max_restarts",
                                  absl::StrCat(options.kills + 1), script, absl::StrCat(options.bytes)}};
 }
 
-// Runs a job until all its kills are done.
+// Runs a job until all its kills have been made.
 absl::StatusOr<Delays> MeasureJob(const std::string& name, const LaunchCommand& command,
                                   const ElasticOptions& options) {
   ProgressBar progress(stderr);
@@ -294,7 +294,7 @@ void AddStepFlags(Flags* flags, ElasticStepOptions* options) {
              Integer(&options->rounds, {.min = 1, .max = 10000}));
 }
 
-// The main function of a process that rondarun has started as a member.
+// The main function of a process that rondarun started as a member.
 int RunAsMember(const ElasticOptions& options) {
   return options.measure == ElasticMeasure::kStep ? RunStepsAsMember(options.step) : RunForKills(options.bytes);
 }

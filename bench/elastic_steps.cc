@@ -37,14 +37,14 @@ double NanosecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-// Returns the number of context switches of this process so far: how often one of its threads has left its core.
+// Returns how many context switches the threads of this process have made so far.
 double ContextSwitches() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_nvcsw + usage.ru_nivcsw);
 }
 
-// A function that ends a step, and the step times with this function on this rank.
+// A function that ends a step, and this rank's step times with it.
 struct Ending {
   std::string name;
   std::function<void()> end_step;
@@ -61,7 +61,7 @@ struct NoUpdate {
 // A training loop like the one in docs/elastic.md. Thread-compatible.
 class StepsOfMember {
  public:
-  // REQUIRES: the process is in the job.
+  // REQUIRES: the process has joined the job.
   StepsOfMember(const ElasticStepOptions& options, elastic::State* state, Output* output)
       : options_(options), state_(state), output_(output) {
     const auto tensors = static_cast<size_t>(options.tensors);
@@ -85,8 +85,8 @@ class StepsOfMember {
     std::vector<double> mark_ns;
     for (int round = 0; round < options_.rounds; ++round) {
       output_->Progress(static_cast<double>(round) / options_.rounds, absl::FormatDuration(compute));
-      // Each round begins with another ending. If all rounds began with one ending, a change of the machine over time
-      // could look like a difference between the endings.
+      // Each round starts with a different ending. Otherwise, a drift of the machine's speed could look like a
+      // difference between the endings.
       for (size_t i = 0; i < std::size(endings); ++i) {
         RunBlock(compute, &endings[(i + static_cast<size_t>(round)) % std::size(endings)]);
       }
@@ -115,7 +115,7 @@ class StepsOfMember {
     run(options_.steps);
     ending->step_ns.push_back(NanosecondsSince(begin) / options_.steps);
     ending->switches.push_back((ContextSwitches() - switches) / options_.steps);
-    // The steps with timed calls are outside of the block, because each of them reads the clock twice.
+    // The timed calls are made outside the block, because timing a call reads the clock twice.
     for (int step = 0; step < options_.steps / 10 + 1; ++step) {
       RunStep(compute);
       const auto call = Clock::now();

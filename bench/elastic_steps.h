@@ -23,12 +23,12 @@ struct ElasticStepOptions {
   std::vector<absl::Duration> compute = {absl::ZeroDuration(), absl::Microseconds(200)};  // of a step; one run each
 };
 
-// Runs as a member of the job. Times blocks of steps in turns: steps that end with no call, with should_stop(), or with
-// step_done(). Rank 0 sends the rows to the process that started the job. Returns the process' exit code.
+// Runs as a member of the job. Times blocks of steps that end with no call, with should_stop(), or with step_done(), in
+// turn. Rank 0 sends the result rows to the process that started the job. Returns the exit code of the process.
 int RunStepsAsMember(const ElasticStepOptions& options);
 
-// Starts the job, whose members get `words` as the arguments of `ronda-bench elastic`, and prints its rows. Errors: the
-// launcher's; INTERNAL if the job fails.
+// Starts the job and prints its result rows; its members get `words` as the arguments of `ronda-bench elastic`. Errors:
+// those of the launcher; INTERNAL if the job fails.
 absl::Status MeasureSteps(const ElasticStepOptions& options, const std::vector<std::string>& words, Results* results);
 
 }  // namespace ronda::bench

@@ -2,9 +2,8 @@
 
 // This benchmark measures how fast the CPU kernels move memory, compared with memcpy.
 //
-// The rate counts each byte that is read and each byte that is written, for memcpy too, so that all lines are
-// comparable. The size in a benchmark's name is that of one buffer of fp32. Buffers of other types have the same number
-// of elements.
+// The rate counts both the bytes read and the bytes written, for memcpy too, so that all lines are comparable. The size
+// in a benchmark's name is the size of one fp32 buffer. Buffers of other types have the same number of elements.
 #include <cstdint>
 #include <cstring>
 #include <vector>

@@ -24,7 +24,7 @@ constexpr char kDescription[] =
     "write with --json. Each plot is also a file of its own, DIR/NAME.svg. This takes matplotlib: Debian's\n"
     "python3-matplotlib, or pip install matplotlib.";
 
-// Replaces this process by the Python program bench/report, whose first lines describe its arguments. Returns only if
+// Replaces this process with the Python program bench/report, which documents its arguments at its top. Returns only if
 // the program cannot be started.
 absl::Status Become(const std::vector<std::string>& arguments) {
   constexpr char kProgram[] = "ronda-bench-report";

@@ -64,13 +64,12 @@ constexpr char kDescription[] =
     "\n"
     "  ronda-bench scale -np 16,64\n";
 
-// The first argument of this program if it is one rank, or a process whose threads are the ranks. Users do not give
-// this argument. The second argument is the path of the RecordFile. For threads, the third argument is the number of
-// ranks.
+// The first argument of this program if it is a rank, or a process whose threads are ranks. It is internal, and not for
+// users. The second argument is the path of the RecordFile. With threads, the third argument is the number of ranks.
 constexpr char kAsRank[] = "--as-rank";
 constexpr char kAsThreads[] = "--as-threads";
 
-// A rank's measurements. Times are on the machine's clock. A time is zero if the rank has ended before that time.
+// A rank's measurements. Times are on the machine-wide clock. A time is zero if the rank died before that point.
 struct Record {
   double joined_s = 0;
   double negotiated_s = 0;  // duration
@@ -81,7 +80,7 @@ struct Record {
   int64_t descriptors = 0;
 };
 
-// The records of all ranks, in a file, because a rank that is killed cannot send its record.
+// A file with the records of all ranks: a rank that is killed cannot send its record.
 class RecordFile {
  public:
   static absl::StatusOr<RecordFile> Open(const std::string& path, int flags) {
@@ -106,7 +105,7 @@ class RecordFile {
   UniqueFd fd_;
 };
 
-// Returns the CPU time of this process's ended children, including their own ended children.
+// Returns the CPU time of all child processes that have ended, including their own children.
 double ChildrensCpuSeconds() {
   rusage usage = {};
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -116,7 +115,7 @@ double ChildrensCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Returns the number in the line `name` of /proc/self/status, such as "RssAnon:     1234 kB".
+// Returns the number on the line `name` of /proc/self/status, such as "RssAnon: 1234 kB".
 int64_t OwnStatus(absl::string_view name) {
   const std::string status = ReadFile("/proc/self/status").value_or("");
   for (const absl::string_view line : absl::StrSplit(status, '\n')) {
@@ -140,7 +139,7 @@ class ScaleRank {
 
   ScaleRank(const RecordFile* file, Kind kind) : file_(*file), kind_(kind) {}
 
-  // Runs all measurements. Does not return on the last rank, which kills itself or, if ranks are threads, throws an
+  // Runs all measurements. Does not return on the last rank, which kills itself or, if the ranks are threads, throws an
   // exception.
   void Run() {
     record_.joined_s = NowSeconds();
@@ -175,7 +174,7 @@ class ScaleRank {
     if (value != static_cast<float>(ronda::size())) throw std::logic_error("the sum is wrong");
   }
 
-  // If ranks are threads, each has an equal share of the process' memory.
+  // If the ranks are threads, each gets an equal share of the process's memory.
   void MeasureMemory() {
     const int ranks_here = kind_ == Kind::kThread ? ronda::size() : 1;
     record_.own_kib = OwnStatus("RssAnon") / ranks_here;
@@ -217,7 +216,7 @@ int RunAsThreads(const RecordFile& file, int ranks) {
   return 0;
 }
 
-// If `words` begin with kAsRank or kAsThreads, runs the ranks of this process, and returns the exit code. Otherwise
+// If `words` starts with kAsRank or kAsThreads, runs the ranks of this process and returns the exit code. Otherwise
 // returns nullopt.
 std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   const bool is_rank = words.size() == 2 && words[0] == kAsRank;
@@ -229,7 +228,7 @@ std::optional<int> RunAsRanks(const std::vector<std::string>& words) {
   return is_rank ? RunAsRank(*file) : RunAsThreads(*file, threads);
 }
 
-// Returns the exit code of a job that has gone as planned. rondarun's exit code shows that SIGKILL has ended a rank. If
+// Returns the exit code of a job that goes as planned. rondarun's exit code shows that SIGKILL killed a rank. If the
 // ranks are threads, the process outlives the thread that ends, and exits with 0.
 int PlannedExitCode(const std::string& kind) { return kind == kThreads ? 0 : 128 + SIGKILL; }
 
@@ -242,7 +241,7 @@ absl::StatusOr<LaunchCommand> PlanScale(const std::string& kind, int ranks, cons
                     FindInstalledProgram());
 }
 
-// Returns the largest value of a field over `records`.
+// Returns the maximum of a field over `records`.
 template <typename Number>
 Number MostOf(const std::vector<Record>& records, Number Record::*field) {
   Number most = 0;
@@ -250,7 +249,7 @@ Number MostOf(const std::vector<Record>& records, Number Record::*field) {
   return most;
 }
 
-// The results of a job that has ended.
+// The results of a finished job.
 struct EndedJob {
   std::string kind;
   std::vector<Record> records;
@@ -260,7 +259,7 @@ struct EndedJob {
   double cpu_s = 0;
 };
 
-// Returns what has not gone as planned in the job, or "" if everything has.
+// Returns what did not go as planned in the job, or "" if everything did.
 std::string Deviation(const EndedJob& job) {
   for (size_t rank = 0; rank < job.records.size(); ++rank) {
     if (job.records[rank].noticed_s == 0) return absl::StrCat("rank ", rank, " has not come to the end");
@@ -284,7 +283,7 @@ ResultRow RowOf(const EndedJob& job) {
           {"cpu_ms", 1e3 * job.cpu_s / static_cast<double>(ranks)}};
 }
 
-// Runs a job whose files are in `folder`.
+// Runs a job that keeps its files in `folder`.
 absl::StatusOr<EndedJob> RunJob(const std::string& kind, int ranks, const TemporaryFolder& folder) {
   const std::string path = folder.PathOf("records");
   RONDA_ASSIGN_OR_RETURN(const RecordFile file, RecordFile::Open(path, O_RDWR | O_CREAT | O_TRUNC));

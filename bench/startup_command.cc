@@ -49,7 +49,7 @@ int RunAsRank(const LaunchedRank& launched) {
   return value == static_cast<float>(launched.size) ? 0 : 1;
 }
 
-// A job that the benchmark starts repeatedly, with its times.
+// A job that the benchmark starts repeatedly, and its times.
 struct StartedJob {
   std::string name;
   LaunchCommand command;

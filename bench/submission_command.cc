@@ -43,12 +43,12 @@ constexpr char kDescription[] =
 
 using Nanoseconds = std::chrono::duration<double, std::nano>;
 
-// An optimizer without parameters.
+// An optimizer that does nothing.
 struct NoOptimizer {
   void step() {}
 };
 
-// A way to submit the gradients of a step, with its measured times on this rank.
+// A way to submit the gradients of a step, and its measured times on this rank.
 struct Way {
   std::string name;
   absl::FunctionRef<void(size_t i)> hand_over;
@@ -96,7 +96,8 @@ class SubmissionRun {
     TimeSingleCalls(way);
   }
 
-  // Times each call alone. Reading the clock between the calls takes time, so the means above are measured without it.
+  // Times each call separately. Reading the clock between calls takes time, so the means above are measured without
+  // this.
   void TimeSingleCalls(Way& way) {
     auto before = std::chrono::steady_clock::now();
     for (size_t i = tensors_.size(); i > 0; --i) {

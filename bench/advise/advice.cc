@@ -17,7 +17,7 @@ constexpr double kMinBuckets[] = {kMiB / 4, 4 * kMiB, 16 * kMiB};  // tried besi
 constexpr double kWorthwhile = 0.97;                               // a change must shorten the time to this share
 constexpr double kLargestFactor = 1024;
 
-// Returns the fraction (0 to 1) by which a rank's own communication slows down its computation.
+// Returns the fraction (0 to 1) of its computing speed that a rank loses to communication.
 double LostSpeed(const Program& program, double cpu_share, int on_host) {
   const double computing = on_host * program.busy_cores;
   const double missing = computing + on_host * cpu_share - program.cores;
@@ -25,8 +25,8 @@ double LostSpeed(const Program& program, double cpu_share, int on_host) {
 }
 
 // Copies that share a host are not faster than the program alone, except by chance. On a host without a spare core, a
-// copy may have a core for many steps, and then wait without a core for equally long. The median over such steps
-// ignores the waiting. The mean over the steps includes it, and is the time in which all copies make one step.
+// copy may run for many steps and then wait for a core just as long. The median step time ignores this waiting. The
+// mean includes it: it is the time in which every copy completes one step.
 double SlowestCompute(const Program& program, const Plan& plan) {
   constexpr double kFull = 0.9;
   const double compute = std::max(program.shared.SlowestOf(plan.ranks), program.alone.median());

@@ -24,11 +24,11 @@ class AllreduceCurve {
   // two points, sorted by ascending `bytes`; at least two members.
   AllreduceCurve(std::vector<Point> points, int members) : points_(std::move(points)), members_(members) {}
 
-  // Returns the seconds that an allreduce of `bytes` among `members` takes. The curve consists of lines between the
-  // points, and is proportional to the bytes after the last point. If `members` is not the number of measured members,
-  // the times are scaled. The time of the smallest point, which is latency, is proportional to members - 1. The rest of
-  // the time is proportional to (members - 1) / members. Both factors follow from the formula of the ring
-  // (bench/model/costs.h). REQUIRES: members >= 2.
+  // Returns the seconds that an allreduce of `bytes` among `members` takes. Interpolates linearly between the points;
+  // beyond the last point, the time is proportional to `bytes`. If `members` differs from the number of members
+  // measured, the times are scaled: the time of the smallest point, which is pure latency, by members - 1, and the rest
+  // by (members - 1) / members. Both factors follow from the cost of a ring allreduce (bench/model/costs.h). REQUIRES:
+  // members >= 2.
   double At(double bytes, int members) const;
 
  private:
@@ -38,7 +38,7 @@ class AllreduceCurve {
   int members_ = 2;
 };
 
-// A wire format, with its costs on one link.
+// A wire format and its cost on one link.
 struct WireOnLink {
   std::string name;  // the name of a Compression
   AllreduceCurve curve;
@@ -69,14 +69,14 @@ struct Prediction {
   double min_bucket = 0;  // bytes: the best of those tried; the default if it is at most 3 % slower
 };
 
-// Predicts the step on `plan`'s ranks, with `batch_factor` times the computation. Uses bench/model's simulation of the
-// locked schedule. Communication runs while gradients are computed. If the ranks of a host and their communication
-// together need more cores than the host has, communication slows the computation down.
+// Predicts the step time on the ranks of `plan`, with `batch_factor` times the computation. Runs bench/model's
+// simulation of the locked schedule. Communication overlaps with the computation of gradients. If computation and
+// communication together need more cores than the host has, communication slows the computation down.
 Prediction Predict(const Program& program, const WireOnLink& wire, const Plan& plan, double batch_factor = 1);
 
-// Returns the factor by which to multiply a rank's batch, so that the ranks together are `speedup` times as fast as one
-// rank. The factor also multiplies the computation between two exchanges. Returns 0 if the smallest factor tried,
-// 1/1024, suffices, and infinity if 1024 does not suffice. REQUIRES: speedup < ranks.
+// Returns the factor by which to multiply each rank's batch so that all ranks together train `speedup` times as fast as
+// one rank. The factor also scales the computation between two gradient exchanges. Returns 0 if even the smallest
+// factor tried, 1/1024, suffices, and infinity if the largest, 1024, does not. REQUIRES: speedup < ranks.
 double BatchFactorFor(const Program& program, const WireOnLink& wire, const Plan& plan, double speedup);
 
 // The predictions for one number of ranks, one for each wire format.
@@ -85,7 +85,7 @@ struct Forecast {
   std::vector<Prediction> wires;  // in the formats' order
 };
 
-// Returns the index of the wire format with the shortest steps. Prefers the first format, which rounds nothing, if its
+// Returns the index of the wire format with the shortest steps. Prefers the first format, which does not round, if its
 // steps are at most 3 % slower.
 size_t BestWire(const Forecast& forecast);
 

@@ -95,7 +95,7 @@ void AddFlags(Flags* flags, AdviseOptions* options) {
   AddFileFlags(flags, &options->files);
 }
 
-// How one copy of the program has ended.
+// How one copy of the program ended.
 struct EndedCopy {
   int wait_status = 0;
   bool was_told_to = false;
@@ -113,7 +113,7 @@ bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
   return true;
 }
 
-// Waits until all processes have ended. After `deadline`, asks processes that still run to end.
+// Waits until all processes have ended. At `deadline`, sends SIGTERM to the processes that are still running.
 std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time start, absl::Time deadline) {
   constexpr absl::Duration kPoll = absl::Milliseconds(20);
   std::vector<EndedCopy> copies(processes.size());
@@ -131,7 +131,7 @@ std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time 
   return copies;
 }
 
-// The results of copies of the program that have run at the same time, each as a separate job of one rank.
+// The results of running copies of the program at the same time, each as a separate one-rank job.
 struct CopiesRun {
   Profile profile;  // with the steps of all copies
   double busy_cores = 0;
@@ -175,7 +175,7 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
   return run;
 }
 
-// How many hosts there are, and how many ranks each has. A single host is this machine.
+// How many hosts there are, and how many ranks each has. If there is only one host, it is this machine.
 struct Hosts {
   int count = 1;
   int slots = 1;
@@ -222,7 +222,7 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AdviseOptions& options, const Ho
   return plans;
 }
 
-// Runs programs and times links, and remembers what it has measured. Thread-compatible.
+// Runs the program, times links, and caches the measurements. Thread-compatible.
 class Laboratory {
  public:
   Laboratory(const AdviseOptions& options, const Hosts& hosts) : options_(options), hosts_(hosts) {}

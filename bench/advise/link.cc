@@ -35,7 +35,8 @@ constexpr int kWarmUp = 6;             // calls until the schedule is locked aga
 constexpr std::pair<const char*, Compression> kWires[] = {
     {"none", Compression::none}, {"fp16", Compression::fp16}, {"fp8_e4m3", Compression::fp8_e4m3}};
 
-// Returns the largest size to measure: the first of kSizes that is at least `bytes`.
+// Returns the largest size to measure: the first of kSizes after the smallest that is at least `bytes`, or else the
+// last.
 double LargestFor(double bytes) {
   const auto found = std::lower_bound(std::begin(kSizes) + 1, std::end(kSizes), bytes);
   return found == std::end(kSizes) ? std::end(kSizes)[-1] : *found;
@@ -52,12 +53,12 @@ double MaxOverRanks(double value) {
   return value;
 }
 
-// Times allreduces of one tensor between all ranks of the job. The calling process is one of the ranks.
+// Times allreduces of one tensor across all ranks of the job. This process is one of the ranks.
 class LinkTimer {
  public:
   explicit LinkTimer(double largest) : buffer_(static_cast<size_t>(largest) / sizeof(float), 1.0f) {}
 
-  // Every rank calls Time(). Returns the row of results that rank 0 sends to the process that started the ranks.
+  // Must be called on every rank. Returns a result row, which rank 0 sends to the process that started the ranks.
   ResultRow Time(const std::pair<const char*, Compression>& wire, double bytes) {
     const Tensor tensor = ronda::tensor(absl::StrCat("advise/", wire.first, "/", bytes), buffer_.data(),
                                         {static_cast<int64_t>(bytes / sizeof(float))});
@@ -68,7 +69,7 @@ class LinkTimer {
     const double process = SecondsOf(CLOCK_PROCESS_CPUTIME_ID), begin = SecondsOf(CLOCK_MONOTONIC);
     const int calls = static_cast<int>(std::clamp(kBlockSeconds / once, 3.0, 1000.0));
     const std::vector<double> seconds = Run(tensor, options, calls);
-    // `used` is the CPU time of all threads, because a waiting trainer thread does the background thread's work.
+    // `used` counts all threads, because a trainer thread that waits does the background thread's work.
     const double used = SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - process;
     const double share = std::clamp(used / (SecondsOf(CLOCK_MONOTONIC) - begin), 0.0, 1.0);
     seconds_ = MaxOverRanks(Median(seconds));
@@ -76,7 +77,7 @@ class LinkTimer {
         {"wire", std::string(wire.first)}, {"bytes", bytes}, {"seconds", seconds_}, {"cpu_share", MaxOverRanks(share)}};
   }
 
-  // Returns the seconds that the last Time() has measured, on the slowest rank.
+  // Returns the median allreduce time of the last Time() call on the slowest rank, in seconds.
   double seconds() const { return seconds_; }
 
  private:

@@ -20,17 +20,17 @@ struct LinkRequest {
   double largest = 0;                         // bytes
 };
 
-// Starts ranks that time allreduces through Ronda's client. Each size and wire format has separate steps, which last
-// long enough to empty the link's token bucket. Errors: NOT_FOUND if rondarun is not installed; INTERNAL if the ranks
-// fail.
+// Starts ranks that time allreduces through Ronda's client. Times each combination of size and wire format separately,
+// and for long enough to empty the link's token bucket. Errors: NOT_FOUND if rondarun is not installed; INTERNAL if the
+// ranks fail.
 absl::StatusOr<std::vector<WireOnLink>> MeasureLink(const LinkRequest& request);
 
 // The main function of a rank that MeasureLink() has started. `words` are the arguments after "advise". Returns its
 // exit code.
 int RunAsLinkRank(const std::vector<std::string>& words);
 
-// Returns the wire formats of a link whose times are computed by bench/model's formulas instead of measured. `link`
-// joins hosts of `local_size` ranks each.
+// Like MeasureLink(), but computes the times with bench/model's formulas. `link` connects hosts of `local_size` ranks
+// each.
 std::vector<WireOnLink> LinkFromNumbers(const model::MeasuredLink& link, int local_size);
 
 }  // namespace ronda::bench

@@ -39,11 +39,12 @@ struct Tensor {
   std::vector<Reduction> reductions;
 };
 
-// Maps the number of a tensor's row in the timeline to the tensor.
+// The tensors, keyed by the number of their row in the timeline.
 using Tensors = std::map<int, Tensor>;
 
-// Reads a span of the timeline. In a tensor's row, the first span is the whole operation, with its outcome. The spans
-// of the operation's parts follow. The span ALLREDUCE has the bytes. A bucket's span also has the bucket's name.
+// Reads a span of the timeline. In a tensor's row, the first span covers the whole operation and has its outcome. The
+// spans of the operation's phases follow. The ALLREDUCE span has the byte count. Spans of buckets have the bucket's
+// name, and are skipped.
 void AddSpan(const Json& span, std::map<int, double>* submitted, Tensors* tensors) {
   const auto args = span.find("args");
   if (args == span.end() || args->contains("bucket")) return;
@@ -71,7 +72,7 @@ Tensors TensorsOf(absl::string_view timeline) {
 }
 
 // Removes all tensors but the gradients. Returns how many of the removed tensors are reduced in more than half of the
-// steps. Tensors that are reduced less often are metrics, and do not count.
+// steps. Tensors that are reduced less often are taken for metrics and do not count.
 int KeepGradients(Tensors* tensors) {
   size_t most = 0;
   for (const auto& [row, tensor] : *tensors) most = std::max(most, tensor.reductions.size());

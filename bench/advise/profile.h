@@ -11,7 +11,7 @@
 
 namespace ronda::bench {
 
-// The steps of a training program on one rank, which does not communicate.
+// The steps of a training program that ran on a single rank, without communication.
 struct Profile {
   // The gradients in the order of their submission. `ready` is a fraction of the step's length; the step ends with the
   // last gradient.
@@ -23,16 +23,17 @@ struct Profile {
   double mean() const;
   double bytes() const;  // of all gradients
 
-  // Returns the median step time of the slowest of `ranks` ranks, if each rank's step times vary like `steps`,
-  // independently of the other ranks. The median of this maximum is the quantile 0.5^(1/ranks) of `steps`.
+  // Returns the median step time of the slowest of `ranks` ranks, assuming that the step times of each rank are
+  // distributed like `steps` and independent of the other ranks. The median of this maximum is the quantile
+  // 0.5^(1/ranks) of `steps`.
   double SlowestOf(int ranks) const;
 };
 
 // Finds the steps in a timeline (docs/timeline.md) of a program that ran on one rank. The gradients are the tensors of
 // a floating-point dtype that are reduced in more than half of the steps. A step begins after the last gradient of the
-// previous step. The first quarter of the steps, but at most 10, is left out.
+// previous step. Skips the first quarter of the steps, but at most 10.
 //
-// Errors: INVALID_ARGUMENT if fewer than 10 steps of the timeline can be used; the text says what is missing.
+// Errors: INVALID_ARGUMENT if fewer than 10 usable steps remain; the text says what is missing.
 absl::StatusOr<Profile> ProfileOf(absl::string_view timeline);
 
 }  // namespace ronda::bench

@@ -104,7 +104,7 @@ void Load(const void* elements, DType dtype, size_t count, Block* values) {
   });
 }
 
-// Returns `value` as a tensor of `dtype` holds it. Integers wrap; floating-point numbers are not rounded yet.
+// Returns `value` converted to `dtype`. Integers wrap; floating-point values are not rounded.
 double Wrapped(DType dtype, double value) {
   return VisitDType(dtype, [&]<class E>(ElementType<E>) -> double {
     if constexpr (kKindOf<E> == DTypeKind::kFloating) {
@@ -115,7 +115,7 @@ double Wrapped(DType dtype, double value) {
   });
 }
 
-// Calls `visit` with the index of the first element of each block, and the block's length.
+// Calls `visit` with the first index and the length of each block.
 void ForEachBlock(size_t count, absl::FunctionRef<void(size_t begin, size_t length)> visit) {
   for (size_t begin = 0; begin < count; begin += kBlock) visit(begin, std::min(kBlock, count - begin));
 }
@@ -144,9 +144,9 @@ double Expected(const CollectiveCase& shape, int rank, size_t index) {
   }
 }
 
-// Returns the largest error that rounding may cause. Contributions and the result are each rounded once, by at most
-// half the distance between two numbers of the format. So the error is at most that distance, relative to the value, or
-// to the largest value if the format has one scale per block.
+// Returns the largest possible rounding error. Each contribution and the result are rounded once, by at most half the
+// spacing of the format's numbers. So the error is at most one spacing, relative to the value, or to the largest value
+// if the format has one scale per block.
 double Tolerance(const CollectiveCase& shape, double expected) {
   const double largest = SumOfContributions(shape.ranks, kPeriod - 1);
   switch (shape.wire) {

@@ -30,8 +30,8 @@ struct CollectiveCase {
   size_t input_count() const;
   size_t output_count() const;
 
-  // Returns the message size as collective benchmarks define it: the bytes of the input or of the output, whichever are
-  // more.
+  // Returns the message size as collective benchmarks define it: the bytes of the input or the output, whichever is
+  // larger.
   size_t bytes() const;
 
   // Returns a name that no other case has, such as "allreduce.float32.none.in.1024".
@@ -52,18 +52,18 @@ struct CaseRanges {
   std::vector<WireFormat> wires = {WireFormat::kNone};
   std::vector<Placement> placements = {Placement::kInPlace};
 
-  // Returns ranges with every operation, dtype, wire format and placement that can be measured, and the sizes of
+  // Returns ranges that cover every operation, dtype, wire format and placement that can be measured, with the sizes of
   // `ranges`.
   static CaseRanges Everything(const CaseRanges& ranges);
 };
 
 // Returns all sensible combinations of `ranges`. Allreduce is measured in place and out of place, broadcast only in
 // place, and every other operation only out of place. Only reductions have compressed wire formats: 16-bit and 8-bit
-// formats for float32 and float64, and 8-bit formats for 16-bit types. A barrier is one case. A size below one element
-// per rank is raised to one element per rank.
+// formats for float32 and float64, and 8-bit formats for 16-bit types. The barrier has a single case. A size below one
+// element per rank is raised to one element per rank.
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
 
-// Memory that begins at a cache line, as the tensors of frameworks do. The constructor has written to all of it.
+// Memory that is aligned to a cache line, like the tensors of frameworks. The constructor writes to all of it.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
@@ -79,14 +79,14 @@ class AlignedBytes {
   std::unique_ptr<void, Free> memory_;
 };
 
-// Element `index` of the input of `rank` becomes (rank + 1) * (index % 17).
+// Sets element `index` of the input of `rank` to (rank + 1) * (index % 17).
 void FillInput(const CollectiveCase& shape, int rank, void* input);
 
-// Fills the output with values that no operation produces. So a missing result counts as wrong.
+// Fills the output with values that no operation produces, so that a missing result counts as wrong.
 void FillOutput(const CollectiveCase& shape, void* output);
 
 // Returns how many elements of `output` on `rank` differ from the operation's result. Returns 0 on a rank that receives
-// nothing. With compressed wire formats, rounding errors do not count.
+// nothing. Rounding errors do not count as differences.
 int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output);
 
 }  // namespace ronda::bench

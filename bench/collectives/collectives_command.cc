@@ -90,8 +90,8 @@ constexpr char kDescription[] =
     "timing every\n"
     "element of a result is checked.";
 
-// Connects this process to the communicator of a backend. The results of kInProcess are called kInProcess; the results
-// of other backends have the name of the communicator layer.
+// Connects this process to the communicator of a backend. Results of kInProcess are reported under that name; results
+// of other backends, under the name of the communicator layer.
 absl::StatusOr<LocalRanks> ConnectBackend(const std::string& backend, const ConnectOptions& options,
                                           const LaunchedRank& launched) {
   if (backend == kInProcess) {

@@ -24,7 +24,7 @@ void ExitUnlessOk(ronda_status status) {
   if (status != RONDA_OK) ExitIfError(absl::InternalError(ronda_last_error()));
 }
 
-// Submits each case as a tensor of one dimension. Keeps an output that Ronda allocates until the next call, as a
+// Submits each case as a one-dimensional tensor. Holds an output that Ronda allocated until the next call, as a
 // training program would.
 class ClientImplementation : public Implementation {
  public:
@@ -201,14 +201,14 @@ class CommunicatorImplementation : public Implementation {
   std::vector<size_t> bytes_;
 };
 
-// The numbers that peers have for operations and dtypes (peer.h) are positions in these lists.
+// Peers number operations and dtypes (peer.h) by their positions in these lists.
 constexpr OpType kPeerOps[] = {OpType::kAllreduce,     OpType::kReduce,   OpType::kBroadcast, OpType::kAllgather,
                                OpType::kReduceScatter, OpType::kAlltoall, OpType::kBarrier};
 constexpr DType kPeerDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
                                  DType::kInt32,   DType::kInt64,   DType::kUint8};
 static_assert(kPeerOps[RONDA_BENCH_BARRIER] == OpType::kBarrier && kPeerDTypes[RONDA_BENCH_UINT8] == DType::kUint8);
 
-// Returns the position of `value` in `values`, or nullopt if `value` is not there, because peers do not support it.
+// Returns the position of `value` in `values`, or nullopt if peers do not support `value`.
 template <typename T, size_t kCount>
 std::optional<int> PositionIn(const T (&values)[kCount], T value) {
   const T* const found = std::find(std::begin(values), std::end(values), value);

@@ -21,8 +21,8 @@ struct CaseBuffers {
   void* output = nullptr;
 };
 
-// An implementation of collectives: a layer of Ronda, or a peer. The benchmark times several implementations in turns.
-// Every rank makes the same calls. Thread-compatible.
+// An implementation of collectives: a layer of Ronda, or a peer. The benchmark times several implementations in turn.
+// Every rank must make the same calls. Thread-compatible.
 class Implementation {
  public:
   enum class Kind { kRonda, kPeer };
@@ -32,14 +32,16 @@ class Implementation {
   virtual std::string name() const = 0;
   virtual Kind kind() const = 0;
 
-  // Prepares Run() for `shape`, instead of the previous shape. The preparation is not timed. Returns false if this
-  // implementation does not support `shape`. The buffers outlive the next Prepare() and this implementation.
+  // Prepares Run() for `shape`, which replaces the previous shape. Preparation is not timed. Returns false if this
+  // implementation does not support `shape`. `buffers` must outlive the prepared case, which ends with the next
+  // Prepare() or with this object.
   virtual absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) = 0;
 
   // Returns the name of the algorithm that runs the prepared case, or "" if the implementation has only one.
   virtual std::string algorithm() const { return ""; }
 
-  // Runs the prepared case, and returns its result, which stays valid until the next call. An error ends the process.
+  // Runs the prepared case, and returns its result, which stays valid until the next call. Exits the process on an
+  // error.
   virtual const void* Run() = 0;
 };
 
@@ -47,11 +49,12 @@ class Implementation {
 absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const LaunchedRank& launched,
                                                                     const ConnectOptions& options);
 
-// Makes communicators for `ranks` ranks that are threads of this process, one implementation per rank.
+// Returns one implementation for each of `ranks` ranks, which are threads of this process.
 std::vector<std::unique_ptr<Implementation>> MakeInProcessRanks(int ranks);
 
-// The tensors of successive allreduces. The calls reduce `names` tensors in turn. Every `other_every`-th call reduces
-// another tensor (0: no call does). The other tensor stands for a metric that a program sometimes reduces.
+// Selects the tensors that successive allreduces reduce. They cycle through `names` tensors. Every `other_every`-th
+// call reduces one further tensor instead (0: no call does). This further tensor stands for a metric that a program
+// reduces now and then.
 struct CallPattern {
   int names = 1;
   int other_every = 0;

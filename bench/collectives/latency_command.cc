@@ -59,7 +59,7 @@ constexpr char kDescription[] =
     "  ronda-bench latency --peer mpi --names 10 --other-every 100\n"
     "  RONDA_LOCK_AFTER=0 ronda-bench latency --peer mpi     (every call is negotiated)";
 
-// Makes `calls` calls on this rank. Returns the microseconds of each call.
+// Times `calls` calls of `call` on this rank. Returns the microseconds that each call took.
 std::vector<double> TimeCalls(absl::FunctionRef<void()> call, int calls) {
   std::vector<double> microseconds;
   microseconds.reserve(static_cast<size_t>(calls));
@@ -73,7 +73,7 @@ std::vector<double> TimeCalls(absl::FunctionRef<void()> call, int calls) {
   return microseconds;
 }
 
-// An implementation, and the times of all of its calls.
+// An implementation and the times of all its calls.
 struct TimedImplementation {
   std::unique_ptr<Implementation> implementation;
   std::vector<double> microseconds = {};

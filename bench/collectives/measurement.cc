@@ -19,19 +19,19 @@
 namespace ronda::bench {
 namespace {
 
-// Returns the seconds that a block takes on its slowest rank.
+// Returns the seconds that a block takes on the slowest rank.
 double TimeBlock(const Block& block, int iterations, ProcessGroup* group) {
   group->Barrier();
   return group->Max(block(iterations));
 }
 
-// Returns the number of iterations for a block. The first estimate uses few iterations, because a slow implementation
-// would need long for many.
+// Returns the number of iterations per block. The first estimate runs only a few iterations, because many would take a
+// slow implementation too long.
 int Calibrate(const Block& block, const InterleavingOptions& options, ProcessGroup* group) {
   constexpr int kFew = 3;
   block(1);
   const int iterations = IterationsFor(TimeBlock(block, kFew, group) / kFew, options);
-  // A fast implementation was still warming up, so its first estimate of the time is too high.
+  // A fast implementation was still warming up during the first estimate, so that estimate of its time is too high.
   const int enough = std::min(iterations, 10 * kFew);
   return IterationsFor(TimeBlock(block, enough, group) / enough, options);
 }
@@ -112,7 +112,7 @@ void LocalRanks::ForEach(absl::FunctionRef<void(Member& member)> body) {
   std::vector<std::thread> threads;
   for (Member& member : members_) {
     threads.emplace_back([&member, body] {
-      // A launcher that takes the process for one rank may have bound it to one core.
+      // A launcher that takes this process for a single rank may have bound it to one core.
       Bind(Binding::kNone, member.rank);
       body(member);
     });

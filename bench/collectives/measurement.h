@@ -19,15 +19,15 @@
 
 namespace ronda::bench {
 
-// The ranks of one implementation that are in this process. Usually this process has one rank, which the calling
-// thread runs. If ranks are threads, the first process has all ranks, and the other processes have none. Every process
-// makes the same calls. Thread-compatible.
+// The ranks of one implementation that run in this process. Usually this process has one rank, which runs on the
+// calling thread. If the ranks are threads, they all run in the first process, and the other processes have none. Every
+// process must make the same calls. Thread-compatible.
 class LocalRanks {
  public:
   // `implementation` makes the calls of rank `rank`.
   LocalRanks(std::unique_ptr<Implementation> implementation, int rank);
 
-  // `implementations` make the calls of ranks 0, 1, and so on. The list is empty in all processes but the first. The
+  // `implementations` make the calls of ranks 0, 1, and so on. The list is empty in all processes but the first. All
   // implementations share the name `name`.
   LocalRanks(std::string name, std::vector<std::unique_ptr<Implementation>> implementations);
 
@@ -35,18 +35,18 @@ class LocalRanks {
   Implementation::Kind kind() const;
   std::string algorithm() const;
 
-  // Prepares all ranks here, like Implementation::Prepare. `buffers` are for the first rank here; the other ranks have
-  // their own buffers.
+  // Prepares all local ranks, like Implementation::Prepare. `buffers` are for the first local rank; the other local
+  // ranks allocate their own.
   absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers);
 
-  // Sets the inputs and outputs of the ranks here to zeros, so that their sums stay zero.
+  // Zeroes the inputs and outputs of the local ranks, so that their sums stay zero.
   void Clear();
 
-  // Runs the prepared case `times` times. Returns the seconds of the slowest rank here, from the moment at which all
-  // ranks here were ready.
+  // Runs the prepared case `times` times. Returns the seconds that the slowest local rank takes once all local ranks
+  // are ready.
   double Run(int times);
 
-  // Runs the case once more, checks every element, and returns the number of wrong elements on the ranks here.
+  // Runs the case once more, checks every element, and returns the number of wrong elements on the local ranks.
   int64_t CountWrong();
 
  private:
@@ -57,7 +57,7 @@ class LocalRanks {
     std::vector<AlignedBytes> memory = {};  // of `buffers`, unless they are the caller's
   };
 
-  // Calls `body` for all members at the same time. If there are several members, each has its own thread.
+  // Calls `body` for all members concurrently. If there are several members, each runs on its own thread.
   void ForEach(absl::FunctionRef<void(Member& member)> body);
 
   std::string name_;
@@ -79,16 +79,16 @@ struct Timing {
   int iterations = 0;                // in a block
 };
 
-// Returns the number of iterations that take `block_time`, but at least 2, so that at least one iteration runs right
-// after another iteration of the same implementation.
+// Returns how many iterations fit into `block_time`: at most `max_iterations`, but at least 2, so that at least one
+// iteration follows another of the same implementation.
 int IterationsFor(double seconds_each, const InterleavingOptions& options);
 
 // Runs `iterations` iterations of an implementation, and returns the seconds that they took on this rank.
 using Block = std::function<double(int iterations)>;
 
-// Times implementations in turns, after a warm-up of each. Each round runs one block of each implementation, between
-// barriers. All blocks of an implementation have the same number of iterations. So a change of the machine's speed
-// affects all implementations alike. Returns the same times on every rank.
+// Warms up each implementation, and then times them in turn. Each round runs one block of each implementation, with
+// barriers in between. All blocks of an implementation run the same number of iterations. Because the blocks alternate,
+// a change in the machine's speed affects all implementations alike. Returns the same times on every rank.
 std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const InterleavingOptions& options,
                                     ProcessGroup* group);
 
@@ -104,16 +104,16 @@ struct CaseOutcome {
 // Returns the message's bytes divided by the time, in decimal gigabytes per second.
 double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
 
-// Returns a row of results for each outcome of one case. A row of Ronda has, for each peer, the ratio of the peer's
-// time to Ronda's time. The ratio in a row is the median of the ratios of the rounds.
+// Returns a row of results for each outcome of one case. Each row of a Ronda layer has, for each peer, the ratio of the
+// peer's time to the layer's time. The ratio is the median over the rounds.
 std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
 
-// Returns a line for each implementation in `rows`, like the last line of NCCL's tests. The line has the mean bus
-// bandwidth of all rows of the implementation. Barriers are left out, because they have no bandwidth. Returns "" if no
-// row has a bandwidth.
+// Returns one line per implementation in `rows`, like the last line of NCCL's tests. The line states the mean bus
+// bandwidth over all rows of the implementation. Barriers are left out, because they have no bandwidth. Returns "" if
+// no row has a bandwidth.
 std::string AverageBandwidths(const std::vector<ResultRow>& rows);
 
-// Returns the table of the rows of RowsOf(), with a column for each of the peers.
+// Returns the table for the rows of RowsOf(), with one column per peer.
 Table CollectivesTable(const std::vector<std::string>& peers);
 
 }  // namespace ronda::bench

@@ -22,7 +22,7 @@ constexpr size_t kAlignment = 512;  // of the addresses that cudaMalloc returns
 
 size_t RoundedUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Two CUDA events that record when work on a stream begins and ends.
+// Two CUDA events that record when work on a stream starts and finishes.
 class Span {
  public:
   explicit Span(Device* device) : device_(device) {}
@@ -138,9 +138,9 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The argument of Read() is the kernel's number for the thread's clock, which the C library computes for
-// pthread_getcpuclockid(). The high bits are the complement of the thread's id. The bit of value 4 selects a thread
-// instead of a process. The bit of value 2 selects the scheduler's count.
+// The argument of Read() is the kernel's clock id for the thread, the same that pthread_getcpuclockid() returns. The
+// high bits are the complement of the thread id. The bit with value 4 selects a thread rather than a process. The bit
+// with value 2 selects the scheduler's clock.
 absl::Duration CpuTimeOf(pid_t thread) {
   return Read(static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6));
 }

@@ -20,26 +20,26 @@
 
 namespace ronda::bench {
 
-// The GPU of a benchmark, with a stream. Ronda's plugin provides it. In tests the plugin uses the CPU as its device, so
-// the measured figures mean nothing. Thread-compatible.
+// A GPU with a stream, for benchmarks. Uses Ronda's CUDA plugin. In tests, the plugin runs on the CPU, so the measured
+// figures mean nothing. Thread-compatible.
 class Gpu {
  public:
-  // Opens the GPU of the rank whose local rank is `rank`. If a host has fewer GPUs than ranks, ranks share GPUs.
-  // Errors: the errors of LoadCudaPlugin(), CountDevices() and Device::Open().
+  // Opens the GPU for local rank `rank`. If a host has fewer GPUs than ranks, ranks share GPUs. Errors: those of
+  // LoadCudaPlugin(), CountDevices() and Device::Open().
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(int rank);
 
   const std::string& name() const { return device_->name(); }
   int devices() const { return devices_; }  // of this host
   StreamHandle stream() const { return stream_->handle(); }
 
-  // The stream fills the memory with zeros.
+  // Allocates memory, which the stream fills with zeros.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
 
-  // Waits until the stream has finished all of its work. The thread sleeps, and uses hardly any CPU time.
+  // Waits until the stream has finished all of its work. The thread sleeps meanwhile, and uses hardly any CPU time.
   absl::Status Finish();
 
-  // Submits work with `submit`, and waits for its end. Returns the time that the work takes on the stream, by the
-  // device's own clock.
+  // Enqueues work by calling `submit`, and waits until the work is done. Returns the time that the work takes on the
+  // stream, measured by the device's clock.
   using Submit = std::function<int(const ronda_cuda_plugin& cuda, StreamHandle stream)>;
   absl::StatusOr<absl::Duration> Time(const std::string& label, const Submit& submit);
 
@@ -55,8 +55,8 @@ class Gpu {
 // A model's gradients in the memory of a GPU, in float32. The GPU must outlive them.
 class GpuGradients {
  public:
-  // kAllocated: each gradient has an address that an allocator could return. kAdjacent: each gradient begins at the end
-  // of the previous gradient.
+  // kAllocated: each gradient starts at an address that an allocator could return. kAdjacent: each gradient starts
+  // where the previous one ends.
   enum class Places { kAllocated, kAdjacent };
   static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu, Places places = Places::kAllocated);
 
@@ -75,11 +75,11 @@ class GpuGradients {
   DeviceMemory memory_;
 };
 
-// Returns the ids of this process's threads, ascending.
+// Returns the ids of this process's threads in ascending order.
 std::vector<pid_t> Threads();
 
-// Returns the CPU time of a thread since it began, to the nanosecond. The value is up to date even while the thread
-// runs on another core. Returns zero if the thread has ended.
+// Returns the CPU time that a thread has used since it started, with nanosecond resolution. The value is up to date
+// even while the thread runs on another core. Returns zero if the thread has ended.
 absl::Duration CpuTimeOf(pid_t thread);
 
 absl::Duration CpuTimeOfThisThread();
@@ -87,8 +87,8 @@ absl::Duration CpuTimeOfThisThread();
 // Returns the CPU time of all threads of this process, including threads that have ended.
 absl::Duration CpuTimeOfProcess();
 
-// Returns a line with a measured figure and its aim: "packing to float16: 93.1 % of a copy (aim: at least 85 % of a
-// copy)". tools/gpu/run.sh makes its table from these lines. REQUIRES: `subject` has no ": ".
+// Returns a line with a measured figure and its target: "packing to float16: 93.1 % of a copy (aim: at least 85 % of a
+// copy)". tools/gpu/run.sh builds its table from these lines. REQUIRES: `subject` has no ": ".
 inline std::string AimLine(const std::string& subject, const std::string& measured, const std::string& aim) {
   return subject + ": " + measured + " (aim: " + aim + ")\n";
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// This benchmark measures the host's CPU time for allreduces of a model's gradients in GPU memory, in locked steps:
+// This benchmark measures the host CPU time of allreducing a model's gradients in GPU memory, in locked steps:
 //
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/programs/rondarun/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// The benchmark measures CPU time: that of the background thread, and that of the trainer thread from the first
-// submission until its stream waits for the last tensor. Other threads (Ronda's watch of the device, threads of CUDA
-// and NCCL) have a separate column. Another column has the elapsed time of a step, to the end of its work on the GPU.
-// Ranks that share a GPU tell NCCL that they are on different hosts.
+// It measures the CPU time of the background thread, and of the trainer thread from the first submission until its
+// stream waits for the last tensor. A separate column shows the other threads (Ronda's device watch, and threads of
+// CUDA and NCCL). Another column shows the elapsed time of a step, until its work on the GPU is done. Ranks that share
+// a GPU tell NCCL that they are on different hosts.
 //
-// Instruction counts are exact, and times are not. The command below counts instructions on a fake GPU. The command
-// gives each tensor one element, because the fake GPU's copies of real tensors would take far longer than the measured
-// code:
+// Instruction counts are exact; times are not. The command below counts instructions on a fake GPU. It gives each
+// tensor one element, because copying real tensors on the fake GPU would take far longer than the measured code:
 //
 //   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
@@ -65,7 +64,7 @@ constexpr Submission kSubmissions[] = {{Submission::kOneByOne, "one", "one by on
                                        {Submission::kPrepared, "prepared", "one by one, prepared"},
                                        {Submission::kGrouped, "group", "as a group"}};
 
-// The cost of one step in microseconds: CPU time, and the elapsed time.
+// The cost of one step in microseconds: CPU times, and the elapsed time.
 struct HostTime {
   double trainer = 0;
   double coordinator = 0;
@@ -75,7 +74,7 @@ struct HostTime {
   double buckets = 0;  // their number
 };
 
-// Returns the threads that have begun since the list `before` was made.
+// Returns the threads that have started since the list `before` was made.
 std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   const std::vector<pid_t> now = Threads();
   std::vector<pid_t> added;
@@ -83,9 +82,9 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   return added;
 }
 
-// Joins a job, and runs steps that average all tensors. A step submits the tensors as one group, which is one bucket,
-// or one by one, and then the locked schedule makes the buckets. Tensors that are submitted one by one may belong to a
-// prepared group. Every rank makes the same calls. Throws ronda::Error.
+// Joins a job, and runs steps that average all tensors. A step submits the tensors either as one group, which forms one
+// bucket, or one by one, in which case the locked schedule forms the buckets. Tensors that are submitted one by one may
+// belong to a prepared group. Every rank must make the same calls. Throws ronda::Error.
 class Steps {
  public:
   Steps(Submission::Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)
@@ -170,8 +169,8 @@ class Steps {
   std::vector<pid_t> coordinator_;  // the threads that init() has started
 };
 
-// Returns the buckets per step, from two readings of the statistics. Errors: INTERNAL if a control message was sent in
-// between.
+// Computes the buckets per step from two snapshots of the statistics. Errors: INTERNAL if a control message was sent
+// between the snapshots.
 absl::StatusOr<double> BucketsOfLockedSteps(const ronda_statistics& before, const ronda_statistics& after, int steps) {
   if (after.reports_sent != before.reports_sent) {
     return absl::InternalError(absl::StrCat("not a steady state: ", after.reports_sent - before.reports_sent,
@@ -211,7 +210,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
                   .buckets = buckets};
 }
 
-// Returns the preset's tensors. If `elements` is not 0, each tensor has `elements` elements.
+// Returns the tensors of the preset. If `elements` is not 0, each tensor has `elements` elements.
 absl::StatusOr<ModelShapes> Shapes(const HostTimeOptions& options) {
   RONDA_ASSIGN_OR_RETURN(ModelShapes model, PresetShapes(options.preset));
   if (options.elements == 0) return model;
@@ -251,7 +250,7 @@ absl::Status Run(const HostTimeOptions& options, const LaunchedRank& launched, G
   return absl::OkStatus();
 }
 
-// NCCL refuses two ranks of a host that share a GPU.
+// By default, NCCL refuses two ranks of one host that share a GPU.
 void TellNcclOfDifferentHosts(const LaunchedRank& launched) {
   constexpr int kKeep = 0;
   setenv("NCCL_HOSTID", absl::StrCat("rank-", launched.rank).c_str(), kKeep);

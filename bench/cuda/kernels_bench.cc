@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// This benchmark measures how fast the CUDA kernels pack and unpack a model's gradients, compared with the device's own
-// copies:
+// This benchmark compares the speed at which the CUDA kernels pack and unpack a model's gradients with the speed of the
+// device's own copies:
 //
 //   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]
 //
-// Every line counts each byte that is read and each byte that is written, for copies too. A copy moves as many elements
-// as the model has, in float32. Kernels run in turns, so a change of the GPU's clock rate affects all of them. Figures
-// are medians over the rounds. "host us" is the CPU time of one call in the calling thread.
+// Every line counts both the bytes read and the bytes written, for copies too. A copy moves as many elements as the
+// model has, in float32. Kernels run in turn, so a change in the GPU's clock rate affects all of them. Figures are
+// medians over the rounds. "host us" is the CPU time that one call takes on the calling thread.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -100,7 +100,7 @@ struct Kernel {
   std::vector<double> host_us = {};
 };
 
-// Makes kCallsARound calls of the kernel, one right after the other.
+// Calls the kernel kCallsARound times in a row.
 absl::Status Time(Gpu* gpu, Kernel* kernel) {
   absl::Duration host;
   RONDA_ASSIGN_OR_RETURN(const absl::Duration device,
@@ -132,7 +132,7 @@ double Rate(const Kernel& kernel) {  // GB/s
   return static_cast<double>(kernel.bytes) / Median(kernel.device_us) / 1e3;
 }
 
-// REQUIRES: the first of `kernels` is the copy, with which the others are compared.
+// REQUIRES: the first of `kernels` is the copy, which is the baseline for the others.
 void PrintTable(const std::string& model, const std::vector<Kernel>& kernels) {
   const Table table({{.title = model, .width = 22, .align = Table::Column::Align::kLeft},
                      {.title = "MB", .width = 8},

@@ -46,8 +46,8 @@ absl::Status ReadDuration(const std::string& text, absl::Duration* value) {
   return absl::OkStatus();
 }
 
-// Returns a reader of a list of values. The reader reads each value with `read_one`. If the list has an error, *values
-// does not change.
+// Returns a reader of a comma-separated list. It reads each value with `read_one`. If the list has an error, leaves
+// *values unchanged.
 template <typename T, typename ReadOne>
 Flags::Reader ListOf(std::vector<T>* values, ReadOne read_one) {
   return [values, read_one](const std::string& text) -> absl::Status {

@@ -20,10 +20,10 @@
 
 namespace ronda::bench {
 
-// The options of one subcommand, and its text for --help. Flags parses with an OptionTable (programs/options). Each
-// option writes to a variable. Every option but --help and -h takes a value, as "--name value" or "--name=value". A
-// repeated option replaces the earlier one. The variables must outlive the Flags, and hold their defaults until an
-// option sets them.
+// The options of one subcommand and its --help text. Parsing is done by OptionTable (programs/options). Each option
+// sets a variable. Every option but --help and -h takes a value, as "--name value" or "--name=value". If an option is
+// repeated, the last value wins. The variables must outlive the Flags; they keep their initial values as defaults until
+// an option sets them.
 //
 //   CollectivesOptions options;
 //   Flags flags("collectives", "Times collective operations.");
@@ -34,7 +34,7 @@ namespace ronda::bench {
 // Thread-compatible.
 class Flags {
  public:
-  // Reads the value that the user gave. Errors: INVALID_ARGUMENT with the expected form ("a size such as 64KiB").
+  // Reads the value of an option. Errors: INVALID_ARGUMENT with the expected form ("a size such as 64KiB").
   using Reader = std::function<absl::Status(const std::string& value)>;
 
   struct Flag {
@@ -47,11 +47,11 @@ class Flags {
 
   void Add(Flag flag, Reader reader);
 
-  // Errors: INVALID_ARGUMENT that quotes the wrong argument and shows the right form. An argument that is not an option
-  // is an error, unless AllowOperands() was called.
+  // Errors: INVALID_ARGUMENT, with a text that quotes the wrong argument and shows the right form. An argument that is
+  // not an option is an error, unless AllowOperands() was called.
   absl::Status Parse(const std::vector<std::string>& words);
 
-  // Lets Parse() append arguments that are not options to `operands`. --help calls such an argument `name`.
+  // Makes Parse() append arguments that are not options to `operands`. --help shows them as `name`.
   void AllowOperands(std::string name, std::vector<std::string>* operands);
 
   bool help_requested() const { return help_requested_; }
@@ -79,7 +79,7 @@ struct IntegerRange {
   int64_t max = int64_t{1} << 30;
 };
 
-// Return Readers, each of which writes to the given variable.
+// Return Readers that write to the given variable.
 Flags::Reader Size(size_t* value);
 Flags::Reader SizeList(std::vector<size_t>* values);
 Flags::Reader Integer(int* value, IntegerRange range);
@@ -92,8 +92,8 @@ Flags::Reader Text(std::string* value);
 Flags::Reader Choice(std::string* value, std::vector<std::string> choices);
 Flags::Reader ChoiceList(std::vector<std::string>* values, std::vector<std::string> choices);
 
-// Like Choice and ChoiceList, for values of a type that has names. The function Name(value), which is declared beside
-// the type, returns the names.
+// Like Choice and ChoiceList, for types whose values have names. Name(value), which is declared next to the type,
+// returns the name of a value.
 template <typename T>
 std::vector<std::string> NamesOf(const std::vector<T>& values) {
   std::vector<std::string> names;

@@ -31,7 +31,7 @@ const std::vector<std::string>& InterleavedBackends() {
   return *names;
 }
 
-// Returns the values of RONDA_BACKEND other than shared memory. Each of these backends is measured in a separate run.
+// Returns the values of RONDA_BACKEND other than kShm. Each of these backends is measured in a job of its own.
 const std::vector<std::string>& WholeJobBackends() {
   static const auto* const names = [] {
     auto* const all = new std::vector<std::string>;
@@ -69,8 +69,8 @@ Flags::Reader PeerList(std::vector<std::string>* peers) {
   };
 }
 
-// Returns the launcher that can start all `peers`, or, without peers, ranks with this backend. Errors: INVALID_ARGUMENT
-// if two peers need different launchers.
+// Returns the launcher that can start all `peers` or, without peers, ranks with `backend`. Errors: INVALID_ARGUMENT if
+// two peers need different launchers.
 absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, const std::string& backend) {
   const PeerInfo* chosen = nullptr;
   for (const PeerInfo* peer : peers) {
@@ -95,12 +95,12 @@ absl::StatusOr<std::vector<const PeerInfo*>> InstalledPeers(const std::vector<st
   return peers;
 }
 
-// The results of jobs that run one after the other. Thread-compatible.
+// Collects the results of successive jobs. Thread-compatible.
 class JobResults {
  public:
   explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
 
-  // Handles a message from a job's rank 0.
+  // Handles a message from rank 0 of a job.
   void Receive(const OutputMessage& message) {
     if (message.kind == OutputMessage::Kind::kDistances) {
       results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
@@ -119,7 +119,7 @@ class JobResults {
 
   void SetBusyCores(double before, double after) { results_.SetBusyCores(before, after); }
 
-  // Writes the results. Errors: a row could not be read, or a file could not be written.
+  // Writes the results. Errors: a row that could not be decoded, or a file that could not be written.
   absl::Status Write(const Results::Files& files) {
     if (is_any_complete_) status_.Update(results_.Write(files));
     return status_;
@@ -131,7 +131,8 @@ class JobResults {
   absl::Status status_;
 };
 
-// Chooses the rendezvous port for ranks over TCP, unless rondarun is the launcher, which chooses the port itself.
+// Chooses the rendezvous port for ranks that need an address, unless the launcher is rondarun, which chooses the port
+// itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
@@ -175,7 +176,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& o
   return peers;
 }
 
-// Returns the time that a cache line takes between two cores. Rank 0 measures it while the other ranks wait.
+// Returns how long a cache line takes between two cores. Rank 0 measures this time while the other ranks wait.
 double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output) {
   group->Barrier();
   const double distance = group->is_first() ? CoreDistanceNanoseconds() : 0;
@@ -191,7 +192,7 @@ void PrintHead(const LaunchedRank& launched, const std::vector<std::unique_ptr<P
   for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
 }
 
-// Runs the body. The client's API throws exceptions, so this function returns them as errors.
+// Runs the body. Turns exceptions from the client API into errors.
 absl::Status RunBody(const Body& body, Rank& rank) {
   try {
     return body(rank);
@@ -200,7 +201,7 @@ absl::Status RunBody(const Body& body, Rank& rank) {
   }
 }
 
-// Sends the results to the process that started the ranks. If ronda-bench did not start the ranks, writes the files
+// Sends the results to the process that started the ranks, if that process is ronda-bench. Otherwise, writes the files
 // here.
 absl::Status HandOver(const Results& results, const Results::Files& files, Output* output) {
   if (!output->has_reader()) return results.Write(files);

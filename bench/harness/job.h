@@ -37,21 +37,22 @@ void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
 // Adds only --json and --csv.
 void AddFileFlags(Flags* flags, Results::Files* files);
 
-// Two backends that one job can have at the same time, so that they can be measured in turns. kShm: ranks are
-// processes. If ronda::init() chooses another backend than shared memory, kShm stands for that backend. kInProcess:
-// ranks are threads of the first process, and the other processes wait.
+// Two backends that can exist side by side in one job, so that they can be measured in turn. kShm: ranks are processes.
+// If ronda::init() chooses a backend other than shared memory, kShm stands for that backend. kInProcess: ranks are
+// threads of the first process, and the other processes wait.
 inline constexpr char kShm[] = "shm";
 inline constexpr char kInProcess[] = "inprocess";
 
-// Adds the flag --backend, which writes to `backends`. The flag's value is a list of kShm and kInProcess ("all" means
-// both), or one other value of RONDA_BACKEND, which applies to a whole job. `purpose` begins the option's help:
-// "Backends of the communicator layer".
+// Adds the flag --backend, which writes to `backends`. The value is a list of kShm and kInProcess ("all" means both),
+// or a single other value of RONDA_BACKEND, which applies to the whole job. `purpose` is the first part of the help
+// text: "Backends of the communicator layer".
 void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends);
 
-// Returns the value that RONDA_BACKEND must have on all ranks of a job with these backends, or "" if none is needed.
+// Returns the value that RONDA_BACKEND must have on all ranks of a job with these backends, or "" if it need not be
+// set.
 std::string JobBackend(const std::vector<std::string>& backends);
 
-// One rank of a benchmark. The benchmark's body gets it as its argument.
+// One rank of a benchmark, as passed to its Body.
 struct Rank {
   const LaunchedRank& launched;
   ProcessGroup& group;
@@ -60,7 +61,7 @@ struct Rank {
   Results& results;                           // written on rank 0
 };
 
-// The benchmark itself, on every rank. An error ends the job with its text.
+// The benchmark itself, which runs on every rank. If it returns an error, the job prints the error and ends.
 using Body = std::function<absl::Status(Rank& rank)>;
 
 struct JobRequest {
@@ -69,18 +70,18 @@ struct JobRequest {
   JobOptions options;
 };
 
-// Runs `body` on every rank of a job. If a launcher has started this process, the job is the launcher's. In a process
-// without a launcher, RunJob() starts one job after the other, one for each number of ranks, with the launcher that the
-// peers need. The files hold the results of all jobs. After a failed job no other job is started, and the results so
-// far are written.
+// Runs `body` on every rank of a job. If a launcher has started this process, the job is the one that the launcher
+// started. Otherwise, RunJob() starts one job for each number of ranks, one after the other, with the launcher that the
+// peers need. The files contain the results of all jobs. If a job fails, RunJob() starts no further job, and writes the
+// results so far.
 //
-// The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). A
-// peer that is not installed is an error, and nothing is measured. Prints the time that a cache line takes between two
-// cores, before and after the benchmark. Returns the process' exit code.
+// Sets the environment so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). If a
+// peer is not installed, reports an error and measures nothing. Prints how long a cache line takes between two cores,
+// before and after the benchmark. Returns the exit code of the process.
 int RunJob(const JobRequest& request, const Body& body);
 
-// Parses a subcommand's arguments. Returns true if the subcommand may run. Returns false after printing the help or an
-// error, and sets *exit_code to the process' exit code.
+// Parses the arguments of a subcommand. Returns true if the subcommand may run. Returns false after printing the help
+// text or an error, and sets *exit_code to the exit code of the process.
 bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code);
 
 // Prints "ronda-bench: ERROR" to stderr. Returns the exit code: 2 for INVALID_ARGUMENT, 1 for others.

@@ -31,8 +31,8 @@
 namespace ronda::bench {
 namespace {
 
-// The environment variables in which a launcher tells a process its rank, the size of the job, and the number of ranks
-// on its host.
+// The environment variables through which a launcher tells a process its rank, the job size, and the number of ranks on
+// its host.
 struct LauncherVariables {
   const char* rank;
   const char* size;
@@ -64,8 +64,8 @@ absl::StatusOr<LaunchedRank::Rendezvous> FindRendezvous(const ReadVariable& vari
   return local_size < size ? Rendezvous::kAsInit : Rendezvous::kInMemory;
 }
 
-// The settings with which Open MPI is fastest for large messages on one host. The settings select copies through shared
-// memory instead of system calls, and an allocator that keeps its memory.
+// The settings that make Open MPI fastest for large messages on one host. They select copies through shared memory
+// instead of system calls, and an allocator that returns no memory to the system.
 constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
     {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
     {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
@@ -73,7 +73,7 @@ constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
     {"MALLOC_TOP_PAD_", "268435456"},
 };
 
-// The settings with which MPICH is fastest: an allocator that keeps its memory.
+// The settings that make MPICH fastest: an allocator that returns no memory to the system.
 constexpr std::pair<const char*, const char*> kBestMpich[] = {
     {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
     {"MALLOC_TRIM_THRESHOLD_", "1073741824"},
@@ -125,15 +125,15 @@ bool IsExecutable(const std::string& path) {
   return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// A named pipe in its own folder. The destructor removes the pipe and the folder.
+// A named pipe in a temporary folder. The destructor removes the pipe and the folder.
 class NamedPipe {
  public:
   static absl::StatusOr<NamedPipe> Create() {
     NamedPipe pipe;
     RONDA_ASSIGN_OR_RETURN(pipe.folder_, TemporaryFolder::Create());
     if (mkfifo(pipe.path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused(pipe.path());
-    // The reading process also opens the pipe for writing. Without a writer, its reads would return the end of the file
-    // before rank 0 has opened the pipe.
+    // The reading process opens the pipe for writing too. Otherwise, its reads would return end-of-file until rank 0
+    // opens the pipe.
     pipe.end_ = UniqueFd(open(pipe.path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
     if (!pipe.end_.valid()) return Refused(pipe.path());
     return pipe;
@@ -156,7 +156,7 @@ class OutputReader {
  public:
   OutputReader(int fd, const MessageSink& sink) : fd_(fd), sink_(sink) {}
 
-  // Passes all messages that have arrived to the sink.
+  // Passes all messages that have arrived so far to the sink.
   void Drain() {
     std::array<char, 4096> bytes;
     ssize_t count = 0;
@@ -208,7 +208,7 @@ int ExitCode(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-// Waits for the end of the process, and passes on the messages that arrive meanwhile.
+// Waits until the process exits, and passes on the messages that arrive meanwhile.
 int Attend(pid_t process, OutputReader* reader, int fd) {
   constexpr int kPollMilliseconds = 50;
   int wait_status = 0;
@@ -325,7 +325,8 @@ absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& s
   RONDA_ASSIGN_OR_RETURN(const NamedPipe pipe, NamedPipe::Create());
   LaunchCommand with_pipe = command;
   with_pipe.environment.emplace_back(kOutputVariable, pipe.path());
-  // Ctrl+C also reaches the launcher, which ends its ranks. So this process ignores Ctrl+C, to outlive the launcher.
+  // Ctrl+C also reaches the launcher, which then ends its ranks. This process ignores Ctrl+C so that it outlives the
+  // launcher.
   std::signal(SIGINT, SIG_IGN);
   RONDA_ASSIGN_OR_RETURN(const pid_t process, StartLaunch(with_pipe));
   OutputReader reader(pipe.fd(), sink);

@@ -49,7 +49,7 @@ std::string Kernel() {
   return uname(&names) == 0 ? absl::StrCat(names.sysname, " ", names.release) : "unknown";
 }
 
-// CPU times of all cores together, from the first line of /proc/stat, and the number of cores.
+// The CPU times of all cores together, from the first line of /proc/stat, and the number of cores.
 struct CpuTimes {
   double idle = 0;
   double all = 0;
@@ -80,7 +80,7 @@ void BindToCore(int core) {
   sched_setaffinity(0, sizeof(set), &set);
 }
 
-// Requests all cores for this thread. The system grants the cores that this process may use.
+// Requests all cores for the calling thread. The system grants those that this process may use.
 void UseAllCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -99,13 +99,13 @@ std::vector<int> OwnCores() {
   return cores;
 }
 
-// Two threads pass a value back and forth, as a ball. The value names the thread that has the ball, or is kOver at the
+// The value that two threads pass back and forth like a ball. It says which thread has the ball, or is kOver at the
 // end.
 enum : int { kFirst, kSecond, kOver };
 
 constexpr int kRoundTrips = 250;  // in a batch
 
-// The main function of the second thread: sends the ball back until the value is kOver.
+// The main function of the second thread: returns the ball until the value is kOver.
 void Return(std::atomic<int>* ball) {
   BindToCore(1);
   for (;;) {
@@ -117,8 +117,8 @@ void Return(std::atomic<int>* ball) {
   }
 }
 
-// The main function of the first thread. Returns the time of the fastest batch. Batches are so short that other
-// programs leave at least one of them undisturbed. On a busy machine fewer batches fit into the time limit.
+// The main function of the first thread. Returns the time of the fastest batch. A batch is so short that other programs
+// leave at least one batch undisturbed. On a busy machine, fewer batches fit into the time limit.
 Clock::duration Serve(std::atomic<int>* ball) {
   constexpr int kBatches = 400;
   constexpr Clock::duration kMostTime = std::chrono::milliseconds(100);

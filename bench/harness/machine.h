@@ -19,41 +19,41 @@ struct Machine {
 // Returns the description of this machine.
 Machine DescribeMachine();
 
-// Returns how many cores were busy, on average, between two readings of /proc/stat. Time that the host of a virtual
-// machine gave to other virtual machines counts as busy. Returns 0 if the readings are equal or invalid.
+// Returns how many cores were busy, on average, between two snapshots of /proc/stat. Time that the hypervisor gave to
+// other virtual machines counts as busy. Returns 0 if the snapshots are equal or invalid.
 double BusyCores(const std::string& before, const std::string& after);
 
-// Returns how many cores the other programs of this machine keep busy. The measurement takes a tenth of a second, in
-// which this process sleeps.
+// Returns how many cores are busy with other programs. The measurement takes a tenth of a second, during which this
+// process sleeps.
 double BusyCoresNow();
 
-// Returns the time in seconds, on the clock that all processes of a machine share.
+// Returns the time in seconds on a clock that all processes of the machine share.
 double NowSeconds();
 
 // Returns the time in UTC, "2026-11-21T19:30:00Z".
 std::string NowInUtc();
 
-// The cores on which a rank's threads may run.
+// Which cores a rank's threads may run on.
 enum class Binding {
   kLauncher,  // as the launcher has set them: rondarun does not bind, Open MPI gives two ranks one core each
   kNone,      // all
   kCore       // one core per rank: the rank modulo the number of cores
 };
 
-// Returns "launcher", "none" and "core": the names of the values of Binding, in the enumeration's order.
+// Returns the names of the values of Binding in enumeration order: "launcher", "none" and "core".
 const std::vector<std::string>& BindingNames();
 
-// Returns the cores that the system grants this process, independent of the calling thread's binding. Some containers
+// Returns the cores that the system grants this process, regardless of the calling thread's binding. Some containers
 // grant fewer cores than the machine has.
 std::vector<int> GrantedCores();
 
-// Binds the calling thread, and the threads that it starts afterwards.
+// Binds the calling thread, and all threads that it starts afterwards.
 void Bind(Binding binding, int rank);
 
-// Returns the time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other. The
-// time is half of the fastest round trip, which no other process has disturbed, or 0 on a single CPU. On virtual
-// machines the time changes by a factor of five within minutes, and every transfer between ranks changes with it. So
-// print the time before and after a benchmark, and compare only measurements for which this time is the same.
+// Returns how many nanoseconds a cache line takes to travel between the machine's CPUs 0 and 1. This is half the
+// round-trip time in the fastest batch, which no other process has disturbed, or 0 if there is only one CPU. On virtual
+// machines, this time changes by a factor of five within minutes, and so does every transfer between ranks. So print it
+// before and after a benchmark, and compare only measurements for which it is the same.
 double CoreDistanceNanoseconds();
 
 }  // namespace ronda::bench

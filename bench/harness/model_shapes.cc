@@ -20,8 +20,8 @@
 namespace ronda::bench {
 namespace {
 
-// Appends layers to a list of parameters. `positions` counts the uses of a layer's weights for one sample: pixels of
-// the output for a convolution, tokens for a transformer. Thread-compatible.
+// Appends layers to a list of parameters. `positions` is how often a layer's weights are used per sample: once per
+// output pixel in a convolution, once per token in a transformer. Thread-compatible.
 class LayerList {
  public:
   void Convolution(const std::string& name, int64_t out, int64_t in, int64_t size, int64_t positions) {
@@ -43,11 +43,11 @@ class LayerList {
     Add(name, {width}, static_cast<double>(width) * static_cast<double>(positions));
   }
 
-  // Adds an embedding table. A position reads one row of the table, without a multiplication.
+  // Adds an embedding table. Looking up a row takes no multiplication.
   void Table(const std::string& name, int64_t rows, int64_t width) { Add(name, {rows, width}, 0); }
 
-  // Adds the work of a layer that uses another layer's weights. The backward pass does this work just before the
-  // gradient of the tensor that was added last.
+  // Adds the work of a layer that shares another layer's weights. The backward pass does this work just before it
+  // computes the gradient of the last tensor added.
   void SharedLinear(int64_t out, int64_t in, int64_t positions) {
     parameters_.back().work += static_cast<double>(out) * static_cast<double>(in) * static_cast<double>(positions);
   }
@@ -67,7 +67,7 @@ class LayerList {
   std::vector<Parameter> parameters_;
 };
 
-// The LeNet of examples/lenet_mnist.
+// The LeNet model of examples/lenet_mnist.
 std::vector<Parameter> LeNet() {
   LayerList layers;
   layers.Convolution("conv1", 6, 1, 5, 28 * 28);
@@ -80,8 +80,8 @@ std::vector<Parameter> LeNet() {
   return layers.Take();
 }
 
-// The ResNet of He et al. 2015 with bottleneck blocks. The 3x3 convolutions have the strides, as in most later
-// programs.
+// The ResNet of He et al. 2015, with bottleneck blocks. The strides are in the 3x3 convolutions, as in most later
+// implementations.
 std::vector<Parameter> ResNet(const std::vector<int>& blocks) {
   LayerList layers;
   const auto convolution = [&layers](const std::string& name, int64_t out, int64_t in, int64_t size, int64_t side) {
@@ -131,8 +131,8 @@ std::vector<Parameter> Vgg16() {
   return layers.Take();
 }
 
-// The uncased model of Devlin et al. 2018, with both heads of its pre-training, for sequences of 512 tokens. The word
-// embeddings are also the weights of the language model's head.
+// The uncased model of Devlin et al. 2018, with both pre-training heads, for sequences of 512 tokens. The language
+// model head shares the weights of the word embeddings.
 std::vector<Parameter> BertLarge() {
   constexpr int64_t kWidth = 1024;
   constexpr int64_t kTokens = 512;
@@ -161,8 +161,8 @@ std::vector<Parameter> BertLarge() {
   return layers.Take();
 }
 
-// The smallest model of Radford et al. 2019, for sequences of 1,024 tokens. The token embeddings are also the head's
-// weights.
+// The smallest model of Radford et al. 2019, for sequences of 1,024 tokens. The head shares the weights of the token
+// embeddings.
 std::vector<Parameter> Gpt2Small() {
   constexpr int64_t kWidth = 768;
   constexpr int64_t kTokens = 1024;
@@ -212,8 +212,8 @@ constexpr Preset kPresets[] = {
     {"many-small", "1,000 tensors of 1 KiB", ManySmall},
 };
 
-// The most elements of a tensor. More elements are a mistake in the file, and the product of the dimensions could
-// overflow.
+// The maximum number of elements in a tensor. A larger number is a mistake in the file, and the product of the
+// dimensions could overflow.
 constexpr int64_t kMostElements = int64_t{1} << 40;
 
 absl::Status ParseDimension(absl::string_view word, Parameter* parameter) {
@@ -229,7 +229,7 @@ absl::Status ParseDimension(absl::string_view word, Parameter* parameter) {
   return absl::OkStatus();
 }
 
-// Adds the tensor of a line to `model`, and adds nothing if the line has no tensor.
+// Adds the tensor on this line to `model`; a line may also have no tensor.
 absl::Status ParseLine(absl::string_view line, std::set<std::string>* names, ModelShapes* model) {
   line = line.substr(0, line.find('#'));
   const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());

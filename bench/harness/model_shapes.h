@@ -16,8 +16,9 @@ namespace ronda::bench {
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;  // outermost dimension first
-  // The multiply-adds of the backward pass for one sample, from the previous gradient to this one. A tensor's part of
-  // the pass' time is proportional to its `work`. So only the ratios between tensors matter.
+  // The number of multiply-adds per sample that the backward pass makes between the previous gradient and this one. A
+  // tensor takes a share of the backward pass that is proportional to its `work`. So only the ratios between tensors
+  // matter.
   double work = 0;
 
   int64_t count() const {
@@ -27,8 +28,7 @@ struct Parameter {
   }
 };
 
-// The trainable tensors of a model in the order of its forward pass. The gradients of these tensors become ready in the
-// reverse order.
+// The trainable tensors of a model in the order of the forward pass. Their gradients become ready in reverse order.
 struct ModelShapes {
   std::string name;
   std::string description;  // of the variant
@@ -44,16 +44,16 @@ struct ModelShapes {
 // Returns the names that PresetShapes() accepts.
 std::vector<std::string> PresetNames();
 
-// Returns the parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the names of PresetNames().
+// Returns the parameters of a well-known model. Errors: INVALID_ARGUMENT, with a text that lists PresetNames().
 absl::StatusOr<ModelShapes> PresetShapes(absl::string_view name);
 
-// Reads a model from text. Each tensor has a line, in forward order, with its name and its dimensions, separated by
-// blanks ("layer1.weight 64 3 7 7"). A name alone is a scalar. Empty lines and comments after a '#' are skipped. A
-// tensor's work is set to its number of elements. `file` is the name of the file for error messages. Errors:
-// INVALID_ARGUMENT that begins with "file:line: ".
+// Reads a model from text. Each line describes one tensor, in forward order: its name and its dimensions, separated by
+// blanks ("layer1.weight 64 3 7 7"). A name without dimensions is a scalar. Empty lines, and comments that start with
+// '#', are skipped. A tensor's work is set to its number of elements. `file` is the file name for error messages.
+// Errors: INVALID_ARGUMENT, with a text that starts with "file:line: ".
 absl::StatusOr<ModelShapes> ParseShapes(absl::string_view text, absl::string_view file);
 
-// Reads a model from a file, like ParseShapes. Errors: the errors of ParseShapes(), and NOT_FOUND.
+// Reads a model from a file, like ParseShapes. Errors: NOT_FOUND, and those of ParseShapes().
 absl::StatusOr<ModelShapes> ReadShapes(const std::string& path);
 
 }  // namespace ronda::bench

@@ -26,7 +26,7 @@ constexpr char kDistancesMark[] = "D ";
 
 using Kind = OutputMessage::Kind;
 
-// Splits a text at its first blank: two numbers, or a number and a label.
+// Splits a text at its first blank: into two numbers, or a number and a label.
 std::pair<std::string, std::string> HalvesOf(const std::string& text) {
   return absl::StrSplit(text, absl::MaxSplits(' ', 1));
 }

@@ -14,9 +14,9 @@ namespace ronda::bench {
 // The environment variable that names the pipe from rank 0 to the process that started the ranks.
 inline constexpr char kOutputVariable[] = "RONDA_BENCH_OUTPUT";
 
-// The output of a benchmark. Only rank 0 prints, without the launcher's prefixes. If ronda-bench started the ranks, the
-// output goes to the process that the user started, which also draws the progress bar. If another launcher started the
-// ranks, the output goes to stdout, without progress. Thread-compatible.
+// The output of a benchmark. Only rank 0 prints, and its lines do not get the launcher's prefixes. If ronda-bench
+// started the ranks, the output goes to that process, which also draws the progress bar. If another launcher started
+// them, the output goes to stdout, without a progress bar. Thread-compatible.
 class Output {
  public:
   // `pipe` is the value of kOutputVariable. If `pipe` is empty or cannot be opened, the output goes to stdout.
@@ -25,11 +25,11 @@ class Output {
   void Print(const std::string& text);
   void Progress(double fraction, const std::string& label);
 
-  // Whether another process reads the pipe, and writes the results to files.
+  // Returns whether another process reads the pipe and writes the results to files.
   bool has_reader() const { return pipe_.valid(); }
 
-  // Row() sends a row of results, in the form of EncodeRow(). Peer() sends a peer's name and version. Distances() sends
-  // the results of CoreDistanceNanoseconds() before and after the measurements, and is called last. REQUIRES:
+  // Row() sends a result row that EncodeRow() has encoded. Peer() sends the name and version of a peer. Distances()
+  // sends the results of CoreDistanceNanoseconds() before and after the measurements; call it last. REQUIRES:
   // has_reader().
   void Row(const std::string& row);
   void Peer(const std::string& description);
@@ -42,7 +42,7 @@ class Output {
   UniqueFd pipe_;
 };
 
-// One message that is sent through the pipe.
+// A message that travels through the pipe.
 struct OutputMessage {
   enum class Kind { kText, kProgress, kRow, kPeer, kDistances } kind = Kind::kText;
   std::string text;  // to print, with its newline; or the progress' label; or a row; or a peer
@@ -52,14 +52,13 @@ struct OutputMessage {
 std::string EncodeLine(const OutputMessage& message);  // a line for each line of the text, each with its newline
 OutputMessage DecodeLine(const std::string& line);     // without newline; any line that is no message is text
 
-// Returns the line of a progress bar: "[#####     ]  50 %  64 KiB".
+// Returns a progress bar as one line: "[##### ] 50 % 64 KiB".
 std::string ProgressLine(double fraction, const std::string& label);
 
-// A bar on the last line of a terminal that shows the progress of a benchmark. Prints nothing if `stream` is no
-// terminal. Thread-compatible.
+// A progress bar on the last line of a terminal. Prints nothing if `stream` is not a terminal. Thread-compatible.
 class ProgressBar {
  public:
-  // Does not own `stream`.
+  // Does not take ownership of `stream`.
   explicit ProgressBar(std::FILE* stream);
   ~ProgressBar() { Clear(); }
   ProgressBar(const ProgressBar&) = delete;
@@ -68,7 +67,7 @@ class ProgressBar {
   // Draws the bar. `label` names the current measurement. REQUIRES: 0 <= fraction <= 1.
   void Show(double fraction, const std::string& label);
 
-  // Removes the bar, so that a line can be printed; the next Show() draws it again.
+  // Removes the bar so that other text can be printed; the next Show() draws it again.
   void Clear();
 
  private:

@@ -19,7 +19,8 @@ namespace {
 
 using TableFunction = const ronda_bench_peer* (*)();
 
-// Returns the error for a plugin that exists but cannot be loaded, because libraries that it needs may be missing.
+// Returns the error for a plugin that exists but cannot be loaded, probably because libraries that it needs are
+// missing.
 absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
   return absl::NotFoundError(absl::StrCat("--peer ", info.name, ": ", info.title, " cannot be used here (", reason,
                                           "): install Debian's ", info.packages));
@@ -90,7 +91,7 @@ void PeerCall::Run() {
 
 absl::StatusOr<std::unique_ptr<Peer>> Peer::Load(const PeerInfo& info, ProcessGroup* group) {
   absl::StatusOr<const ronda_bench_peer*> table = LoadTable(info);
-  // If the peer is missing on one rank, no rank uses it.
+  // If any rank lacks the peer, no rank uses it.
   if (group->Sum(table.ok() ? 0 : 1) > 0) return table.ok() ? NotInstalled(info, "on some rank") : table.status();
   absl::StatusOr<std::unique_ptr<TemporaryFolder>> folder = nullptr;
   if (group->is_first()) folder = TemporaryFolder::Create();

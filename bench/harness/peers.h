@@ -28,19 +28,18 @@ struct PeerInfo {
   std::optional<Launcher> launcher;  // the only one that can start its ranks; nullopt: any launcher can
 };
 
-// Returns all peers, in the order of their columns in tables.
+// Returns all peers in the order of their table columns.
 const std::vector<PeerInfo>& KnownPeers();
 
-// Returns the peer with this name, or nullptr if there is none. "mpi" is another name of "openmpi".
+// Returns the peer with this name, or nullptr if there is none. "mpi" is an alias for "openmpi".
 const PeerInfo* FindPeer(const std::string& name);
 
-// Returns the path of a peer's plugin or program. Bazel builds it in peers/, beside this program; `make install` copies
-// it to lib/ronda/ below the prefix. `peer` is a name of --peer. `package` is the Debian package that is needed to
-// build the file.
-// Errors: NOT_FOUND that says how to build it.
+// Returns the path of a peer's plugin or program. Bazel builds it in peers/, next to this program; `make install`
+// copies it to lib/ronda/ under the prefix. `peer` is the peer's name, as in --peer. `package` is the Debian package
+// that is needed to build the file. Errors: NOT_FOUND, with a text that says how to build the file.
 absl::StatusOr<std::string> FindPeerFile(const std::string& peer, const std::string& name, const std::string& package);
 
-// A collective operation of a peer, ready to run repeatedly. Thread-compatible.
+// A collective operation of a peer, prepared for repeated runs. Thread-compatible.
 class PeerCall {
  public:
   PeerCall(const ronda_bench_peer* table, ronda_bench_prepared* prepared) : table_(table), prepared_(prepared) {}
@@ -48,7 +47,7 @@ class PeerCall {
   PeerCall(const PeerCall&) = delete;
   PeerCall& operator=(const PeerCall&) = delete;
 
-  // Ends the process if the peer reports an error.
+  // Exits the process if the peer reports an error.
   void Run();
 
  private:
@@ -56,12 +55,12 @@ class PeerCall {
   ronda_bench_prepared* const prepared_;
 };
 
-// A peer that all ranks have loaded, and whose job they have joined. Every rank makes the same calls.
-// Thread-compatible. A Peer must outlive its calls, and all ranks must destroy their Peer.
+// A peer library that all ranks have loaded, and in whose job they take part. Every rank must make the same calls.
+// Thread-compatible. A Peer must outlive its calls, and every rank must destroy its Peer.
 class Peer {
  public:
-  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file, and says which packages
-  // to install or how to build the file.
+  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND, with a text that names the missing file, and says
+  // which packages to install or how to build the file.
   static absl::StatusOr<std::unique_ptr<Peer>> Load(const PeerInfo& info, ProcessGroup* group);
   ~Peer();
   Peer(const Peer&) = delete;
@@ -70,13 +69,13 @@ class Peer {
   const PeerInfo& info() const { return info_; }
   std::string description() const { return table_->description(); }
 
-  // Returns the names of the algorithms that support `call`. The list is empty if the peer does not support `call`.
+  // Returns the names of the algorithms that support `call`, or an empty list if the peer does not support `call`.
   std::vector<std::string> Algorithms(const ronda_bench_call& call) const;
 
-  // Prepares `call`. Errors: INTERNAL with the text of the peer's error.
+  // Prepares `call`. Errors: INTERNAL, with the peer's error text.
   absl::StatusOr<std::unique_ptr<PeerCall>> Prepare(const ronda_bench_call& call, int algorithm = 0);
 
-  // Returns the fastest algorithm for `call`, found by a few trials on all ranks, which overwrite the buffers.
+  // Returns the fastest algorithm for `call`, according to a few trials on all ranks, which overwrite the buffers.
   absl::StatusOr<int> FastestAlgorithm(const ronda_bench_call& call, ProcessGroup* group);
 
  private:
@@ -88,7 +87,7 @@ class Peer {
   const std::unique_ptr<TemporaryFolder> folder_;  // which the ranks share; nullptr: another rank owns it
 };
 
-// Checks that the peer's plugin can be loaded, without joining a job. Errors: the errors of Load().
+// Checks that the peer's plugin can be loaded, without joining a job. Errors: those of Load().
 absl::Status CheckInstalled(const PeerInfo& info);
 
 }  // namespace ronda::bench

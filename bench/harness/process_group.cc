@@ -22,7 +22,8 @@ bool UsesInitsRendezvous(const LaunchedRank& launched) {
   return launched.size > 1 && launched.rendezvous == LaunchedRank::Rendezvous::kAsInit;
 }
 
-// Initializes MPI once for the whole process if the ranks' connections may use it; otherwise returns nullptr.
+// Initializes MPI once for the whole process if the connections between the ranks may use it; otherwise returns
+// nullptr.
 absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
   RONDA_ASSIGN_OR_RETURN(const Config config, ReadConfig(ProcessEnvironment()));
   const MpiEnvironment& mpi = config.job.mpi;

@@ -21,18 +21,18 @@ struct ConnectOptions {
   int chunks = 0;          // in a rank's ring; 0: the backend's own choice
 };
 
-// Connects this rank to the others through Ronda's communicator, without the client and its background thread. Uses
-// shared memory or, if the ranks cannot meet there, the backend that ronda::init() would choose.
+// Connects this rank to the other ranks through Ronda's communicator, without the client or its background thread. Uses
+// shared memory or, if the ranks cannot use it, the backend that ronda::init() would choose.
 absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOptions& options);
 
-// Synchronizes the ranks of a benchmark, over connections that the measured backends do not use. Every rank makes the
-// same calls.
+// Synchronizes the ranks of a benchmark over connections that are separate from those of the measured backends. Every
+// rank must make the same calls.
 //
-// An error, such as the death of another rank, ends the process with the error's text, because nothing is left to
+// On an error, such as the death of another rank, prints the error and exits the process, because nothing is left to
 // measure. Thread-compatible.
 class ProcessGroup {
  public:
-  // Errors: the errors of Connect.
+  // Errors: those of Connect().
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(const LaunchedRank& launched);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -57,7 +57,7 @@ class ProcessGroup {
   const Transport transport_;
 };
 
-// If `status` is an error, prints it to stderr and ends this process with exit code 1.
+// If `status` is an error, prints it to stderr and exits the process with exit code 1.
 void ExitIfError(const absl::Status& status);
 
 }  // namespace ronda::bench

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Replaces bytes that are not UTF-8, because the name of a file may contain them.
+// Replaces bytes that are not valid UTF-8, because a file name may contain such bytes.
 std::string Compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json JsonOf(const ResultRow& row) {
@@ -36,7 +36,7 @@ double NumberOf(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-// Converts `json` to a value of a row. Throws Json::exception if this is impossible.
+// Converts `json` to a Value. Throws Json::exception if the conversion is impossible.
 Value ValueOf(const Json& json) {
   if (json.is_number_integer()) return json.get<int64_t>();
   if (json.is_string()) return json.get<std::string>();
@@ -51,7 +51,7 @@ std::string CsvNumber(double number) { return std::isfinite(number) ? absl::StrF
 struct ToCsvText {
   std::string operator()(int64_t number) const { return absl::StrCat(number); }
   std::string operator()(double number) const { return CsvNumber(number); }
-  // Quotes a cell by RFC 4180: a quote inside the quotes is doubled.
+  // Quotes a cell as RFC 4180 requires: a quote inside the quotes is doubled.
   std::string operator()(const std::string& text) const {
     if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
     return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
@@ -71,7 +71,7 @@ std::vector<std::string> ColumnNames(const std::vector<ResultRow>& rows) {
   return names;
 }
 
-// Returns the text that `converter` makes from a field, or "" if the row has no field of that name.
+// Returns the text that `converter` produces from a field, or "" if the row has no such field.
 template <typename Converter>
 std::string FieldText(const ResultRow& row, const std::string& field, const Converter& converter) {
   for (const auto& [name, value] : row) {
@@ -104,7 +104,7 @@ std::string Centred(const std::string& text, size_t width) {
   return absl::StrCat(std::string(before, ' '), text, std::string(width - text.size() - before, ' '));
 }
 
-// Returns `text` as a line, without blanks at its end.
+// Returns `text` as a line, without trailing blanks.
 std::string Line(std::string text) {
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";

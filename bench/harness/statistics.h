@@ -10,8 +10,8 @@
 
 namespace ronda::bench {
 
-// Returns the value below which the fraction `fraction` of `sorted` lies, interpolated between neighbours. REQUIRES:
-// `sorted` ascends and is not empty; 0 <= fraction <= 1.
+// Returns the quantile of `sorted` at `fraction`, interpolated between neighbouring values. REQUIRES: `sorted` is in
+// ascending order and not empty; 0 <= fraction <= 1.
 double Quantile(const std::vector<double>& sorted, double fraction);
 
 // The distribution of a quantity.
@@ -25,17 +25,17 @@ struct Summary {
   double max = 0;
 };
 
-// Returns the distribution of `values`; all its fields are 0 if there are no values.
+// Returns the distribution of `values`; all fields are 0 if `values` is empty.
 Summary Summarize(std::vector<double> values);
 
 // REQUIRES: `values` is not empty.
 double Median(std::vector<double> values);
 
-// Returns the median of numerator[i] / denominator[i]: compares, round by round, two implementations that ran in turns.
-// REQUIRES: as many numerators as denominators, at least one; no denominator is 0.
+// Returns the median of numerator[i] / denominator[i], which compares two implementations that ran in turn, round by
+// round. REQUIRES: the lists have the same length and are not empty; no denominator is 0.
 double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
 
-// Counts values in bins. The histogram has four bins per doubling of the value, so bins for larger values are wider.
+// Counts values in bins. There are four bins per doubling of the value, so bins for larger values are wider.
 // Thread-compatible.
 class Histogram {
  public:
@@ -48,11 +48,11 @@ class Histogram {
   // REQUIRES: value > 0.
   void Add(double value);
 
-  // Returns all bins from the first to the last one that is not empty, ascending, with the empty bins between them.
+  // Returns the bins in ascending order, from the first to the last that is not empty, including empty bins in between.
   std::vector<Bin> Bins() const;
 
-  // Returns a line for each bin that is not empty. The line has the bin's limits, its count, its share of all values,
-  // and a bar whose length shows the share. "..." stands for empty bins.
+  // Returns a line for each bin that is not empty. The line shows the bin's limits, its count, its share of all values,
+  // and a bar whose length shows that share. "..." stands for empty bins.
   std::string Text() const;
 
  private:

@@ -11,10 +11,10 @@
 
 namespace ronda::bench {
 
-// A new folder in TMPDIR, or in /tmp if TMPDIR is unset. The destructor removes it with its files.
+// A new folder under TMPDIR, or under /tmp if TMPDIR is unset. The destructor removes the folder and its files.
 class TemporaryFolder {
  public:
-  // Errors: UNAVAILABLE that names TMPDIR, or says why the system refuses a folder.
+  // Errors: UNAVAILABLE, with a text that names TMPDIR, or says why the folder cannot be created.
   static absl::StatusOr<std::unique_ptr<TemporaryFolder>> Create();
 
   ~TemporaryFolder();
@@ -24,7 +24,7 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
   std::string PathOf(const std::string& file) const { return path_ + "/" + file; }
 
-  // Leaves the folder to the user, so the destructor does not remove it.
+  // Keeps the folder for the user: the destructor does not remove it.
   void Keep() { is_kept_ = true; }
 
  private:

@@ -8,7 +8,7 @@
 namespace ronda::bench::model {
 namespace {
 
-// The most chunks that the model tries; more chunks do not make a collective faster.
+// The maximum number of chunks that the model tries; even more chunks do not make a collective faster.
 constexpr int kMostChunks = 1 << 16;
 
 int HostsOf(const Cluster& cluster, int ranks) { return (ranks + cluster.local_size - 1) / cluster.local_size; }
@@ -20,7 +20,7 @@ int CeilLog2(int n) {
   return levels;
 }
 
-// Returns the slower kind of link, if both kinds are used.
+// Returns the cost of the slowest link in use; if both kinds of link are in use, each gap is the larger of the two.
 LogGP SlowestLink(const Cluster& cluster, int ranks) {
   const int hosts = HostsOf(cluster, ranks);
   if (hosts == 1) return cluster.host;
@@ -40,8 +40,8 @@ double RingTime(const Cluster& cluster, int ranks, double bytes) {
   return std::max(latency + steps * bytes / ranks * slowest.gap_per_byte, steps * slowest.gap);
 }
 
-// Returns the least time(k) of all numbers of chunks k that are powers of two. REQUIRES: time(k) falls first, and then
-// rises.
+// Returns the minimum of time(k) over all numbers of chunks k that are powers of two. REQUIRES: time(k) first falls and
+// then rises.
 template <typename Time>
 double BestOverChunks(const Time& time) {
   double best = time(1);
@@ -66,7 +66,7 @@ double TreeTime(const Cluster& cluster, int ranks, double bytes) {
   });
 }
 
-// Returns the seconds of a reduce-scatter or an allgather among the ranks of one host.
+// Returns the seconds that a reduce-scatter or an allgather among the ranks of one host takes.
 double HostPhaseTime(const Cluster& cluster, double bytes) {
   const int local = cluster.local_size;
   return (local - 1) * (MessageLatency(cluster.host) + bytes / local * cluster.host.gap_per_byte);
@@ -87,7 +87,7 @@ double HierarchicalTime(const Cluster& cluster, int ranks, double bytes) {
 }  // namespace
 
 LogGP MeasuredHost() {
-  // The time of a collective does not show L and o separately, so `latency` holds both.
+  // Measured times of a collective do not reveal L and o separately, so `latency` includes both.
   return {.latency = 0.105e-6, .gap_per_byte = 0.107e-9};
 }
 

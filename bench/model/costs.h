@@ -5,7 +5,7 @@
 
 namespace ronda::bench::model {
 
-// The cost of messages over one kind of link. The fields are the parameters of LogGP, in seconds (Alexandrov, Ionescu,
+// The cost of messages over one kind of link. The fields are the LogGP parameters, in seconds (Alexandrov, Ionescu,
 // Schauser and Scheiman, "LogGP: incorporating long messages into the LogP model", SPAA 1995).
 struct LogGP {
   double latency = 0;       // L: from the sender's port to the receiver's
@@ -14,12 +14,12 @@ struct LogGP {
   double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
 };
 
-// Returns the time from the sending call to the end of the receiving call for a message without bytes. The returned
-// time is L + 2o, also called alpha.
+// Returns how long an empty message takes, from the start of the send call to the end of the receive call. This time is
+// L + 2o, also called alpha.
 inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
 
-// Hosts with `local_size` ranks each; the last host may have fewer ranks. The ranks of a host share one port to the
-// network, which sends and receives at the same time.
+// Hosts with `local_size` ranks each; the last host may have fewer ranks. The ranks of a host share one network port,
+// which can send and receive at the same time.
 struct Cluster {
   int local_size = 8;
   LogGP host;     // between ranks of one host; its G includes the addition
@@ -37,8 +37,8 @@ constexpr const char* Name(Algorithm algorithm) {
   return kNames[static_cast<int>(algorithm)];
 }
 
-// Returns the seconds of one allreduce of `bytes`, if all ranks begin at the same time. Formulas, with n bytes, p
-// ranks, h hosts of l ranks and alpha = L + 2o:
+// Returns the seconds that one allreduce of `bytes` takes if all ranks start at the same time. Formulas, with n bytes,
+// p ranks, h hosts of l ranks and alpha = L + 2o:
 //
 //   ring          2 ((p - h) alpha_host + (h - 1) alpha_network) + 2 (p - 1) n/p G, but at least 2 (p - 1) g
 //   tree          with d hops from the leaves to the root and back, whose alphas add up to A, in k chunks:
@@ -48,15 +48,15 @@ constexpr const char* Name(Algorithm algorithm) {
 //                 the best k
 //
 // Ring: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA 2005).
-// Hops on a host and hops between hosts have different latencies, which are counted as in NCCL's tuning model; g and G
-// are the values of the slowest link. Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth
+// Hops within a host and hops between hosts have different latencies, which are counted as in NCCL's tuning model; g
+// and G are those of the slowest link. Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth
 // broadcast, reduction and scan" (Parallel Computing 2009): an inner node of one tree is a leaf of the other tree, so a
-// port carries 2 n in either direction. The lower levels of the trees are on the host.
+// port carries 2 n in either direction. The lower levels of the trees are within a host.
 //
-// REQUIRES: ranks >= 1, local_size >= 1, bytes >= 0. A single rank needs no time.
+// REQUIRES: ranks >= 1, local_size >= 1, bytes >= 0. With a single rank, the time is 0.
 double AllreduceTime(Algorithm algorithm, const Cluster& cluster, int ranks, double bytes);
 
-// How the ranks agree on the next tensors to reduce.
+// How the ranks agree on which tensors to reduce next.
 enum class Coordination {
   kNegotiated,  // rank 0 receives every tensor's description from every rank, and answers in full
   kCached,      // the same with ids of the response cache
@@ -68,39 +68,38 @@ constexpr const char* Name(Coordination coordination) {
   return kNames[static_cast<int>(coordination)];
 }
 
-// The time that one agreement takes on rank 0. Rank 0 receives a report from every rank, and sends a list to every
-// rank, one after the other. So the time on rank 0 is linear in the number of ranks.
+// The cost of one round of agreement for rank 0. Rank 0 receives a report from each rank in turn, and then sends a list
+// to each rank in turn. So the time that rank 0 needs is linear in the number of ranks.
 struct CoordinationCosts {
   double round = 0;             // seconds of rank 0's CPU, whatever the number of tensors
   double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not
   double submission_bytes = 0;  // of the report and the list together, per rank and tensor
 };
 
-// Returns the costs that `ronda-bench negotiation` has measured; docs/scaling_model.md has the figures. REQUIRES: not
+// Returns the costs that `ronda-bench negotiation` measured; docs/scaling_model.md shows the figures. REQUIRES: not
 // kLocked.
 CoordinationCosts MeasuredCosts(Coordination coordination);
 
-// Returns the seconds for which rank 0 is busy with one round in which `ranks` ranks agree on `tensors` tensors. A
-// round of a locked schedule, or of a single rank, costs nothing.
+// Returns how many seconds rank 0 is busy with one round in which `ranks` ranks agree on `tensors` tensors. With a
+// locked schedule, or with a single rank, a round costs nothing.
 double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks, int tensors);
 
-// Returns the additional seconds of a round while the last report and the last list travel.
+// Returns the additional seconds that a round takes while the last report and the last list travel.
 double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
 
-// Returns the measured cost of messages between ranks of one host, over shared memory, if the messages do not fit into
-// the caches. The returned cost is the least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt
-// (docs/scaling_model.md).
+// Returns the measured cost of messages that do not fit into the caches, over shared memory between ranks of one host.
+// It is a least-squares fit to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling_model.md).
 LogGP MeasuredHost();
 
-// The assumed fraction of a link's nominal bandwidth that large messages reach. The fraction is calibrated with a
+// The assumed fraction of a link's nominal bandwidth that large messages reach. This fraction is calibrated with a
 // published figure (predictions.h).
 inline constexpr double kLinkEfficiency = 0.83;
 
-// Returns the assumed cost of messages over a network of `gbit` Gbit/s whose hardware moves bytes without the CPU, such
+// Returns the assumed message cost on a network of `gbit` Gbit/s whose hardware moves the bytes without the CPU, such
 // as RoCE or InfiniBand.
 LogGP AssumedNetwork(double gbit);
 
-// The assumed seconds of the forward and backward pass for one rank's batch, on an accelerator of the 2020s.
+// The assumed time of the forward and backward pass for one rank's batch on an accelerator of the 2020s, in seconds.
 inline constexpr double kResNet50Compute = 0.15;
 inline constexpr double kBertLargeCompute = 0.3;
 

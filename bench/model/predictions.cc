@@ -14,21 +14,21 @@ namespace {
 constexpr int kBatch = 64;
 constexpr int kGpusAHost = 4;
 
-// The variation of a rank's step time. The variation is calibrated with Inception V3 on 16 GPUs, because the gradients
-// of this model are small.
+// The relative variation of a rank's step time. It is calibrated with Inception V3 on 16 GPUs, because the gradients of
+// this model are small.
 constexpr double kJitter = 0.025;
-// The fraction of the bandwidth that a ring gets if its hosts do not share one switch. This fraction is calibrated with
-// VGG-16 on 512 GPUs. Within a rack the fraction is kLinkEfficiency, which is calibrated with VGG-16 on 16 GPUs.
+// The fraction of the bandwidth that a ring reaches if its hosts are not all on one switch. It is calibrated with
+// VGG-16 on 512 GPUs. Within a rack, the fraction is kLinkEfficiency, which is calibrated with VGG-16 on 16 GPUs.
 constexpr double kAcrossRacksEfficiency = 0.715;
 constexpr int kHostsARack = 32;
 
-// The latencies of a hop over PCIe and of a hop over the network come from NCCL's tuning model (src/graph/tuning.cc,
-// rings with the Simple protocol). The bandwidth is that of PCIe 3.0 with 16 lanes in practice.
+// The latency of a hop over PCIe and that of a hop over the network come from NCCL's tuning model (src/graph/tuning.cc,
+// rings with the Simple protocol). The bandwidth is what PCIe 3.0 with 16 lanes reaches in practice.
 constexpr double kPcieHop = 5.7e-6;
 constexpr double kNetworkHop = 14e-6;
 constexpr double kPcieBandwidth = 10e9;
 
-// Returns how many images per second a single GPU trains.
+// Returns how many images per second a single GPU trains on.
 double SingleGpuSpeed(const std::string& model) {
   if (model == "inception3") return 134.4;
   return model == "resnet101" ? 119.4 : 130.9;

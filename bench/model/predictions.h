@@ -12,12 +12,12 @@
 
 namespace ronda::bench::model {
 
-// A scaling efficiency that Horovod's authors have published. The authors measured it with TensorFlow's convolutional
-// benchmarks, with 64 synthetic images per GPU, 4 P100 GPUs per host, 25 Gbit/s RoCE, and NCCL. The efficiencies of 16
-// GPUs are in a table in the project's README of August 2017, which also has the speed of a single GPU. The
-// efficiencies of 128 GPUs are in the README of October 2017, and those of 512 GPUs in the README and in
-// docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep
-// learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
+// A scaling efficiency that the authors of Horovod published. They measured it with TensorFlow's convolutional
+// benchmarks, with 64 synthetic images per GPU, 4 P100 GPUs per host, 25 Gbit/s RoCE, and NCCL. The efficiencies on 16
+// GPUs, and the speed of a single GPU, are in a table in the project's README of August 2017. The efficiencies on 128
+// GPUs are in the README of October 2017; those on 512 GPUs have been in the README and in docs/benchmarks.rst since
+// April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow",
+// arXiv:1802.05799) describes the method and the experiments on up to 128 GPUs.
 struct PublishedPoint {
   enum class Use {
     kCalibrates,  // a constant of the model was chosen to match it
@@ -30,20 +30,20 @@ struct PublishedPoint {
   Use use = Use::kChecks;
 };
 
-// The bandwidth of a host's port in the experiments of PublishedPoint, in Gbit/s.
+// The bandwidth of each host's network port in the experiments of PublishedPoint, in Gbit/s.
 inline constexpr int kPublishedGbit = 25;
 
 std::vector<PublishedPoint> PublishedPoints();
 
-// Returns the gradients of a published experiment's model. For Inception V3 the function assumes gradients of equal
-// size that become ready at equal intervals.
+// Returns the gradients of the model in a published experiment. For Inception V3, assumes gradients of equal size that
+// become ready at equal intervals.
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
-// Returns the training step of Horovod at the time of the experiment. Horovod then used rings over all GPUs, negotiated
-// tensors by name in cycles of 5 ms, and fused up to 64 MiB.
+// Returns the training step as Horovod ran it at the time of the experiment. Horovod then used rings over all GPUs,
+// negotiated tensors by name in cycles of 5 ms, and fused up to 64 MiB.
 TrainingStepOptions PublishedStep(const PublishedPoint& point);
 
-// The runtime with which the cluster and the model of a published experiment are simulated.
+// The runtime to simulate on the cluster and the model of a published experiment.
 enum class Runtime {
   kHorovod,             // PublishedStep
   kLocked,              // locked schedule, planned buckets, rings over all ranks
@@ -68,7 +68,7 @@ struct MeasuredLink {
   double latency = 0;  // s of a small message, from the call that sends to the call that has received
 };
 
-// Selects the predictions: every model is predicted on every link with every number of ranks, in all variants.
+// Selects what to predict: every model on every link with every number of ranks, in all variants.
 struct SweepOptions {
   std::vector<std::string> models = {"resnet50", "bert-large"};  // presets of shapes
   std::vector<int> gbit = {25, 100, 400};                        // of a host's port to the network
@@ -79,7 +79,7 @@ struct SweepOptions {
   double host_bandwidth = 0;  // bytes a second between ranks of a host; 0: as measured
 };
 
-// One configuration of a training step whose time is predicted.
+// A configuration of the training step whose time is predicted.
 struct Variant {
   std::string name;
   std::string group;  // of variants that are compared with each other
@@ -88,11 +88,11 @@ struct Variant {
   Wire wire = Wire::kNone;
 };
 
-// Returns the configurations to compare. The configurations form three groups, which vary the algorithm, the
-// coordination or the wire format, and keep everything else equal.
+// Returns the configurations to compare. There are three groups, each of which varies one of the algorithm, the
+// coordination and the wire format, and keeps everything else equal.
 std::vector<Variant> Variants();
 
-// One line of a table, for one number of ranks. The line has a result for each of Variants().
+// One line of a table, for one model, link and number of ranks. It has a result for each of Variants().
 struct SweepLine {
   std::string model;
   double gbit = 0;
@@ -106,8 +106,8 @@ double ModelCompute(const std::string& model);
 // Errors: INVALID_ARGUMENT if there is no such model.
 absl::StatusOr<std::vector<SweepLine>> Sweep(const SweepOptions& options);
 
-// Return the rows for --json and --csv: a row for each variant, and a row for each published figure with its
-// predictions.
+// Return the rows for --json and --csv: one row per variant, and one row per published figure with the predictions for
+// it.
 std::vector<ResultRow> SweepRows(const std::vector<SweepLine>& lines);
 std::vector<ResultRow> PublishedRows();
 

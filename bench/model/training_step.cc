@@ -11,16 +11,16 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kMiB = 1 << 20;
 constexpr double kLargestMinBucket = 256 * kMiB;
-// The seconds that one core needs to add or convert one byte of fp32, as measured (docs/scaling_model.md).
+// The seconds that a core takes to add or convert one byte of fp32, as measured (docs/scaling_model.md).
 constexpr double kSumWork = 0.03e-9;
 constexpr double kFp16Work = 0.10e-9;
 constexpr double kFp8Work = 0.18e-9;
-// The time of a wire format over shared memory, relative to fp32. Ronda's aim for 16-bit formats is at most a tenth
-// more than fp32. Encoding and decoding fp8 takes twice as long as converting to fp16 and back.
+// The time that a wire format takes over shared memory, relative to fp32. Ronda's target for 16-bit formats is at most
+// a tenth more than fp32. Encoding and decoding fp8 takes twice as long as converting to fp16 and back.
 constexpr double kFp16HostFactor = 1.1;
 constexpr double kFp8HostFactor = 1.2;
 
-// Tensors [begin, end) that the ranks reduce together, or agree on together, from a given time on.
+// Tensors [begin, end) that the ranks reduce together, or agree on together, from time `at` on.
 struct Batch {
   size_t begin = 0;
   size_t end = 0;
@@ -65,7 +65,7 @@ class StepSimulation {
     return bytes;
   }
 
-  // Plans the buckets by the rules of the coordinator in runtime/step.
+  // Plans the buckets by the same rules as the coordinator in runtime/step.
   std::vector<Batch> PlanBuckets() const {
     std::vector<Batch> buckets;
     double bytes = 0;
@@ -97,13 +97,13 @@ class StepSimulation {
     return coordinator_free_ + RoundLatency(options_.coordination, options_.cluster.network, options_.ranks);
   }
 
-  // Simulates one round of agreement for each planned bucket.
+  // Simulates a round of agreement for each planned bucket.
   std::vector<Batch> Agree(std::vector<Batch> buckets) {
     for (Batch& bucket : buckets) bucket.at = AgreeOn(bucket.begin, bucket.end, NextCycle(bucket.at));
     return buckets;
   }
 
-  // Simulates rounds of agreement. A round includes all tensors that are ready when rank 0 is free.
+  // Simulates rounds of agreement. Each round includes all tensors that are ready when rank 0 becomes free.
   std::vector<Batch> AgreeOnReadyTensors() {
     std::vector<Batch> rounds;
     for (size_t begin = 0; begin < gradients_.size();) {
@@ -143,7 +143,7 @@ class StepSimulation {
     ++result_.buckets;
   }
 
-  // Adds the time that the computation loses to a bucket that is communicated for `busy` seconds from `start` on.
+  // Adds the time that the computation loses because a bucket is communicated for `busy` seconds from `start` on.
   void Delay(double start, double busy) {
     const double left = compute_ + delay_ - start;  // of the computation, without this bucket
     if (left <= 0) return;
@@ -155,7 +155,7 @@ class StepSimulation {
     return AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
   }
 
-  // Returns the seconds of the ranks' work on a bucket if the link waits for this work, and 0 if not.
+  // Returns the seconds that the ranks work on a bucket if the link waits for this work, or else 0.
   double WorkOf(double bytes) const {
     const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
     return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;

@@ -11,18 +11,18 @@
 
 namespace ronda::bench::model {
 
-// A gradient, in the order in which backpropagation completes the gradients.
+// A gradient. Gradients are listed in the order in which backpropagation completes them.
 struct Gradient {
   double bytes = 0;  // as fp32
   double ready = 0;  // as a fraction of the backward pass; ascends
 };
 
-// The gradients of a model. The backward pass goes from the last parameter to the first. The time of the backward pass
-// for each parameter is proportional to the parameter's `work`.
+// Returns the gradients of a model. The backward pass runs from the last parameter to the first. The time that it
+// spends on each parameter is proportional to the parameter's `work`.
 std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
 
-// Returns the gradients of a model of which only the number of tensors and parameters is known. All gradients have the
-// same size, and become ready at equal intervals.
+// Returns the gradients of a model of which only the numbers of tensors and parameters are known. All gradients have
+// the same size, and become ready at equal intervals.
 std::vector<Gradient> EvenGradients(int tensors, double parameters);
 
 enum class Wire { kNone, kFp16, kFp8 };
@@ -32,8 +32,8 @@ constexpr const char* Name(Wire wire) {
   return kNames[static_cast<int>(wire)];
 }
 
-// The cost of a wire format. Only links between hosts carry fewer bytes. Ranks of one host convert each element when
-// they would otherwise copy it.
+// The cost of a wire format. A wire format reduces the number of bytes only on links between hosts. Ranks of one host
+// convert an element where they would otherwise copy it.
 struct WireCost {
   double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
   double host_factor = 1;    // time on the host, relative to fp32
@@ -69,11 +69,11 @@ struct TrainingStepOptions {
   double fusion_threshold = 64.0 * (1 << 20);  // bytes of fp32 in a bucket of several tensors
   double min_bucket = 1 << 20;                 // kPlanned: no bucket is closed below it,
   double hold = 100e-6;                        // or while the next tensor is ready within this time, s
-  // A function that returns the measured seconds of an allreduce of `bytes` bytes of fp32. If the function is empty,
-  // the simulation uses the formulas for `algorithm` and `cluster`.
+  // Returns the measured seconds of an allreduce of `bytes` bytes of fp32. If the function is empty, the simulation
+  // uses the formulas for `algorithm` and `cluster`.
   std::function<double(double bytes)> allreduce;
-  // The fraction of its speed that the computation loses while a bucket is communicated. The fraction is 1 if the ranks
-  // of a host use all of its cores and the communication takes a core of each rank.
+  // The fraction of its speed that the computation loses while a bucket is being communicated. It is 1 if each rank
+  // computes on one core, all cores of the host are in use, and the communication of each rank takes a whole core.
   double lost_speed = 0;
 };
 
@@ -87,16 +87,16 @@ struct StepResult {
   double efficiency = 0;  // compute / step: the time of one rank alone, divided by its time among many
 };
 
-// Simulates the link and the coordinator of a step. The link carries one bucket at a time, and the coordinator one
+// Simulates the link and the coordinator of a step. The link carries one bucket at a time, and the coordinator runs one
 // round at a time, in order.
 //
-// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)). This factor is the limit for the largest
-// of p normally distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
+// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)). This factor is the asymptotic maximum of p
+// normally distributed times. REQUIRES: `gradients` is not empty, and sorted by ascending `ready`.
 StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
-// Like SimulateStep, but with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB.
-// The fusion threshold is raised to min_bucket if necessary. Tuning would find the same settings. REQUIRES: bucketing
-// is kPlanned.
+// Like SimulateStep, but with the min_bucket that gives the shortest step, out of the powers of two from 1 MiB to 256
+// MiB. The fusion threshold is raised to min_bucket if necessary. Autotuning would find the same settings. REQUIRES:
+// bucketing is kPlanned.
 StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model

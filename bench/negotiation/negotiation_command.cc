@@ -38,7 +38,7 @@ struct NegotiationOptions {
   Results::Files files;
 };
 
-// Runs the steps of simulated jobs, and reports their costs. Thread-compatible.
+// Runs steps of simulated jobs and reports their costs. Thread-compatible.
 class NegotiationBench {
  public:
   NegotiationBench(const NegotiationOptions& options, const ModelShapes& model, Results* results)
@@ -88,8 +88,8 @@ class NegotiationBench {
     return submitted;
   }
 
-  // Makes several runs, and returns the cost of the run with the median cost on rank 0. If rank 0 does nothing, the
-  // median cost on another rank decides.
+  // Repeats a run several times, and returns the cost of the run whose cost on rank 0 is the median. If rank 0 does
+  // nothing, selects by the cost on another rank.
   template <typename Run>
   NegotiationCost MedianOfRuns(Run run) const {
     std::vector<NegotiationCost> costs;

@@ -66,8 +66,8 @@ void SimulatedJob::SubmitAll(const Submissions& submissions) {
   }
 }
 
-// Carries out the buckets until the end of the step, or until the ranks vote to unlock the schedule. In this simulation
-// all ranks cast the same vote at the same bucket.
+// Runs buckets until the step ends, or until the ranks vote to unlock the schedule. In this simulation, all ranks cast
+// the same vote on the same bucket.
 void SimulatedJob::CarryOutBuckets() {
   for (const auto& rank : ranks_) {
     LockedSchedule& schedule = rank->schedule;

@@ -18,7 +18,7 @@
 
 namespace ronda::bench {
 
-// The cost of agreeing on one step. CPU times are measured in the calling thread, in microseconds.
+// The cost of agreeing on one step's tensors. CPU times are those of the calling thread, in microseconds.
 struct NegotiationCost {
   double coordinator_us = 0;  // rank 0: decoding all reports, negotiating, fusing, encoding the list
   double other_us = 0;        // of one rank: its report, and applying the list
@@ -30,17 +30,17 @@ struct NegotiationCost {
 
 enum class Locking { kOff, kOn };
 
-// The negotiation of a job whose ranks are all simulated in this process. The negotiation is a state machine without
-// threads or I/O: every message is encoded and decoded, but none is sent. Thread-compatible.
+// The negotiation of a job with all its ranks simulated in this process. It is a state machine without threads or I/O:
+// every message is encoded and decoded, but none is sent. Thread-compatible.
 class SimulatedJob {
  public:
   SimulatedJob(int ranks, Locking locking);
 
-  // The requests that `rank` submits in a step, in the order of submission.
+  // Returns the requests that `rank` submits in a step, in submission order.
   using Submissions = std::function<std::vector<const TensorRequest*>(RankId rank)>;
 
-  // Runs one step on all ranks, with one negotiated list of tensors or with the locked schedule. If the locked schedule
-  // does not match the step's tensors, the ranks unlock the schedule first.
+  // Runs one step on all ranks, either with one negotiated list of tensors or with the locked schedule. If the locked
+  // schedule does not match the tensors of the step, the ranks first unlock the schedule.
   NegotiationCost Step(const Submissions& submissions);
 
   bool locked() const { return ranks_.front()->schedule.locked(); }
@@ -65,7 +65,7 @@ class SimulatedJob {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-// Returns the gradients of `model` as a trainer submits them: in backward order, to be averaged.
+// Returns the gradients of `model` as a trainer submits them: averaged, in backward order.
 std::vector<TensorRequest> GradientsOf(const ModelShapes& model);
 
 }  // namespace ronda::bench

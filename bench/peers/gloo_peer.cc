@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gloo as a peer of the benchmarks. Gloo uses TCP over the loopback interface, and a rendezvous by files. The peer
-// offers every allreduce algorithm of Debian's libgloo (2022), so that the fastest can be chosen.
+// Makes Gloo a peer of the benchmarks. Gloo uses TCP over the loopback interface, and a file-based rendezvous. The peer
+// offers every allreduce algorithm of Debian's libgloo (2022), so that the benchmark can choose the fastest.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_bcube.h>
@@ -28,7 +28,7 @@
 
 #include "bench/peers/peer.h"
 
-// An operation that is ready to run, with its arguments.
+// An operation and its arguments, ready to run.
 struct ronda_bench_prepared {
   std::function<void()> run;
 };
@@ -39,7 +39,7 @@ namespace {
 using Call = ronda_bench_call;
 using Prepared = ronda_bench_prepared;
 
-// This process' membership. Finalize() ends the membership; a static destructor does not.
+// This process' membership. Finalize() leaves the job; a static destructor does not.
 struct OwnRank {
   std::shared_ptr<gloo::rendezvous::Context> context;
   std::string error;
@@ -50,7 +50,7 @@ OwnRank& Self() {
   return *self;
 }
 
-// Runs `body`, and turns an exception into an error of the table's functions.
+// Runs `body`, and reports an exception as an error of the peer's functions.
 int Guard(const std::function<void()>& body) {
   try {
     body();
@@ -66,7 +66,7 @@ constexpr const char* kAllreduceNames[] = {"ring",         "bcube", "ring (class
                                            "bcube (class)"};
 constexpr int kAllreduceCount = 6;
 
-// Returns whether the number of ranks is a power of two, which Gloo's hypercube algorithms need.
+// Returns whether the number of ranks is a power of two, as Gloo's hypercube algorithms require.
 bool HasHypercube() { return (Self().context->size & (Self().context->size - 1)) == 0; }
 
 template <typename T>
@@ -74,7 +74,7 @@ void Sum(void* output, const void* left, const void* right, size_t count) {
   gloo::sum<T>(output, left, right, count);
 }
 
-// Gloo does not write to inputs, though its parameters are not const.
+// Gloo does not write to inputs, although it takes them as non-const pointers.
 template <typename T>
 T* InputOf(const Call& call) {
   return static_cast<T*>(const_cast<void*>(call.input));
@@ -90,7 +90,7 @@ std::function<void()> WithOptions(const Call& call, gloo::AllreduceOptions::Algo
   return [options] { gloo::allreduce(*options); };
 }
 
-// Returns a function that runs one of Gloo's algorithm classes, which reduce in place.
+// Returns a function that runs one of Gloo's algorithm classes, all of which reduce in place.
 template <typename Algorithm, typename T>
 std::function<void()> WithClass(const Call& call) {
   const auto algorithm = std::make_shared<Algorithm>(Self().context, std::vector<T*>{static_cast<T*>(call.output)},

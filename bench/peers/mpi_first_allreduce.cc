@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `ronda-bench startup` starts this program with the launcher of an MPI library. The program makes one allreduce with
-// MPI. Rank 0 writes the time at which the allreduce has ended, and the version of MPI, to the pipe that
-// RONDA_BENCH_OUTPUT names.
+// `ronda-bench startup` runs this program under the launcher of an MPI library. The program performs one MPI allreduce.
+// Rank 0 writes the time at which the allreduce completed, and the MPI version, to the pipe that RONDA_BENCH_OUTPUT
+// names.
 #include <mpi.h>
 #include <time.h>
 
@@ -19,7 +19,7 @@ double NowSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Writes the time and the version of MPI in the format of bench/harness/output.h.
+// Writes the time and the MPI version in the format of bench/harness/output.h.
 void Say(double seconds) {
   const char* const path = std::getenv("RONDA_BENCH_OUTPUT");
   std::FILE* const pipe = path != nullptr ? std::fopen(path, "w") : nullptr;

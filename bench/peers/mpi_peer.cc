@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An MPI library as a peer of the benchmarks. This source is built once for each MPI, because their ABIs differ.
+// Makes an MPI library a peer of the benchmarks. This file is compiled once for each MPI library, because their ABIs
+// differ.
 #include <immintrin.h>
 #include <mpi.h>
 
@@ -24,8 +25,8 @@ namespace {
 using Call = ronda_bench_call;
 using Prepared = ronda_bench_prepared;
 
-// The sum of 16-bit floating-point numbers, for which MPI has no type. The sum is written as users of MPI write it:
-// F16C instructions convert eight numbers at a time to 32 bits and back.
+// The sum of 16-bit floating-point numbers, a type that MPI does not have. It is what MPI users write themselves: F16C
+// instructions convert eight numbers at a time to 32 bits and back.
 constexpr size_t kLanes = 8;
 
 __attribute__((target("avx,f16c"))) void AddEight(const uint16_t* input, uint16_t* output) {
@@ -35,10 +36,10 @@ __attribute__((target("avx,f16c"))) void AddEight(const uint16_t* input, uint16_
   _mm_storeu_si128(reinterpret_cast<__m128i*>(output), sum);
 }
 
-// The check is for AVX2, because Clang 14 does not accept "f16c" here, and all CPUs with AVX2 have F16C.
+// Checks for AVX2, because Clang 14 does not accept "f16c" here, and every CPU with AVX2 also has F16C.
 bool CanAddHalves() { return __builtin_cpu_supports("avx2") != 0; }
 
-// output[i] += input[i], IEEE 754 binary16, summed in binary32. REQUIRES: CanAddHalves().
+// Computes output[i] += input[i] in IEEE 754 binary16, with the additions in binary32. REQUIRES: CanAddHalves().
 __attribute__((target("avx,f16c"))) void AddHalves(const uint16_t* input, uint16_t* output, size_t count) {
   const size_t whole = count / kLanes * kLanes;
   for (size_t i = 0; i < whole; i += kLanes) AddEight(input + i, output + i);
@@ -77,7 +78,7 @@ void SumHalves(void* input, void* output, int* count, MPI_Datatype*) {
   AddHalves(static_cast<const uint16_t*>(input), static_cast<uint16_t*>(output), static_cast<size_t>(*count));
 }
 
-// REQUIRES: MPI is initialized, because its types are variables in some MPI libraries.
+// REQUIRES: MPI is initialized, because some MPI libraries define their types as variables.
 MPI_Datatype TypeOf(int dtype) {
   const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
   return types[dtype];
@@ -90,7 +91,7 @@ int IsFirst() {
 }
 
 int RunReduce(const Prepared& prepared, const void* input) {
-  // MPI lets only the root reduce in place.
+  // MPI allows only the root to reduce in place.
   const void* const send = IsFirst() ? input : prepared.call.input;
   return MPI_Reduce(send, prepared.call.output, static_cast<int>(prepared.call.count), prepared.type, prepared.op, 0,
                     MPI_COMM_WORLD);
@@ -101,8 +102,8 @@ int Init(int, int, const char*) {
   MPI_Initialized(&is_initialized);
   Self().is_owner = is_initialized == 0;
   int provided = 0;
-  // MPI_THREAD_FUNNELED suffices, because one thread calls the plugin. Ronda's own threads call MPI only if Ronda has
-  // initialized it earlier.
+  // MPI_THREAD_FUNNELED suffices, because only one thread calls the plugin. Ronda's own threads call MPI only if Ronda
+  // has already initialized it.
   if (Self().is_owner && Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) != 0) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   Self().description = MpiLibraryVersion();

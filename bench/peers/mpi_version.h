@@ -11,8 +11,8 @@
 
 namespace ronda::bench {
 
-// Returns the name and version of the MPI that this program is linked with, for example "Open MPI v4.1.4". Leaves out
-// the text after the first comma or the first line.
+// Returns the name and version of the MPI library that this program is linked with, for example "Open MPI v4.1.4".
+// Drops everything from the first comma or line break on.
 inline std::string MpiLibraryVersion() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

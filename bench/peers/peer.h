@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A peer of the benchmarks: a shared library with a table of C functions, which ronda-bench opens at run time and is
- * not linked with. libronda_bench_NAME.so exports one function, const ronda_bench_peer*
- * ronda_bench_peer_functions(void).
+/* The interface of a peer of the benchmarks. A peer is a shared library, libronda_bench_NAME.so, which ronda-bench
+ * opens at run time. The library exports one function, const ronda_bench_peer* ronda_bench_peer_functions(void).
  *
  * Only one thread of a process calls a peer. All ranks make the same calls in the same order. Functions that return
- * int return 0, or another number for an error, whose text last_error() returns. */
+ * int, except algorithm_count(), return 0 on success; after any other value, last_error() returns the text of the
+ * error. */
 #ifndef RONDA_BENCH_PEERS_PEER_H_
 #define RONDA_BENCH_PEERS_PEER_H_
 
@@ -55,24 +55,23 @@ typedef struct ronda_bench_prepared ronda_bench_prepared; /* the peer's own */
 typedef struct ronda_bench_peer {
   int version; /* RONDA_BENCH_PEER_VERSION */
 
-  /* Joins the job. `directory` is empty, exists, and is the same on all ranks, for peers whose rendezvous uses files.
-   */
+  /* Joins the job. `directory` is an empty directory, the same on all ranks, for peers with a file-based rendezvous. */
   int (*init)(int rank, int size, const char* directory);
 
-  /* Returns the peer's name and version, such as "Open MPI 4.1.4", after init(). */
+  /* Returns the peer's name and version, such as "Open MPI 4.1.4". Valid after init(). */
   const char* (*description)(void);
 
   /* Returns the number of algorithms for the call, or 0 if the peer does not support the call. */
   int (*algorithm_count)(const ronda_bench_call* call);
   const char* (*algorithm_name)(const ronda_bench_call* call, int algorithm);
 
-  /* Prepares an operation; this is not timed. The caller keeps the buffers, which must outlive the prepared call.
-   * Returns NULL after an error. */
+  /* Prepares an operation, which is not timed. The caller owns the buffers, which must outlive the prepared call.
+   * Returns NULL on an error. */
   ronda_bench_prepared* (*prepare)(const ronda_bench_call* call, int algorithm);
   int (*run)(ronda_bench_prepared* prepared);
   void (*release)(ronda_bench_prepared* prepared);
 
-  /* Leaves the job. No other function is called afterwards. */
+  /* Leaves the job. No other function is called after this one. */
   void (*finalize)(void);
 
   const char* (*last_error)(void);

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measures what a call of the low-level Python binding costs the calling thread.
+"""Measures the cost of calls to the low-level Python binding on the calling thread.
 
     rondarun -np 2 python3 bench/python/binding.py
 
-Prints the CPU time of submissions, polls and so on, in ns, including the loop. The figures are the
-best of many steps of 200 tensors. Also prints the latency of blocking allreduces of 4 bytes, in us.
+Prints the CPU time of a submission, a poll and so on in ns, including the loop. Each figure is the
+best of many steps of 200 tensors. Also prints the latency of blocking 4-byte allreduces, in us.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _FLOAT32 = 6
 
 
 def _arguments(name: str, count: int) -> tuple[Any, ...]:
-    """Returns the arguments of an allreduce in place."""
+    """Returns the arguments of an in-place allreduce."""
     numbers = array.array("f", [1.0] * count)
     address = numbers.buffer_info()[0]
     return name, _FLOAT32, (count,), address, address, numbers, 0
 
 
 def _cpu_time(call: Callable[[Any], object], values: Sequence[Any]) -> tuple[float, list[Any]]:
-    """Returns the mean nanoseconds of a call, and the results of the calls."""
+    """Returns the mean time of a call in nanoseconds, and the results of the calls."""
     begin = time.thread_time_ns()
     results = [call(value) for value in values]
     return (time.thread_time_ns() - begin) / len(values), results
 
 
 def measure_calls() -> dict[str, float]:
-    """Returns the shortest time of each kind of call in nanoseconds."""
+    """Returns the shortest time for each kind of call, in nanoseconds."""
     rows = [_arguments(f"gradient.{i}", 4) for i in range(_TENSORS)]
     best: dict[str, float] = {}
 
@@ -57,7 +57,7 @@ def measure_calls() -> dict[str, float]:
 
 
 def measure_latency() -> list[float]:
-    """Returns the latencies of blocking allreduces in microseconds, ascending."""
+    """Returns the latencies of blocking allreduces in microseconds, in ascending order."""
     row = _arguments("x", 1)
     latencies = []
     for _ in range(_CALLS):

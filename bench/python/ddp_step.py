@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares backends in a DDP step that has ResNet-50's gradients and no computation.
+"""Compares backends in a DDP step with ResNet-50's gradients and no computation.
 
     rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,hook,gloo] [--bucket-view]
 
-All backends run in the same processes, in turns of a few steps. "hook" is Ronda with
-ronda.torch.ddp_hook, which averages, so that DDP does not divide. Two rows without communication
+All backends take turns of a few steps in the same processes. "hook" is Ronda with
+ronda.torch.ddp_hook, which averages, so that DDP need not divide. Two rows without communication
 show the time that no backend can change: "none" is backward alone, which fills the gradients with
-zeros, and "ddp" adds the work of DDP with its buckets.
+zeros, and "ddp" adds DDP's work on its buckets.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def resnet50_shapes() -> list[tuple[int, ...]]:
-    """Returns the shapes of ResNet-50's 161 parameters, in the order of its layers."""
+    """Returns the shapes of ResNet-50's 161 parameters in layer order."""
     shapes: list[tuple[int, ...]] = []
 
     def convolution(inputs: int, outputs: int, kernel: int) -> None:
@@ -47,7 +47,7 @@ def resnet50_shapes() -> list[tuple[int, ...]]:
 
 
 class Parameters(nn.Module):
-    """Parameters whose gradients cost next to nothing: all zeros except for the first element."""
+    """Parameters whose gradients are cheap to compute: only the first element is not zero."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ class Parameters(nn.Module):
 
 
 def leave_bucket(_state: object, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-    """A hook of DDP that communicates nothing."""
+    """A DDP communication hook that does not communicate."""
     future: Future[torch.Tensor] = Future()
     future.set_result(bucket.buffer())
     return future
 
 
 def make_model(name: str, bucket_view: bool) -> nn.Module:
-    """Returns the parameters, alone or in a DDP module. `name` selects how the module averages."""
+    """Returns the Parameters, alone or wrapped in DDP. `name` selects how DDP averages."""
     if name == "none":
         return Parameters()
     group = None if name in ("ddp", "ronda", "hook") else dist.new_group(backend=name)
@@ -83,13 +83,13 @@ def make_model(name: str, bucket_view: bool) -> nn.Module:
 
 
 def cpu_seconds() -> float:
-    """Returns the CPU time of all threads of this process, in user code and in the kernel."""
+    """Returns the CPU time of all threads of this process, in user mode and in the kernel."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def step(model: nn.Module, keeps_gradients: bool) -> tuple[float, float]:
-    """Runs one step and returns its seconds, and its CPU seconds."""
+    """Runs one step and returns its elapsed time and its CPU time, in seconds."""
     begin, cpu = time.perf_counter(), cpu_seconds()
     model.zero_grad(set_to_none=not keeps_gradients)
     model().backward()
@@ -97,7 +97,7 @@ def step(model: nn.Module, keeps_gradients: bool) -> tuple[float, float]:
 
 
 def check(model: nn.Module) -> None:
-    """Raises ValueError if a gradient is not the average over the ranks."""
+    """Raises ValueError if any gradient is not the average over the ranks."""
     expected = (dist.get_world_size() + 1) / 2
     for parameter in model.parameters():
         first, rest = parameter.grad.view(-1)[0].item(), parameter.grad.view(-1)[1:]
@@ -106,7 +106,7 @@ def check(model: nn.Module) -> None:
 
 
 def main() -> None:
-    """Measures, and prints a table on rank 0."""
+    """Runs the measurement and prints a table on rank 0."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument(
         "--backends", default="ronda,hook,gloo", help="in turns: ronda, hook, or one of torch"

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares Ronda and NCCL in training steps of ResNet-50 on a GPU.
+"""Compares Ronda with NCCL in training steps of ResNet-50 on a GPU.
 
     rondarun -np 2 python3 bench/python/gpu_step.py [--batch 32] [--rounds 6]
 
-"alone" is the step of one process, without communication. "ddp" is torch's DistributedDataParallel
-over each backend, with gradients in its buckets; "optimizer" is ronda.torch.DistributedOptimizer. A
-row has the time of a step, from its first kernel to the end of its last one, and the CPU time of
-all threads of the process. Ranks that share a GPU slow each other down, so compare rows of one run,
-not machines.
+"alone" is a step of one process without communication. "ddp" is torch's DistributedDataParallel
+over each backend, with the gradients in DDP's buckets; "optimizer" is
+ronda.torch.DistributedOptimizer. Each row shows the time of a step, from its first kernel to the
+end of its last kernel, and the CPU time of all threads of the process. Ranks that share a GPU slow
+each other down, so compare rows of one run, not runs on different machines.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class Trainer:
-    """A model, its optimizer, and the times of its steps."""
+    """A model, its optimizer, and its step times."""
 
     def __init__(self, name: str, device: torch.device) -> None:
         torch.manual_seed(1)
@@ -48,7 +48,7 @@ class Trainer:
         self.cpu_milliseconds: list[float] = []
 
     def step(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        """Trains with one batch, and waits for the device."""
+        """Trains on one batch and waits for the device."""
         begin, cpu = time.perf_counter(), cpu_seconds()
         self.optimizer.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
@@ -60,31 +60,31 @@ class Trainer:
         self.cpu_milliseconds.append(1e3 * (cpu_seconds() - cpu))
 
     def forget(self, steps: int) -> None:
-        """Leaves the last `steps` steps out of the figures."""
+        """Excludes the last `steps` steps from the figures."""
         del self.milliseconds[-steps:], self.cpu_milliseconds[-steps:]
 
 
 def cpu_seconds() -> float:
-    """Returns the CPU time of all threads of this process, in user code and in the kernel."""
+    """Returns the CPU time of all threads of this process, in user mode and in the kernel."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def buckets_of(before: dict[str, int], after: dict[str, int], steps: int) -> str:
-    """Returns how many buckets Ronda has reduced per step: scheduled ones, and negotiated ones."""
+    """Returns how many buckets Ronda has reduced per step: scheduled + negotiated."""
     agreed = (after["buckets_agreed"] - before["buckets_agreed"]) / steps
     scheduled = (after["buckets_scheduled"] - before["buckets_scheduled"]) / steps
     return f"{scheduled:.1f} + {agreed:.1f}"
 
 
 def used_gigabytes() -> float:
-    """Returns how much of the device's memory all processes together use."""
+    """Returns how much device memory all processes use together."""
     free, total = torch.cuda.mem_get_info()
     return (total - free) / 1e9
 
 
 def main() -> None:
-    """Measures, and prints a table on rank 0."""
+    """Runs the measurement and prints a table on rank 0."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--batch", type=int, default=32, help="images of a rank")
     flags.add_argument("--rounds", type=int, default=3)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares a Horovod-style step of Ronda with DDP over Gloo, with ResNet-50's gradients and no
+"""Compares a Horovod-style Ronda step with DDP over Gloo, with ResNet-50's gradients and no
 computation.
 
     rondarun -np 2 python3 bench/python/horovod_step.py
 
-Prints the time from the import to the first allreduce, without the import of torch; the cost of a
-gradient's hook; and the steps. The steps run in the same processes, in turns of a few steps; "none"
-is backward alone, which fills the gradients with zeros.
+Prints the time from the import to the first allreduce, without importing torch; the cost of a
+gradient hook; and the step times. All variants take turns of a few steps in the same processes;
+"none" is backward alone, which fills the gradients with zeros.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Turns = dict[str, "Turn"]
 
 
 class Turn:
-    """A model whose step is measured."""
+    """A model whose steps are measured."""
 
     def __init__(self, frees_gradients: bool) -> None:
         from ddp_step import Parameters
@@ -45,7 +45,7 @@ class Turn:
         self.seconds: list[float] = []
 
     def step(self) -> float:
-        """Returns the seconds of backward, and of the wait for the gradients."""
+        """Returns how many seconds backward and the wait for the gradients take."""
         self.model.zero_grad(set_to_none=self.frees_gradients)
         loss = self.model()
         begin = time.perf_counter()
@@ -56,7 +56,7 @@ class Turn:
 
 
 def make_turns() -> Turns:
-    """Returns the compared models."""
+    """Returns the models to compare."""
     turns = {
         "none": Turn(True),
         "ronda": Turn(True),
@@ -77,7 +77,7 @@ def make_turns() -> Turns:
 
 
 def measure_steps(rounds: int, steps: int) -> None:
-    """Prints a line for each turn."""
+    """Prints one line per Turn."""
     folder = hvd.broadcast_object(tempfile.mkdtemp())
     dist.init_process_group(
         "gloo", f"file://{folder}/store", rank=hvd.rank(), world_size=hvd.size()
@@ -103,7 +103,7 @@ def measure_steps(rounds: int, steps: int) -> None:
 
 
 def measure_hooks(count: int, steps: int) -> None:
-    """Prints the time that backward spends in a hook, from its call to its return."""
+    """Prints the time that backward spends in a gradient hook, from call to return."""
     layers = [torch.nn.Linear(20, 20) for _ in range(count // 2)]
     parameters = [each for layer in layers for each in layer.parameters()]
     for each in parameters:
@@ -128,7 +128,7 @@ def measure_hooks(count: int, steps: int) -> None:
 
 
 def main() -> None:
-    """Measures, and prints on rank 0."""
+    """Runs the measurements and prints them on rank 0."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--rounds", type=int, default=10)
     flags.add_argument("--steps", type=int, default=3, help="of each kind in a round")

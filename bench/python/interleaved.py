@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measures several ways to do the same thing, in turns in the same processes."""
+"""Measures several ways to do the same thing, which take turns in the same processes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Times = dict[str, list[float]]
 
 
 def add_arguments(parser: argparse.ArgumentParser, turns: int) -> None:
-    """Adds the options that every comparison has."""
+    """Adds the options that all comparisons share."""
     parser.add_argument("--turns", type=int, default=turns)
     parser.add_argument("--calls", type=int, default=10, help="in a turn")
     parser.add_argument("--raw", metavar="FILE", help="each turn as CSV: case,way,turn,us")
 
 
 def measure(ways: dict[str, Callable[[], Any]], turns: int, calls: int) -> Times:
-    """Returns the microseconds of each way: for each turn, the median of its calls on the slowest
-    rank.
+    """Returns the microseconds of each way: for each turn, the median of the turn's calls on the
+    slowest rank.
 
     Args:
         ways: functions that do their work and wait for its end.
-        turns: the turns of each way. An additional first turn is not counted, because first calls
-            are slow.
-        calls: the calls in a turn.
+        turns: the turns per way. An additional first turn is not counted, because first calls are
+            slow.
+        calls: the calls per turn.
     """
     times: Times = {name: [] for name in ways}
     for turn in range(turns + 1):
@@ -53,7 +53,7 @@ def _seconds(way: Callable[[], Any]) -> float:
 
 
 class Table:
-    """Prints, on rank 0, the medians of the ways. The first way is Ronda's. For each other way,
+    """Prints the median of each way on rank 0. The first way must be Ronda's. For each other way,
     prints its time divided by Ronda's time, and whether Ronda is faster or slower.
     """
 
@@ -62,7 +62,7 @@ class Table:
     def __init__(self, raw: str | None = None) -> None:
         """
         Args:
-            raw: a file that gets a line for each turn.
+            raw: a file to which each turn is written as one line.
         """
         self._raw = raw if ronda.rank() == 0 else None
         self._has_head = False
@@ -94,6 +94,6 @@ def _verdict(ratio: float) -> str:
 
 
 def say(text: str) -> None:
-    """Prints a line that is not part of the table, on rank 0."""
+    """Prints a line on rank 0 that is not part of the table."""
     if ronda.rank() == 0:
         print(text, file=sys.stderr)

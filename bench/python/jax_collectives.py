@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares allreduces of JAX arrays under jit by Ronda, by JAX's own collectives over Gloo, and by
-mpi4jax.
+"""Compares allreduces of JAX arrays under jit with Ronda, with JAX's own collectives over Gloo, and
+with mpi4jax.
 
     rondarun -np 2 python3 bench/python/jax_collectives.py            # Ronda and Gloo
     mpirun -np 2 python3 bench/python/jax_collectives.py              # also mpi4jax, if it is there
     mpirun -np 2 python3 bench/python/jax_collectives.py --raw FILE   # also each turn, as CSV
 
-All implementations run in the same processes, in turns of a few calls. A call is a compiled program
-that adds the ranks' arrays, and the wait for its result. The table has medians of the slowest rank
-in microseconds, and the time of each other implementation divided by Ronda's time. FILE gets a line
-for each size, implementation and turn, with the median of the turn's calls on the slowest rank.
+All implementations take turns of a few calls in the same processes. A call runs a compiled program
+that adds the ranks' arrays, and waits for the result. The table shows medians of the slowest rank
+in microseconds, and the time of each other implementation divided by Ronda's time. FILE receives
+one line per size, implementation and turn, with the median of the turn's calls on the slowest rank.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from ronda._ports import free_port
 
 Call = Callable[[Any], Any]
 
-# 1 KiB to 16 MiB, and the size in which DistributedDataParallel reduces gradients.
+# 1 KiB to 16 MiB, and the size of the buckets in which DistributedDataParallel reduces gradients.
 SIZES = [*(1 << exponent for exponent in range(10, 25, 2)), 25 << 20]
 
 
 def ronda_call(elements: int) -> tuple[Call, Any]:
-    """Returns the compiled program, and its argument."""
+    """Returns the compiled program and its argument."""
     return jax.jit(lambda x: rj.allreduce(x, rj.Sum)), jnp.ones(elements)
 
 
 def gloo_call(elements: int) -> tuple[Call, Any]:
-    """Returns the same as ronda_call() for JAX's collectives: a program that sums an array of which
-    each process has one row.
+    """Like ronda_call(), but with JAX's collectives: the program sums an array of which each
+    process has one row.
     """
     mesh = jax.sharding.Mesh(np.array(jax.devices()), "rank")
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rank"))
@@ -52,7 +52,7 @@ def gloo_call(elements: int) -> tuple[Call, Any]:
 
 
 def mpi4jax_call(elements: int) -> tuple[Call, Any]:
-    """Returns the same as ronda_call(), for mpi4jax."""
+    """Like ronda_call(), but with mpi4jax."""
     mpi4jax = importlib.import_module("mpi4jax")
     mpi = importlib.import_module("mpi4py.MPI")
 
@@ -64,7 +64,7 @@ def mpi4jax_call(elements: int) -> tuple[Call, Any]:
 
 
 def start_gloo() -> None:
-    """Joins the processes, which are all on this host, to one runtime of JAX."""
+    """Joins the processes, which are all on this host, into one JAX runtime."""
     address = rj.broadcast_object(f"127.0.0.1:{free_port()}")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, rj.size(), rj.rank())
@@ -88,7 +88,7 @@ def waiting(call: Call, argument: Any) -> Callable[[], Any]:
 
 
 def check(call: Call, argument: Any) -> None:
-    """Raises ValueError if a result is not the sum over the ranks."""
+    """Raises ValueError if the result is not the sum over the ranks."""
     found = np.asarray(call(argument))
     if (found != rj.size()).any():
         raise ValueError(f"a sum is {found}, not {rj.size()}")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares ronda.tensorflow and tf.distribute in the all-reduce of a step's gradients.
+"""Compares ronda.tensorflow with tf.distribute in the all-reduce of a step's gradients.
 
     rondarun -np 2 python3 bench/python/tensorflow_step.py
 
-Ronda and tf.distribute reduce the same tensors in a tf.function, in turns of a few steps in the
-same processes. Ronda uses grouped_allreduce(), and tf.distribute uses the all_reduce() of a
+Ronda and tf.distribute reduce the same tensors in a tf.function, taking turns of a few steps in the
+same processes. Ronda uses grouped_allreduce(); tf.distribute uses the all_reduce() of a
 MultiWorkerMirroredStrategy. Ronda is measured twice: with its kernel, and with a tf.numpy_function,
-which calls Python. The table has medians of the slowest rank in microseconds, and the time of each
-other implementation divided by the time of Ronda's kernel. On a busy machine only the ratios mean
-something.
+which calls Python. The table shows medians of the slowest rank in microseconds, and the time of
+each other implementation divided by the time of Ronda's kernel. On a busy machine, only the ratios
+are meaningful.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import interleaved
 import ronda
 
-# Names of cases, and how many floats their tensors have.
+# The names of the cases, and how many floats each of their tensors has.
 CASES = {
     "1 KiB": [256],
     "64 KiB": [1 << 14],
@@ -39,7 +39,7 @@ CASES = {
 
 
 def join_cluster() -> None:
-    """Describes the ranks to tf.distribute, in the variable that it reads."""
+    """Describes the ranks to tf.distribute through TF_CONFIG."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         own = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -49,7 +49,7 @@ def join_cluster() -> None:
 
 
 def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, Callable[[], Any]]:
-    """Returns the compared steps. Each step is a function that returns its tensors."""
+    """Returns the steps to compare. Each step is a function that returns the reduced tensors."""
     tensors = [tf.fill([size], ronda.rank() + 1.0) for size in sizes]
 
     def reduce() -> Any:
@@ -69,12 +69,12 @@ def make_steps(tf: Any, strategy: Any, hvd: Any, sizes: list[int]) -> dict[str, 
 
 
 def waiting(step: Callable[[], Any]) -> Callable[[], Any]:
-    """Returns a function that makes the step and waits for its last tensor."""
+    """Returns a function that runs the step and waits for its last tensor."""
     return lambda: step()[-1].numpy()
 
 
 def check(step: Callable[[], Any]) -> None:
-    """Raises ValueError if a result is not the sum over the ranks."""
+    """Raises ValueError if any result is not the sum over the ranks."""
     expected = ronda.size() * (ronda.size() + 1) / 2
     for tensor in step():
         if (tensor.numpy() != expected).any():

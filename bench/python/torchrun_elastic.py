@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The workers that ronda-bench elastic starts by torchrun. Rank 0 reports each epoch to
+"""The workers that `ronda-bench elastic` starts with torchrun. Rank 0 reports each epoch to
 ronda-bench.
 
     python3 -m torch.distributed.run --standalone --nproc_per_node 4 --max_restarts 20 \
         torchrun_elastic.py BYTES
 
-torchrun starts all workers again when one has died. The workers sum tensors of BYTES bytes until
-one worker gets SIGUSR1.
+When a worker dies, torchrun restarts all workers. The workers sum tensors of BYTES bytes until a
+worker receives SIGUSR1.
 """
 
 import os
@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Runs steps until SIGUSR1 arrives; reports the first step to ronda-bench."""
+    """Runs steps until SIGUSR1 arrives, and reports the first step to ronda-bench."""
     to_end: list[int] = []
     signal.signal(signal.SIGUSR1, lambda *_: to_end.append(1))
     count = int(sys.argv[1]) // 4 + 1
@@ -38,8 +38,8 @@ def main() -> None:
             if gradient[0] > 0:
                 return
             if len(times) == 1 and dist.get_rank() == 0:
-                # A new process has no earlier steps whose time could be subtracted. The time of one
-                # step is negligible here.
+                # A new process has no earlier steps whose time could be subtracted; one step takes
+                # a negligible time here.
                 pipe.write(f"T 0 0 {times[0]:.9f} {' '.join(map(str, members))}\n")
                 pipe.flush()
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares several ways to train on the CPU, in steps with forward, backward, communication and
-SGD.
+"""Compares ways to train on a CPU, in steps of forward, backward, communication and SGD.
 
     rondarun -np 2 python3 bench/python/training_step.py [--model mlp|lenet] [--batch 32]
 
@@ -13,7 +12,7 @@ The rows of the output:
     fsdp       torch's fully_shard of each layer and of the whole model, if this torch has it
     optimizer  ronda.torch.DistributedOptimizer
 
-All ways run in the same processes, in turns of a few steps. The images are random noise.
+All ways take turns of a few steps in the same processes. The images are random noise.
 """
 
 import argparse
@@ -63,7 +62,7 @@ MODELS = {"mlp": make_mlp, "lenet": make_lenet}
 
 
 class Trainer:
-    """A model, and the times of its steps."""
+    """A model and its step times."""
 
     def __init__(self, name: str, model: nn.Module) -> None:
         self.model = model
@@ -82,7 +81,7 @@ class Trainer:
         self.seconds: list[float] = []
 
     def step(self, images: torch.Tensor, labels: torch.Tensor) -> float:
-        """Trains on a batch and returns the seconds."""
+        """Trains on one batch and returns the time in seconds."""
         begin = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=not self.keeps_gradients)
         nn.functional.cross_entropy(self.model(images), labels).backward()
@@ -91,12 +90,12 @@ class Trainer:
 
 
 def has_fully_shard() -> bool:
-    """Returns whether this torch has FSDP2, and has a known backend for FSDP2's groups."""
+    """Returns whether this torch has fully_shard() (FSDP2)."""
     return "fully_shard" in dir(importlib.import_module("torch.distributed.fsdp"))
 
 
 def shard(model: nn.Module, backend: str) -> None:
-    """Shards each layer, and the whole model, over all ranks."""
+    """Shards each layer and then the whole model over all ranks."""
     meshes = importlib.import_module("torch.distributed.device_mesh")
     fsdp = importlib.import_module("torch.distributed.fsdp")
     group = dist.new_group(backend=backend)
@@ -108,7 +107,7 @@ def shard(model: nn.Module, backend: str) -> None:
 
 
 def main() -> None:
-    """Measures, and prints a table on rank 0."""
+    """Runs the measurement and prints a table on rank 0."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--model", choices=MODELS, default="mlp")
     flags.add_argument("--batch", type=int, default=32, help="images a rank and step")

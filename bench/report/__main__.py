@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes a page of the results of ronda-bench: `ronda-bench report` starts this program.
+"""Builds a page from the results of ronda-bench; started by `ronda-bench report`.
 
     python3 ronda-bench-report DIRECTORY MARKDOWN SPEED FUSION WIRE
 
-`ronda-bench report --help` explains the first three; "" stands for an option that was not given.
-FUSION and WIRE are Ronda's default settings.
+`ronda-bench report --help` explains the first three arguments; "" means that the option was not
+given. FUSION and WIRE are Ronda's default settings.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sys
 try:
     import drawing
 except ImportError as error:
-    # Debian's python3-matplotlib works only with Debian's Python, but PATH may have another Python
-    # first.
+    # Debian's python3-matplotlib works only with Debian's Python, but another Python may come first
+    # in PATH.
     if error.name != "matplotlib":
         raise
     debian = "/usr/bin/python3"
@@ -53,7 +53,7 @@ def _draw(figure: Figure, path: pathlib.Path) -> str:
 
 def report(directory: pathlib.Path, markdown: str, speed: str, default: Setting) -> None:
     """Raises:
-    ReportError, OSError: the errors of read_runs(), with_results(), speed_against_peers().
+    ReportError, OSError: those of read_runs(), with_results() and speed_against_peers().
     """
     runs = read_runs(directory)
     drawings = [_draw(figure, directory / f"{figure.id}.svg") for figure in figures_of(runs)]

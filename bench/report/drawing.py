@@ -13,8 +13,8 @@ import matplotlib.figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from runs import format_size
 
-# These colors are legible on light and on dark pages, also for people who are colorblind. The first
-# six are from Okabe and Ito's palette. Lines of the same color differ by their dashes.
+# These colors are legible on light and dark pages, and to people who are color-blind. The first six
+# are from the palette of Okabe and Ito. Lines of the same color have different dash patterns.
 _COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c959f"]
 _DASHES = ["-", (0, (9, 4)), (0, (2, 3)), (0, (9, 3, 2, 3))]
 _GRAY = "#6e7781"
@@ -54,9 +54,9 @@ def short(number: float) -> str:
 def _set_up(
     axes: matplotlib.axes.Axes, name: str, kind: figures.Axis, numbers: list[float]
 ) -> None:
-    """Sets up the axis `name` ("x" or "y") of `axes` for these numbers."""
+    """Sets up the axis `name` ("x" or "y") of `axes` for `numbers`."""
     axis = getattr(axes, f"{name}axis")
-    # matplotlib cannot draw a logarithmic axis without a positive number.
+    # matplotlib can draw a logarithmic axis only if there is a positive number.
     if kind != "linear" and any(number > 0 for number in numbers):
         base = 4 if kind == "bytes" else 10
         getattr(axes, f"set_{name}scale")("log", base=base, nonpositive="mask")
@@ -104,7 +104,7 @@ def _draw_bars(chart: figures.StackedBars, axes: matplotlib.axes.Axes) -> None:
 
 
 def svg_of(figure: figures.Figure) -> str:
-    """Returns the figure as an <svg> element, for an HTML page or a file."""
+    """Returns the figure as an <svg> element for an HTML page or a file."""
     is_chart = isinstance(figure, figures.LineChart)
     names = list(figure.series) if is_chart else figure.parts
     left = 0.8 if is_chart else 2.6  # the names of implementations

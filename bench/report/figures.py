@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Selects the data that the figures of a report show. drawing.py draws the figures."""
+"""Selects the data for the figures of a report, which drawing.py draws."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Points = list[tuple[float, float]]
 
 @dataclasses.dataclass
 class LineChart:
-    """Lines over a common axis, one line for each implementation."""
+    """Lines over a common axis, one line per implementation."""
 
     id: str  # the name of its file, without ".svg"
     title: str
@@ -41,7 +41,7 @@ class LineChart:
 
 @dataclasses.dataclass
 class StackedBars:
-    """The parts of a total, as one bar for each implementation."""
+    """The parts of a total, as one bar per implementation."""
 
     id: str
     title: str
@@ -54,8 +54,8 @@ Figure = LineChart | StackedBars
 
 
 def _titles(kind: str, name: str, run: Run) -> tuple[str, str]:
-    """Returns the id and the title. The id and the title name the run, because figures of different
-    runs cannot be compared.
+    """Returns the id and the title of a figure. Both include the name of the run, because figures
+    of different runs are not comparable.
     """
     title = f"{name} ({run.name})"
     return re.sub(r"[^a-z0-9]+", "-", f"{kind} {title}".lower()).strip("-"), title
@@ -117,7 +117,7 @@ def _startups(run: Run) -> Iterator[Figure]:
 
 
 def _speedups(run: Run) -> Iterator[Figure]:
-    """Yields the figure of the predictions of `advise`, with the line of ideal scaling."""
+    """Yields the figure with the predictions of `advise`, and a line for ideal scaling."""
     if not run.rows:
         return
     _, title = _titles("advise", "How many times as fast as one rank", run)
@@ -144,9 +144,10 @@ _FIGURES_BY_COMMAND: dict[str, Callable[[Run], Iterator[Figure]]] = {
 def figures_of(runs: list[Run]) -> list[Figure]:
     """Returns the figures of all runs. Each figure shows one run.
 
-    A run of `collectives` has a figure of bandwidth by size for each operation. A run of `step` has
-    a figure of the parts of a step, and a run of `latency` has a histogram. A run of `startup` has
-    a figure of its times, and a run of `advise` has a figure of its predictions.
+    A run of `collectives` has a figure per operation, dtype, number of ranks and placement, which
+    shows bandwidth over size. A run of `step` has a figure per case with the parts of a step, and a
+    run of `latency` has a histogram per case. A run of `startup` has a figure per number of ranks
+    with its times, and a run of `advise` has one figure with its predictions.
     """
     return [
         figure
@@ -161,8 +162,8 @@ def figures_of(runs: list[Run]) -> list[Figure]:
 
 
 def _speed_lines(run: Run) -> dict[str, list[Row]]:
-    """Returns the rows by implementation. The implementations are Ronda's client, or else its
-    communicator, and the peers with their versions.
+    """Returns the rows by implementation. The implementations are Ronda's client (or its
+    communicator, if there is no client) and the peers with their versions.
     """
     plain = {"op": "allreduce", "dtype": "float32", "placement": "in", "wire": "none"}
     rows = [row for row in run.rows if plain.items() <= row.items()]
@@ -180,10 +181,10 @@ def _speed_lines(run: Run) -> dict[str, list[Row]]:
 
 
 def speed_against_peers(runs: list[Run]) -> Figure:
-    """Returns the bus bandwidth of allreduce by size, float32, in place, for Ronda and its peers.
+    """Returns the bus bandwidth over size of an in-place float32 allreduce, for Ronda and its
+    peers.
 
-    The values are from the run that has measured the most implementations; of several such runs,
-    the first.
+    Uses the run that measured the most implementations, or the first of several such runs.
 
     Raises:
         ReportError: no run measured such an allreduce.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the pages of a report, as HTML and Markdown."""
+"""Writes the pages of a report, as HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _html_run(run: Run) -> str:
 
 
 def html_of(runs: list[Run], drawings: list[str], default: Setting) -> str:
-    """Returns one self-contained page with sweeps, the runs, figures, and then all tables."""
+    """Returns a self-contained page with the sweeps, the runs, the figures, and all tables."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         f"<title>ronda-bench</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"

@@ -13,26 +13,26 @@ from typing import Any
 
 
 class ReportError(Exception):
-    """Raised if no report can be made. The text names the file and the reason."""
+    """Raised if no report can be written. The message names the file and the reason."""
 
 
 class Row(dict[str, Any]):
-    """A measurement, which maps names of fields to values. None stands for a number that is not
+    """A measurement: a mapping from field names to values. None stands for a number that is not
     finite.
     """
 
     def number(self, name: str) -> float:
-        """Returns the value of a field, or NaN if the field has no number."""
+        """Returns the value of a field, or NaN if it is not a number."""
         value = self.get(name)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
     def text(self, name: str) -> str:
-        """Returns the value of a field, or "" if the field has no text."""
+        """Returns the value of a field, or "" if it is not a string."""
         value = self.get(name)
         return value if isinstance(value, str) else ""
 
     def numbers(self, name: str) -> list[float]:
-        """Returns the list in the field, or [] if the field has no list."""
+        """Returns the value of a field, or [] if it is not a list."""
         value = self.get(name)
         if not isinstance(value, list):
             return []
@@ -58,7 +58,7 @@ class Run:
     core_distance_ns: list[float] = dataclasses.field(default_factory=lambda: [0, 0])  # 0: unknown
 
     def command_line(self) -> str:
-        """Returns the command, such as "ronda-bench step --preset resnet50"."""
+        """Returns the command line, such as "ronda-bench step --preset resnet50"."""
         return " ".join(["ronda-bench", self.command, *self.arguments])
 
 
@@ -78,7 +78,7 @@ def _is_number(value: object) -> bool:
 
 
 def _run_of(document: dict[str, Any], name: str) -> Run:
-    # Earlier versions of ronda-bench did not write "peers" and "busy_cores".
+    # Earlier versions of ronda-bench wrote neither "peers" nor "busy_cores".
     document = {"peers": [], "busy_cores": [0, 0], **document}
     machine = document["machine"]
     for field in _TEXTS:
@@ -103,7 +103,7 @@ def _run_of(document: dict[str, Any], name: str) -> Run:
 
 def parse_run(text: str, file: str) -> Run:
     """Raises:
-    ReportError: the text, which is the content of `file`, is no result of ronda-bench.
+    ReportError: `text`, the content of `file`, is not a result of ronda-bench.
     """
     refused = f"{file}: not a result of ronda-bench"
     try:
@@ -118,10 +118,10 @@ def parse_run(text: str, file: str) -> Run:
 
 
 def read_runs(directory: pathlib.Path) -> list[Run]:
-    """Returns the runs in all files *.json of a folder, by name.
+    """Returns the runs in all *.json files of a folder, sorted by name.
 
     Raises:
-        ReportError: a file is no result, or there is none.
+        ReportError: a file is not a result of ronda-bench, or there is no file.
         OSError: a file or the folder cannot be read.
     """
     files = sorted(file for file in directory.iterdir() if file.suffix == ".json")
@@ -134,7 +134,7 @@ def read_runs(directory: pathlib.Path) -> list[Run]:
 
 
 def format_size(count: float) -> str:
-    """Returns a number of bytes as people write it, such as "64 KiB"."""
+    """Formats a number of bytes for people, such as "64 KiB"."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while count >= 1024 and len(units) > 1:
         count /= 1024
@@ -155,18 +155,18 @@ def wire_text(wire: str) -> str:
 
 
 def implementation_name(row: Row) -> str:
-    """Returns the implementation of a row of `collectives`, `latency` or `startup`, and the wire
-    format unless it is fp32: "ronda client, fp16", "openmpi".
+    """Returns the implementation that a row of `collectives`, `latency` or `startup` measured, with
+    the wire format unless it is fp32: "ronda client, fp16", "openmpi".
     """
     name = row.text("contestant")
-    # The names of Ronda's layers begin with "ronda" already.
+    # The names of Ronda's layers may already start with "ronda".
     if row.text("kind") == "ronda" and not name.startswith("ronda"):
         name = f"ronda {name}"
     return name if row.text("wire") in ("", "none") else f"{name}, {row.text('wire')}"
 
 
 def case_label(row: Row) -> str:
-    """Returns the case of a row of `step`: "resnet50, 2 ranks, 100 ms of backward (spin)"."""
+    """Returns the case of a `step` row: "resnet50, 2 ranks, 100 ms of backward (spin)"."""
     compute = row.number("compute_ms")
     computation = f"{compute:g} ms of backward ({row.text('compute_kind')})"
     return f"{row.text('preset')}, {ranks_text(row)}, " + (
@@ -174,7 +174,7 @@ def case_label(row: Row) -> str:
     )
 
 
-# Functions that return the settings of a row of `step` as text, by the names of the fields.
+# Functions that format a setting of a `step` row as text, by field name.
 _SETTINGS: dict[str, Callable[[Row], str]] = {
     "fusion_threshold": lambda row: fusion_text(row.number("fusion_threshold")),
     "wire": lambda row: wire_text(row.text("wire")),
@@ -185,8 +185,8 @@ _SETTINGS: dict[str, Callable[[Row], str]] = {
 
 
 def implementation_labels(rows: list[Row]) -> list[str]:
-    """Returns a label for each row of one run of `step`. A label has the implementation, and the
-    settings that the run varies: "ronda fp16, lock off".
+    """Returns a label for each row of a `step` run. The label has the implementation and the
+    settings that vary within the run: "ronda fp16, lock off".
     """
     settings = [
         {field: tell(row) for field, tell in _SETTINGS.items() if row.get(field) is not None}
@@ -198,8 +198,8 @@ def implementation_labels(rows: list[Row]) -> list[str]:
 
 
 def grouped(rows: Iterable[Row], title: Callable[[Row], str]) -> dict[str, list[Row]]:
-    """Returns the rows by title, in the order in which the titles first appear. Rows with an empty
-    title are left out.
+    """Groups the rows by title, in the order in which the titles first appear. Drops rows with an
+    empty title.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:

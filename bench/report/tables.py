@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the tables of a report."""
+"""Builds the tables of a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runs import (
 
 @dataclasses.dataclass
 class Table:
-    """A table that can be written as HTML and as Markdown."""
+    """A table that can be rendered as HTML and as Markdown."""
 
     title: str
     header: list[str]
@@ -35,19 +35,19 @@ def _cell(number: float, digits: int) -> str:
 
 
 def _readable(number: float) -> str:
-    """Returns a number with about three significant digits, without an exponent."""
+    """Formats a number with about three significant digits, without an exponent."""
     return _cell(number, 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3)
 
 
 # -- Noise --
 
-# Names of the fields with the p10 and p90 of a row's rounds. The p10 and p90 of `latency` are not
-# here, because they are of single calls, which always differ.
+# The names of the fields that hold the p10 and p90 over a row's rounds. The p10 and p90 of
+# `latency` are not included, because they are over single calls, which always vary.
 _SPREADS = (("p10_us", "p90_us"), ("step_ms_p10", "step_ms_p90"), ("p10_s", "p90_s"))
 
 
 def _spread(row: Row) -> float:
-    """Returns the p90 of the rounds divided by their p10, or NaN if the row has no rounds."""
+    """Returns the p90 over the rounds divided by the p10, or NaN if the row has no rounds."""
     for low, high in _SPREADS:
         if row.number(low) > 0:
             return row.number(high) / row.number(low)
@@ -55,11 +55,11 @@ def _spread(row: Row) -> float:
 
 
 def noise_in(run: Run) -> str:
-    """Returns why the figures of a run cannot be trusted, or "" if they can be trusted.
+    """Returns why the figures of a run cannot be trusted, or "" if they can.
 
-    A run cannot be trusted in three cases: other programs used cores that the ranks needed; the
-    distance of the cores changed by half; or the rounds (or steps) of most rows differ by a factor
-    of two.
+    There are three such reasons: other programs used cores that the ranks needed; the distance
+    between the cores changed by half; or the rounds (or steps) of most rows differ by a factor of
+    two.
     """
     most_ranks = max((row.number("ranks") for row in run.rows if "ranks" in row), default=0)
     busy = max(run.busy_cores)
@@ -69,7 +69,7 @@ def noise_in(run: Run) -> str:
             "run; run it again"
         )
     before, after = run.core_distance_ns
-    # On virtual machines this distance can change by a factor of five.
+    # On virtual machines, this distance can change by a factor of five.
     if min(before, after) > 0 and max(before, after) > 1.5 * min(before, after):
         return (
             f"spoilt: the distance of the cores has changed from {before:.0f} to {after:.0f} ns; "
@@ -89,7 +89,7 @@ def noise_in(run: Run) -> str:
 
 
 def table_of_runs(runs: list[Run]) -> Table:
-    """Returns a table of the runs' files, commands, dates, versions, machines and noise."""
+    """Returns a table with each run's file, command, date, version, machine and noise."""
     table = Table(
         "runs",
         ["run", "command", "date", "measured", "machine", "cache line between cores, ns", "noise"],
@@ -116,8 +116,8 @@ Setting = tuple[float, str]  # fusion threshold, wire format
 
 
 def _sweep_table(name: str, rows: list[Row], default: Setting) -> Table | None:
-    """Returns the table of Ronda's rows in one case that differ from the first row only by fusion
-    and wire format; None if there is no choice.
+    """Returns the table of those rows of Ronda in one case that differ from the first row only in
+    fusion threshold and wire format, or None if there are fewer than two settings.
     """
 
     def others(row: Row) -> list[object]:
@@ -156,17 +156,16 @@ def _sweep_table(name: str, rows: list[Row], default: Setting) -> Table | None:
 
 
 def sweep_tables(runs: list[Run], default: Setting) -> list[Table]:
-    """Returns a table for each case of each run of `step` that varied the fusion threshold or the
-    wire format. The table has the times of all combinations, names the best, and compares each
-    with Ronda's default.
+    """Returns a table for each case of each `step` run that varied the fusion threshold or the wire
+    format. The table shows the times of all combinations, names the best, and compares each with
+    Ronda's default.
     """
     tables = []
     for run in runs:
         if run.command != "step":
             continue
         noise = ", spoilt by noise" if noise_in(run) else ""
-        # Rows without a wire format are rows of a peer, or of the computation without
-        # communication.
+        # Rows without a wire format belong to a peer, or to the computation without communication.
         own = [row for row in run.rows if row.text("wire")]
         for label, rows in grouped(own, case_label).items():
             table = _sweep_table(f"{label} ({run.name}{noise})", rows, default)
@@ -197,7 +196,7 @@ def _collectives_title(row: Row) -> str:
 
 
 def _collectives_tables(run: Run) -> list[Table]:
-    """Returns a table per operation and dtype. Rows are sizes, columns are implementations."""
+    """Returns a table per operation and dtype: a row per size, a column per implementation."""
     tables = []
     for title, rows in grouped(run.rows, _collectives_title).items():
         names = list(dict.fromkeys(map(implementation_name, rows)))
@@ -217,7 +216,7 @@ def _step_tables(run: Run) -> list[Table]:
         header = ["implementation", "step, ms", "p10 - p90", "exposed, ms", "efficiency"]
         header += ["wire, MB", "control messages a step", "times faster than the fastest peer"]
         table = tables.setdefault(case_label(row), Table(case_label(row), header))
-        # If a peer was measured in several forms, the fastest form counts.
+        # If several forms of a peer were measured, the fastest form counts.
         ratios = [row.number(field) for field in row if field.startswith("ratio_")]
         table.rows.append(
             [
@@ -299,6 +298,6 @@ _TABLES_BY_COMMAND = {
 
 
 def tables_of(run: Run) -> list[Table]:
-    """Returns the tables of one run; [] if its command has no tables."""
+    """Returns the tables of one run, or [] if its command has no tables."""
     make = _TABLES_BY_COMMAND.get(run.command)
     return make(run) if make else []

@@ -23,10 +23,10 @@ ronda_bench_call InPlaceSum(float* data, size_t count) {
   return {.op = RONDA_BENCH_ALLREDUCE, .dtype = RONDA_BENCH_FLOAT32, .input = data, .output = data, .count = count};
 }
 
-// Reduces each gradient separately by a blocking call of the peer, as soon as the gradient is ready. Thread-compatible.
+// Reduces each gradient with a separate blocking call to the peer, as soon as the gradient is ready. Thread-compatible.
 class PeerLoop : public GradientExchange {
  public:
-  // Every rank calls Create(). `gradients` and `peer` must outlive the exchange. Errors: the peer's.
+  // Every rank must call Create(). `gradients` and `peer` must outlive the exchange. Errors: the peer's.
   static absl::StatusOr<std::unique_ptr<PeerLoop>> Create(Peer* peer, ProcessGroup* group, Gradients* gradients) {
     std::map<size_t, int> fastest;  // by count: tensors of one size share the result of the trials
     std::vector<std::unique_ptr<PeerCall>> calls;
@@ -50,8 +50,8 @@ class PeerLoop : public GradientExchange {
   const std::vector<std::unique_ptr<PeerCall>> calls_;  // of each gradient
 };
 
-// Reduces all gradients by one call of the peer, when the last gradient is ready. Copies the gradients into one buffer,
-// and the results back. Thread-compatible.
+// Reduces all gradients with a single call to the peer, once the last gradient is ready. Copies the gradients into one
+// buffer, and the results back. Thread-compatible.
 class PeerFlat : public GradientExchange {
  public:
   // As PeerLoop::Create.
@@ -86,11 +86,11 @@ class PeerFlat : public GradientExchange {
   std::unique_ptr<PeerCall> call_;
 };
 
-// Averages gradients as ronda::DistributedOptimizer does: announces each gradient when it is ready, then waits for all
-// results. The calling thread is a rank that has joined its job. Throws ronda::Error. Thread-compatible.
+// Averages gradients as ronda::DistributedOptimizer does: announces each gradient when it is ready, and then waits for
+// all results. The calling thread must be a rank that has joined its job. Throws ronda::Error. Thread-compatible.
 class RondaExchange : public GradientExchange {
  public:
-  // `gradients` are of `model`, and must outlive the exchange.
+  // `gradients` are those of `model`, and must outlive the exchange.
   RondaExchange(const ModelShapes& model, const Gradients& gradients, WireFormat wire)
       : reducer_(TensorsOf(model, gradients), {.op = Op::Average, .compression = static_cast<Compression>(wire)}) {}
 
@@ -99,7 +99,7 @@ class RondaExchange : public GradientExchange {
     reducer_.try_step_with([] {}).throw_if_error();
   }
 
-  // Returns the number of reports that the rank has sent, plus the number of lists that it has received.
+  // Returns how many reports this rank has sent, plus how many lists it has received.
   int64_t control_messages() override {
     const ronda_statistics so_far = statistics();
     return static_cast<int64_t>(so_far.reports_sent + so_far.lists_received);
@@ -118,7 +118,7 @@ class RondaExchange : public GradientExchange {
   GradientReducer reducer_;
 };
 
-// Returns the options of a job with `setting`.
+// Returns the Options for a job with `setting`.
 Options OptionsOf(const Setting& setting) {
   Options options;
   options.cycle_time = Options::Seconds(absl::ToDoubleSeconds(setting.cycle_time));
@@ -126,8 +126,8 @@ Options OptionsOf(const Setting& setting) {
   return options;
 }
 
-// Sets the environment of a job with `setting`, in addition to its options. The destructor restores the environment.
-// Thread-compatible; no other thread may use the environment meanwhile.
+// Sets those environment variables of a job with `setting` that its Options do not cover. The destructor restores the
+// environment. Thread-compatible; no other thread may access the environment meanwhile.
 class SettingEnvironment {
  public:
   explicit SettingEnvironment(const Setting& setting) {
@@ -186,7 +186,7 @@ class PeerImplementation : public StepImplementation {
   const StepContext context_;
 };
 
-// Runs a block on the rank of the calling thread, which has joined its job.
+// Runs a block on the calling thread, which must be a rank that has joined its job.
 BlockResult RunAsRank(const StepContext& context, const Setting& setting, Checking checking, Gradients* gradients) {
   RondaExchange exchange(context.model, *gradients, setting.wire);
   const StepLoop::Check check = {
@@ -194,7 +194,7 @@ BlockResult RunAsRank(const StepContext& context, const Setting& setting, Checki
   return context.loop.Run(&exchange, gradients, checking == Checking::kOn ? &check : nullptr);
 }
 
-// Measures Ronda in a job whose ranks are the processes of the benchmark.
+// Measures Ronda in a job whose ranks are the benchmark's processes.
 class ProcessImplementation : public StepImplementation {
  public:
   ProcessImplementation(const Setting& setting, const StepContext& context) : setting_(setting), context_(context) {}

@@ -16,7 +16,7 @@
 
 namespace ronda::bench {
 
-// The objects that all implementations of one measurement share. The objects must outlive the implementations.
+// Objects that all implementations of a measurement share. They must outlive the implementations.
 struct StepContext {
   const ModelShapes& model;
   const StepLoop& loop;
@@ -26,8 +26,8 @@ struct StepContext {
 
 enum class Checking { kOff, kOn };
 
-// An implementation of the steps. The benchmark times all implementations in turns. Every rank makes the same calls.
-// Thread-compatible.
+// An implementation of the steps to measure. The benchmark times all implementations in turn. Every rank must make the
+// same calls. Thread-compatible.
 class StepImplementation {
  public:
   virtual ~StepImplementation() = default;
@@ -35,24 +35,25 @@ class StepImplementation {
   StepImplementation(const StepImplementation&) = delete;
   StepImplementation& operator=(const StepImplementation&) = delete;
 
-  // Returns the name for tables, such as "ronda", "openmpi per tensor" or "compute only".
+  // Returns the name to show in tables, such as "ronda", "openmpi per tensor" or "compute only".
   virtual std::string name() const = 0;
 
   // Returns Ronda's setting, or nullptr for a peer.
   virtual const Setting* setting() const { return nullptr; }
 
-  // Runs a block of steps on this rank; the setup is not timed. Throws ronda::Error.
+  // Runs a block of steps on this rank; setup is not timed. Throws ronda::Error.
   virtual BlockResult RunBlock(Checking checking) = 0;
 };
 
-// Returns an implementation that only computes, without communication.
+// Returns an implementation that computes but does not communicate.
 std::unique_ptr<StepImplementation> ComputeOnly(const StepContext& context);
 
-// Returns an implementation that joins a new Ronda job with `setting` for each block. So a block is free of the state
-// of other settings.
+// Returns an implementation that joins a new Ronda job with `setting` for each block, so that no state of other
+// settings affects the block.
 std::unique_ptr<StepImplementation> RondaWith(const Setting& setting, const StepContext& context);
 
-// Returns two implementations that use a peer: a loop over the tensors, and one flat buffer. Errors: the peer's.
+// Returns two implementations that use a peer: one loops over the tensors, the other uses one flat buffer. Errors: the
+// peer's.
 absl::StatusOr<std::vector<std::unique_ptr<StepImplementation>>> FormsOf(Peer* peer, const StepContext& context);
 
 }  // namespace ronda::bench

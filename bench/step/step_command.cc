@@ -32,8 +32,8 @@ absl::StatusOr<Implementations> ImplementationsIn(const StepContext& context, co
   return implementations;
 }
 
-// Measures every model with every length of the backward pass. Every rank makes the same calls. Throws ronda::Error.
-// Thread-compatible.
+// Measures every model with every duration of the backward pass. Every rank must make the same calls. Throws
+// ronda::Error. Thread-compatible.
 class StepRun {
  public:
   StepRun(const StepOptions& options, Rank* rank) : options_(options), rank_(*rank) {}
@@ -70,7 +70,7 @@ class StepRun {
     return absl::OkStatus();
   }
 
-  // Runs blocks of the implementations in turns. Returns the figures in the order of `implementations`.
+  // Runs blocks of the implementations in turn. Returns the measurements in the order of `implementations`.
   std::vector<Measured> Measure(const StepCase& step_case, const Implementations& implementations) {
     std::vector<Measured> measured;
     for (const auto& implementation : implementations) {

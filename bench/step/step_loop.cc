@@ -19,11 +19,11 @@ absl::Duration Now(clockid_t clock) {
   return absl::DurationFromTimespec(now);
 }
 
-// Element i of rank r is (r + 1) * Pattern(i). With up to 8 ranks these values and their sums are exact in 16 bits.
+// Element i of rank r is (r + 1) * Pattern(i). With up to 8 ranks, these values and their sums are exact in 16 bits.
 float Pattern(int64_t i) { return static_cast<float>(i % 13); }
 
-// Returns the tolerance, relative to the largest element of the tensor, because this element sets the scale of an 8-bit
-// block. Contributions and the result are each rounded by at most half a unit in the last place.
+// Returns the tolerance relative to the largest element of the tensor, which sets the scale of an 8-bit block.
+// Contributions and the result are each rounded by at most half a unit in the last place.
 double ToleranceOf(WireFormat wire) {
   switch (wire) {
     case WireFormat::kNone:
@@ -95,7 +95,7 @@ int64_t Gradients::CountWrong(int ranks, Expected expected, WireFormat wire) con
   int64_t wrong = 0;
   for (size_t tensor = 0; tensor < size(); ++tensor) {
     for (int64_t i = 0; i < counts_[tensor]; ++i) {
-      // The condition with `!` is also true for NaN, so NaN counts as wrong.
+      // The negated comparison is also true for NaN, so NaN counts as wrong.
       if (!(std::abs(data(tensor)[i] - factor * Pattern(i)) <= tolerance)) ++wrong;
     }
   }

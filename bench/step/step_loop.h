@@ -15,17 +15,18 @@
 
 namespace ronda::bench {
 
-// A gradient, and the time at which it is complete.
+// A gradient, and the time at which it becomes ready.
 struct ReadyGradient {
   size_t parameter = 0;  // its index in ModelShapes::parameters
   absl::Duration after;  // since the backward pass began
 };
 
-// Returns the backward pass of `model`, which takes `compute`. The last parameter comes first. Each parameter takes
-// a part of `compute` that is proportional to its work. If no parameter has work, all get the same time.
+// Returns the gradients in the order in which the backward pass of `model`, which takes `compute`, completes them. The
+// gradient of the last parameter comes first. Each parameter takes a share of `compute` that is proportional to its
+// work. If no parameter has any work, all shares are equal.
 std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration compute);
 
-// The work of the calling thread during the time of a backward pass.
+// What the calling thread does during a backward pass.
 enum class ComputeKind {
   kSpin,   // the thread keeps its core busy until the time has passed, like a trainer that drives an accelerator
   kSleep,  // the thread sleeps
@@ -37,13 +38,13 @@ constexpr const char* Name(ComputeKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// Spends the time of one backward pass, in the thread that constructs it. Thread-compatible.
+// Simulates one backward pass on the thread that constructs it. Thread-compatible.
 class Computation {
  public:
-  // Begins the backward pass.
+  // Starts the backward pass.
   explicit Computation(ComputeKind kind);
 
-  // Returns when `duration` of the backward pass has passed.
+  // Returns when the backward pass has run for `duration`.
   void Until(absl::Duration duration) const;
 
  private:
@@ -51,7 +52,7 @@ class Computation {
   const absl::Duration start_;  // on the clock that belongs to the kind
 };
 
-// One rank's gradients, fp32. Each gradient has its own memory, which begins at a cache line, as in frameworks.
+// One rank's gradients, fp32. Each gradient has its own memory, which is aligned to a cache line, as in frameworks.
 // Thread-compatible.
 class Gradients {
  public:
@@ -61,14 +62,14 @@ class Gradients {
   float* data(size_t parameter) const { return static_cast<float*>(buffers_[parameter].data()); }
   int64_t count(size_t parameter) const { return counts_[parameter]; }
 
-  // Fills the gradients with values that stay the same in averages, and stay finite in many sums.
+  // Fills the gradients with values that do not change when averaged, and that stay finite in many sums.
   void FillForTiming();
 
   // Fills the gradients with small integers that depend on the rank and the index.
   void FillForCheck(int rank);
 
   enum class Expected { kSum, kAverage };
-  // Returns the number of elements that differ from the result of `ranks` ranks with FillForCheck() by more than the
+  // Returns how many elements differ from the result that `ranks` ranks obtain after FillForCheck(), beyond the
   // precision of `wire`.
   int64_t CountWrong(int ranks, Expected expected, WireFormat wire) const;
 
@@ -77,36 +78,36 @@ class Gradients {
   std::vector<AlignedBytes> buffers_;
 };
 
-// Combines one rank's gradients with the other ranks' gradients.
+// Combines one rank's gradients with those of the other ranks.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
 
-  // Receives a gradient that is complete on this rank.
+  // Called when a gradient is complete on this rank.
   virtual void Ready(size_t parameter) = 0;
 
-  // The step calls this when all gradients are complete. Returns when this rank has all results.
+  // Called when all gradients are complete. Returns once this rank has all results.
   virtual void Finish() = 0;
 
-  // Returns the number of control messages that this rank has sent or received so far.
+  // Returns how many control messages this rank has sent or received so far.
   virtual int64_t control_messages() { return 0; }
 };
 
-// Exchanges nothing, to measure the time of a step that only computes.
+// Exchanges nothing, in order to time a step that only computes.
 class NoExchange : public GradientExchange {
  public:
   void Ready(size_t) override {}
   void Finish() override {}
 };
 
-// The result of one rank's block of steps.
+// The result of a block of steps on one rank.
 struct BlockResult {
   std::vector<double> step_ms;
   int64_t control_messages = 0;  // in all timed steps
   int64_t wrong = 0;             // elements; 0 if they were not checked
 };
 
-// Runs blocks of training steps without the training. Immutable: the ranks of one process may share it.
+// Runs blocks of simulated training steps. Immutable: the ranks of a process may share it.
 class StepLoop {
  public:
   struct Options {
@@ -120,7 +121,7 @@ class StepLoop {
 
   int steps() const { return options_.steps; }
 
-  // The ranks and the expected results of a further step, which runs after the timed steps and is checked.
+  // Describes a further step, which runs after the timed steps and whose results are checked.
   struct Check {
     int rank = 0;
     int ranks = 1;
@@ -128,7 +129,7 @@ class StepLoop {
     WireFormat wire = WireFormat::kNone;
   };
 
-  // Runs a block of steps. If `check` is nullptr, nothing is checked. `exchange` must be an exchange of `gradients`.
+  // Runs a block of steps. If `check` is nullptr, nothing is checked. `exchange` must exchange `gradients`.
   BlockResult Run(GradientExchange* exchange, Gradients* gradients, const Check* check) const;
 
  private:

@@ -22,7 +22,7 @@ enum class ScheduleLocking { kOn, kOff };
 
 constexpr const char* Name(ScheduleLocking locking) { return locking == ScheduleLocking::kOn ? "on" : "off"; }
 
-// The settings of Ronda during some training steps.
+// The settings of Ronda in a measurement of training steps.
 struct Setting {
   size_t fusion_threshold = size_t{64} << 20;  // bytes of a bucket; 0: no fusion
   WireFormat wire = WireFormat::kNone;
@@ -31,10 +31,10 @@ struct Setting {
   ScheduleLocking locking = ScheduleLocking::kOn;
 };
 
-// Returns a setting as text, such as "ronda fusion=64 MiB wire=fp16 cycle=0 shm lock=on".
+// Formats a setting as text, such as "ronda fusion=64 MiB wire=fp16 cycle=0 shm lock=on".
 std::string Name(const Setting& setting);
 
-// The values to try for each dimension; a sweep measures every combination.
+// The values to try for each setting; a sweep measures all combinations.
 struct Sweep {
   std::vector<size_t> fusion_thresholds = {size_t{64} << 20};
   std::vector<WireFormat> wires = {WireFormat::kNone};
@@ -43,11 +43,10 @@ struct Sweep {
   std::vector<ScheduleLocking> lockings = {ScheduleLocking::kOn};
 };
 
-// Returns all combinations, in the order of nested loops over the dimensions of Sweep. The last dimension is the
-// innermost loop.
+// Returns all combinations in the order of nested loops over the fields of Sweep. The last field is the innermost loop.
 std::vector<Setting> AllSettings(const Sweep& sweep);
 
-// Returns the size of one step's gradients in the wire format: the bytes that one rank contributes to the sums.
+// Returns the size of one step's gradients in the wire format: the number of bytes that one rank contributes.
 int64_t WireBytes(const ModelShapes& model, WireFormat wire);
 
 // The options of ronda-bench step.
@@ -63,10 +62,10 @@ struct StepOptions {
   int warm_up = 8;
 };
 
-// Returns the flags of `ronda-bench step`. The flags write to `options`, which must outlive them.
+// Returns the flags of `ronda-bench step`. They write to `options`, which must outlive them.
 Flags StepFlags(StepOptions* options);
 
-// Returns the models that the options name. Errors: the errors of PresetShapes() and ReadShapes().
+// Returns the models that the options name. Errors: those of PresetShapes() and ReadShapes().
 absl::StatusOr<std::vector<ModelShapes>> ModelsOf(const StepOptions& options);
 
 }  // namespace ronda::bench

@@ -46,7 +46,7 @@ bool IsPeer(const std::vector<Measured>& measured, const Measured& implementatio
   return !implementation.setting.has_value() && &implementation != &measured.front();
 }
 
-// Returns the peer's implementation with the smallest step time, or nullptr if there is no peer.
+// Returns the form of a peer with the smallest step time, or nullptr if there is no peer.
 const Measured* FastestPeer(const StepCase& step_case, const std::vector<Measured>& measured) {
   const Measured* fastest = nullptr;
   double least = std::numeric_limits<double>::infinity();
@@ -142,7 +142,7 @@ std::string StepTable(const StepCase& step_case, const std::vector<Measured>& me
   std::string text = absl::StrCat(HeadLine(step_case, fastest_peer), table.Header());
   std::vector<ResultRow> rows = StepRows(step_case, measured);
   for (size_t i = 0; i < rows.size(); ++i) {
-    // The table has the setting in a form that people can read.
+    // The table shows the setting in human-readable form.
     if (const std::optional<Setting>& setting = measured[i].setting) {
       rows[i].emplace_back("fusion", BytesText(setting->fusion_threshold));
       rows[i].emplace_back("cycle", absl::FormatDuration(setting->cycle_time));

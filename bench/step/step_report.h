@@ -16,11 +16,11 @@
 
 namespace ronda::bench {
 
-// The times of one implementation's steps, in milliseconds, as one vector per round. All rounds have the same number of
+// The step times of one implementation in milliseconds, with one vector per round. All rounds have the same number of
 // steps.
 using Rounds = std::vector<std::vector<double>>;
 
-// The figures of an implementation's steps, in milliseconds.
+// The figures for an implementation's steps, in milliseconds.
 struct StepFigures {
   double step = 0;      // the median of the rounds' medians
   double step_p10 = 0;  // over all steps
@@ -31,15 +31,15 @@ struct StepFigures {
 
 // Returns the figures of `steps`. `compute_only` are steps of the same job without communication, which alternated with
 // `steps`. `computes` says whether the steps compute anything. REQUIRES: `steps`, `compute_only` and all their rounds
-// are not empty.
+// are non-empty.
 enum class Computes { kNothing, kSomething };
 StepFigures FiguresOf(const Rounds& steps, const Rounds& compute_only, Computes computes);
 
 // Returns the time of `other` divided by the time of `own`, which is above 1 if `own` is faster. Compares the medians
-// of the rounds. REQUIRES: `other`, `own` and all their rounds are not empty; the time of `own` is not 0.
+// over the rounds. REQUIRES: `other`, `own` and all their rounds are non-empty; the time of `own` is not 0.
 double RatioOf(const Rounds& other, const Rounds& own);
 
-// The blocks of one implementation, on the slowest rank.
+// An implementation's blocks, on the slowest rank.
 struct Measured {
   std::string name;
   std::optional<Setting> setting;  // of Ronda's
@@ -56,7 +56,8 @@ struct StepCase {
   int ranks = 1;
 };
 
-// Returns a table of the implementations, below a line with the case. The first of `measured` only computes.
+// Returns a table of the implementations, headed by a line that describes the case. The first of `measured` must be the
+// implementation that only computes.
 std::string StepTable(const StepCase& step_case, const std::vector<Measured>& measured);
 
 // Returns the figures of StepTable as rows of a result document:

@@ -22,8 +22,8 @@ namespace {
 
 using Hosts = std::vector<HostSlots>;
 
-// If one of these variables is set, a rondarun or another launcher has started this process inside an allocation.
-// (SLURM_STEP_ID marks a task of srun.)
+// If one of these variables is set, rondarun or another launcher started this process inside an allocation.
+// (SLURM_STEP_ID marks tasks that srun started.)
 constexpr VariableName kTaskSigns[] = {"RONDA_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "LSF_PM_TASKID"};
 
 bool IsTask(const ArgumentSources& sources) {
@@ -37,7 +37,7 @@ absl::Status Malformed(VariableName name, absl::string_view value, absl::string_
   return InvalidVariable(name.view(), value, absl::StrCat(expectation, "; -H or --hostfile names hosts instead"));
 }
 
-// Returns the hosts that `names` mentions. A host gets one slot for each time that its name occurs.
+// Returns the hosts in `names`. Each host gets one slot per occurrence of its name.
 absl::StatusOr<Hosts> CountMentions(VariableName name, absl::string_view value, absl::string_view names) {
   Hosts hosts;
   for (const absl::string_view host : absl::StrSplit(names, absl::ByAnyChar(" \t\r\n"), absl::SkipEmpty())) {
@@ -47,7 +47,7 @@ absl::StatusOr<Hosts> CountMentions(VariableName name, absl::string_view value, 
   return hosts;
 }
 
-// -- Readers of the schedulers' variables: each returns the hosts and their numbers of tasks --
+// -- Readers of the schedulers' variables: each returns the hosts and their task counts --
 
 absl::StatusOr<std::vector<int>> SlurmTasks(size_t hosts, const ArgumentSources& sources) {
   constexpr VariableName kPerNode = "SLURM_TASKS_PER_NODE", kTasks = "SLURM_NTASKS";
@@ -109,18 +109,18 @@ struct Scheduler {
   absl::StatusOr<Hosts> (*read)(VariableName name, const std::string& value, const ArgumentSources& sources);
 };
 
-// The variables in which schedulers name an allocation's hosts. The first variable that is set is used.
+// The variables through which schedulers list the hosts of an allocation. The first variable that is set is used.
 constexpr Scheduler kSchedulers[] = {{"Slurm", "SLURM_JOB_NODELIST", ReadSlurm},
                                      {"PBS", "PBS_NODEFILE", ReadFileOfNames},
                                      {"LSF", "LSB_MCPU_HOSTS", ReadNamesAndCounts},
                                      {"LSF", "LSB_DJOB_HOSTFILE", ReadFileOfNames},
                                      {"LSF", "LSB_HOSTS", ReadNames}};
 
-// Returns whether the host has a valid name, which ssh cannot take for an option, and an allowed number of slots.
+// Returns whether the host has a valid name, which ssh cannot mistake for an option, and an allowed number of slots.
 bool IsUsable(const HostSlots& host) { return IsHostName(host.host) && host.slots <= kMaxSlots; }
 
-// Replaces the scheduler's name for this host by the host's own name: some schedulers append a domain to the name, or
-// leave out its domain. Within a cluster the part before the first dot identifies a host.
+// Replaces the scheduler's name for this host with the host's own name, because some schedulers append a domain, or
+// omit the host's domain. Within a cluster, the part before the first dot identifies a host.
 void CallByOwnName(const std::vector<std::string>& own, Hosts* hosts) {
   if (own.empty()) return;
   for (HostSlots& host : *hosts) {

@@ -13,19 +13,19 @@
 
 namespace ronda {
 
-// The hosts that a scheduler has given to the script or shell that starts rondarun.
+// The hosts that a scheduler has allocated to the script or shell that starts rondarun.
 struct Allocation {
   std::string scheduler;         // "Slurm"
   std::string variable;          // the variable that names the hosts: "SLURM_JOB_NODELIST"
   std::vector<HostSlots> hosts;  // in the scheduler's order, with one slot per task
 };
 
-// Looks in the scheduler's variables for the allocation of Slurm, PBS or LSF that contains this process. The list
-// contains this host's own name, even if the scheduler uses another name for this host. Returns nullopt if this process
-// is in no allocation, or is one of the tasks that were started on the allocation's hosts. (If tasks used the
-// allocation, each task would take all hosts.)
+// Finds the Slurm, PBS or LSF allocation that contains this process, from the scheduler's environment variables. The
+// result lists this host under its own name, even if the scheduler uses a different name. Returns nullopt if this
+// process is not in an allocation, or is one of the tasks that were started on the allocated hosts. (Otherwise, each
+// task would use all hosts.)
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
+// Errors: INVALID_ARGUMENT, with a text that names the variable, its value and the expected form.
 absl::StatusOr<std::optional<Allocation>> FindAllocation(const ArgumentSources& sources);
 
 }  // namespace ronda

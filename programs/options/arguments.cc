@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// Returns the last use of the option that names a configuration file, or null if it was not given.
+// Returns the last use of the option that names a configuration file, or null if there is none.
 const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   const OptionUse* found = nullptr;
   for (const GivenOption& one : given) {
@@ -28,8 +28,8 @@ const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
   return found;
 }
 
-// Returns first the options of the configuration file, if the command line names one, and then the options of the
-// command line.
+// Returns the options of the configuration file, if the command line names one, followed by the options of the command
+// line.
 absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table,
                                                         const std::vector<GivenOption>& command_line,
                                                         const ArgumentSources& sources) {
@@ -52,7 +52,7 @@ bool EndsWithQuestion(const std::vector<GivenOption>& given) {
   return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
 }
 
-// Returns the command line without the words of the command, which come last. An example is "rondarun -np 2".
+// Returns the command line without the user's command, which comes last, for example "rondarun -np 2".
 std::string WordsBefore(const std::vector<std::string>& words, size_t command_size) {
   std::string before = "rondarun";
   for (size_t i = 0; i < words.size() - command_size; ++i) {

@@ -62,8 +62,8 @@ const Option* OptionTable::Find(absl::string_view name) const {
   return nullptr;
 }
 
-// Returns "-np 2", as advice, if `name` is "-np2" or "-np=2", which other launchers accept. Returns an empty text if
-// the beginning of `name` is not an option.
+// Returns "-np 2", as a suggestion, if `name` is "-np2" or "-np=2", which other launchers accept. Returns "" if `name`
+// does not start with the name of an option.
 std::string OptionTable::SplitOff(absl::string_view name) const {
   const size_t end = name.find_first_of("=0123456789");
   if (end == absl::string_view::npos) return "";
@@ -94,7 +94,7 @@ absl::Status OptionTable::ReadValue(const std::vector<std::string>& words, size_
   return absl::OkStatus();
 }
 
-// Reads the option at words[*next], with its value if it takes one, and moves *next past the option and its value.
+// Reads the option at words[*next], with its value if it takes one, and advances *next past them.
 absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::string>& words, size_t* next) const {
   const std::string& word = words[(*next)++];
   const size_t equals = absl::StartsWith(word, "--") ? word.find('=') : std::string::npos;
@@ -103,7 +103,7 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
   given.option = Find(given.use.name);
   if (given.option == nullptr) return Unknown(given.use.name);
 
-  // A refused option takes no value here, because the error to report is the refusal, and not a missing value.
+  // A refused option takes no value here: the error should report the refusal, not a missing value.
   const bool takes_value = !given.option->value_name.empty() && given.option->kind != Kind::kRefused;
   if (equals != std::string::npos) {
     if (given.option->value_name.empty()) {
@@ -129,7 +129,7 @@ absl::StatusOr<GivenWords> OptionTable::Read(const std::vector<std::string>& wor
     }
     RONDA_ASSIGN_OR_RETURN(GivenOption option, ReadOption(words, &next));
     const Kind kind = option.option->kind;
-    // The error of a refused option is returned at once. The words after it may be its values, which would cause
+    // Return the error of a refused option at once: the words after it may be its values, which would lead to
     // misleading errors.
     if (kind == Kind::kRefused) return option.Apply();
     given.options.push_back(std::move(option));
@@ -171,7 +171,7 @@ std::vector<GivenOption> OptionTable::NotOverridden(const std::vector<GivenOptio
   return left;
 }
 
-// Lists the names of the options that have no effect, in lines that are as full as possible.
+// Lists the names of the options without effect, with as many names on each line as fit.
 std::string OptionTable::ListWithoutEffect() const {
   std::string text;
   size_t column = kLineWidth;

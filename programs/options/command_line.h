@@ -19,63 +19,62 @@ struct GivenOption {
   OptionUse use;
   std::string where;  // "train.yaml:3: params.cycle-time-ms: "; empty on the command line
 
-  // Carries out the option's effect. Errors: the errors of the effect, with `where` in front.
+  // Applies the option. Errors: those of the option's effect, prefixed with `where`.
   absl::Status Apply() const;
 };
 
-// A command line: options, and the words after them.
+// A command line: its options, and the words that follow them.
 struct GivenWords {
   std::vector<GivenOption> options;
   std::vector<std::string> command;
 };
 
-// Two lists of options that exclude each other: an option of `these` cannot be given together with an option of
-// `those`. Each list names an option by its first name.
+// Two lists of mutually exclusive options: no option in `these` can be combined with an option in `those`. The lists
+// refer to each option by its first name.
 struct OptionConflict {
   std::vector<absl::string_view> these;
   std::vector<absl::string_view> those;
   absl::string_view remedy;
 };
 
-// The options of one program. The table reads command lines, and makes the text of --help.
+// The options of a program. The table parses command lines, and formats the --help text.
 //
-// The class is immutable, and so thread-safe. The effects of the options write to variables of the program, which must
-// outlive the use of the table.
+// Immutable, and so thread-safe. The effects of the options write to variables of the program, which must outlive any
+// use of the table.
 class OptionTable {
  public:
   explicit OptionTable(std::vector<Option> options, std::vector<OptionConflict> conflicts = {})
       : options_(std::move(options)), conflicts_(std::move(conflicts)) {}
 
-  // An OptionTable cannot be copied, because each GivenOption points into its table.
+  // Not copyable, because each GivenOption points into its table.
   OptionTable(const OptionTable&) = delete;
   OptionTable& operator=(const OptionTable&) = delete;
 
-  // Returns the options, in the order of --help.
+  // Returns the options in the order of the --help text.
   const std::vector<Option>& options() const { return options_; }
 
-  // Returns the option with the name `name`, or nullptr. "_" and "-" mean the same in long names, as in torchrun and
-  // Paddle.
+  // Returns the option named `name`, or nullptr. "_" and "-" are equivalent in long names, as in torchrun and Paddle.
   const Option* Find(absl::string_view name) const;
 
-  // Returns INVALID_ARGUMENT that quotes `name`, and names the most similar option, if any.
+  // Returns INVALID_ARGUMENT, with a text that quotes `name` and suggests the most similar option, if any.
   absl::Status Unknown(absl::string_view name) const;
 
-  // Reads options up to "--" or to the first word that is no option. The remaining words are the command. If an option
-  // is a question (kQuestion), it is the last option that is read.
-  // Errors: INVALID_ARGUMENT for unknown options, and for missing or superfluous values.
+  // Parses options up to "--", or to the first word that is not an option. The remaining words are the command. Parsing
+  // stops after an option of kind kQuestion. Errors: INVALID_ARGUMENT for unknown options, missing values and
+  // superfluous values.
   absl::StatusOr<GivenWords> Read(const std::vector<std::string>& words) const;
 
-  // Returns OK if no two options in `given` are in conflict.
-  // Errors: INVALID_ARGUMENT that names both options, and the remedy.
+  // Returns OK if no two options in `given` conflict. Errors: INVALID_ARGUMENT, with a text that names both options and
+  // the remedy.
   absl::Status CheckAgreement(const std::vector<GivenOption>& given) const;
 
-  // Returns the options of `file` that no option of the `command_line` replaces or contradicts.
+  // Returns the options of `file` that no option of `command_line` replaces or contradicts.
   std::vector<GivenOption> NotOverridden(const std::vector<GivenOption>& file,
                                          const std::vector<GivenOption>& command_line) const;
 
-  // Returns the part of --help about the options. The text has sections, in the order of their first options, and shows
-  // each option's names, value and help. After the sections, the text lists the names of options without effect.
-  // Refused options are left out.
+  // Returns the part of the --help text that describes the options. It has sections, in the order of their first
+  // options, and shows the names, value and help of each option. The names of options without effect are listed at the
+  // end. Refused options are omitted.
   std::string Describe() const;
 
  private:

@@ -32,7 +32,7 @@ using Choice = CommandLineDraft::Choice;
 using Launcher = LaunchOptions::Launcher;
 
 constexpr VariableName kSlurmNode = "SLURM_NODEID";
-// The largest number of an allocation's hosts that a note names.
+// The maximum number of allocated hosts that a note names.
 constexpr size_t kMostHostsShown = 8;
 
 bool SpeaksOfNodes(const NodeWords& node) {
@@ -40,15 +40,15 @@ bool SpeaksOfNodes(const NodeWords& node) {
          node.standalone || !node.addresses.empty();
 }
 
-// Checks that a list of hosts in --host is not combined with options for nodes. (--host with Paddle's address of this
-// host may be combined with options for nodes.) The table of options cannot express the rule about --host.
+// Checks that --host with a list of hosts is not combined with node options. (--host with this host's address, as in
+// Paddle, may be combined with them.) The table of options cannot express this rule.
 absl::Status CheckHostsAndNodes(const CommandLineDraft& draft) {
   if (draft.options.hosts.empty() || !SpeaksOfNodes(draft.node)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a --host list and options for nodes do not go together: ", kHostsOrNodes));
 }
 
-// Paddle's list of addresses determines the number of nodes, this node's number, and where rank 0 listens.
+// Paddle's list of addresses determines the number of nodes, the number of this node, and where rank 0 listens.
 absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   if (node->addresses.empty()) return absl::OkStatus();
   node->nodes = static_cast<int>(node->addresses.size());
@@ -65,8 +65,8 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// A launcher that sets the variable `number` may have started one rondarun per node. If so, `number` has the number of
-// this node, and the variable `count`, if there is one, has the number of nodes.
+// A launcher that sets the variable `number` may have started one rondarun per node. In that case, `number` holds the
+// number of this node, and the variable `count`, if any, the number of nodes.
 struct NodeNumber {
   VariableName number;
   VariableName count;
@@ -76,7 +76,7 @@ constexpr NodeNumber kNodeNumbers[] = {{.number = "JOB_COMPLETION_INDEX", .count
                                        {.number = "OMPI_COMM_WORLD_RANK", .count = "OMPI_COMM_WORLD_SIZE"},
                                        {.number = "PMI_RANK", .count = "PMI_SIZE"}};
 
-// Returns the variable with this node's number. If no variable has this number, returns an empty VariableName.
+// Returns the name of the variable that holds the number of this node, or an empty VariableName if there is none.
 VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   for (const auto& [number, count] : kNodeNumbers) {
     if (!sources.variable(number.c_str())) continue;
@@ -85,8 +85,8 @@ VariableName FindNodeNumber(const ArgumentSources& sources, int nodes) {
   return {};
 }
 
-// Takes the address of the first node from Slurm's list of nodes, because Slurm numbers the nodes of a step in the
-// order of this list.
+// Takes the first node of Slurm's node list as the master, because Slurm numbers the nodes of a step in the order of
+// this list.
 absl::Status ReadMasterOfSlurm(const ArgumentSources& sources, NodeWords* node) {
   constexpr VariableName kHosts = "SLURM_STEP_NODELIST";
   const std::optional<std::string> list = sources.variable(kHosts.c_str());
@@ -113,9 +113,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
   return name.view() == kSlurmNode.view() ? ReadMasterOfSlurm(sources, node) : absl::OkStatus();
 }
 
-// A launcher of MPI may have started one rondarun per node. The ranks would then mistake themselves for processes of
-// this launcher. Because this launcher has started only one process per node, the ranks would wait in MPI_Init for
-// ever.
+// An MPI launcher may have started one rondarun per node. The ranks would then take themselves for processes of that
+// launcher. They would wait in MPI_Init forever, because the launcher started only one process per node.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -136,7 +135,7 @@ absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
                                                  "; got \"", *node.node_rank, "\""));
 }
 
-// Completes the options of a node in a job whose nodes come and go. Any node of such a job may have rank 0.
+// Completes the options of a node of a job whose nodes come and go. Any node of such a job may get rank 0.
 absl::Status PlaceComingNode(CommandLineDraft* draft) {
   const NodeWords& node = draft->node;
   if (!node.master_address) {
@@ -151,7 +150,7 @@ absl::Status PlaceComingNode(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Completes the options of a node. A single node is an ordinary job on this host, so its ranks need no address.
+// Completes the options of a node. A single node is an ordinary job on this host, and its ranks need no address.
 absl::Status PlaceNode(CommandLineDraft* draft) {
   if (draft->node.max_nodes) return PlaceComingNode(draft);
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
@@ -191,8 +190,8 @@ std::string DescribeAllocation(const Allocation& allocation) {
                       "; -H or --hostfile names others");
 }
 
-// Takes the hosts from the scheduler's allocation, unless the user names hosts. Without -np, also takes the number of
-// ranks from the allocation.
+// Takes the hosts from the scheduler's allocation, unless the user specifies hosts. Without -np, also takes the number
+// of ranks from the allocation.
 absl::Status ReadAllocation(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const bool has_hosts = !options.hosts.empty() || !draft->elastic.discovery_script.empty();
@@ -201,8 +200,8 @@ absl::Status ReadAllocation(CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(const std::optional<Allocation> allocation, FindAllocation(*draft->sources));
   if (!allocation) return absl::OkStatus();
   const std::vector<HostSlots>& hosts = allocation->hosts;
-  // A script with only one host has often asked its scheduler for cores instead of tasks. So -np may be larger than the
-  // number of tasks.
+  // A script with a single host has often requested cores from its scheduler instead of tasks. So -np may be larger
+  // than the number of tasks.
   const bool is_this_host = hosts.size() == 1 && IsThisHost(hosts.front().host, draft->sources->own_addresses());
   if (is_this_host && options.rank_count != 0) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(CheckSlots(*allocation, std::max(options.rank_count, draft->elastic.max_ranks.value_or(0))));
@@ -227,7 +226,7 @@ absl::Status CountRanks(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Returns the number of ranks of each host that gets ranks.
+// Returns the number of ranks on each host that gets ranks.
 std::vector<int> RanksOfHosts(const LaunchOptions& options) {
   if (options.hosts.empty()) return {options.rank_count};
   std::vector<int> ranks = FillHosts(options.hosts, options.rank_count);
@@ -266,8 +265,8 @@ bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sou
                      [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
 }
 
-// Sets the backend that the options ask for, if the job has several hosts. On a single host, only shared memory makes
-// sense as a backend.
+// Sets the backend that the options request, if the job has several hosts. On a single host, shared memory is the only
+// sensible backend.
 void ChooseBackend(CommandLineDraft* draft) {
   if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(*draft)) return;
   draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";
@@ -284,7 +283,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
   if (warning == settings.end() || deadline == settings.end()) return absl::OkStatus();
   absl::Duration warns_after;
   absl::Duration fails_after;
-  // The values of the two variables may come from -x. If such a text is not a duration, the ranks report the error.
+  // The two values may come from -x. If a value is not a duration, the ranks report the error.
   if (!ParseDurationOrSeconds(warning->second, &warns_after) ||
       !ParseDurationOrSeconds(deadline->second, &fails_after)) {
     return absl::OkStatus();
@@ -295,7 +294,7 @@ absl::Status SetStallTimes(CommandLineDraft* draft) {
                    warning->second, " and ", deadline->second));
 }
 
-// Returns the first of the given options that only mpirun can carry out, or an empty text if no such option was given.
+// Returns the name of a given option that only mpirun supports, or "" if there is none.
 std::string MpirunOption(const LaunchOptions& options) {
   if (!options.remote.mpi_arguments.empty()) return "--mpi-args";
   if (!options.remote.binding_arguments.empty()) return "--binding-args";
@@ -330,8 +329,7 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Returns the name of a given option that makes sense only for elastic jobs, or an empty text if no such option was
-// given.
+// Returns the name of a given option that makes sense only in elastic jobs, or "" if there is none.
 absl::string_view ElasticDetail(const ElasticWords& elastic) {
   if (elastic.timeout) return "--elastic-timeout";
   if (elastic.reset_limit) return "--reset-limit";
@@ -347,7 +345,7 @@ absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
                    "--max-np"));
 }
 
-// Refuses mpirun and its options for an elastic job, because rondarun or its agents start the members of such a job.
+// Rejects mpirun and its options in an elastic job, because rondarun or its agents start the members of such a job.
 absl::Status CheckElasticLauncher(const LaunchOptions& options, absl::string_view elastic_option) {
   const std::string culprit = options.launcher == Launcher::kMpirun ? "--launcher mpirun" : MpirunOption(options);
   if (culprit.empty()) return absl::OkStatus();
@@ -364,8 +362,8 @@ absl::Status CheckDiscovery(const ElasticWords& words) {
       "--slots-per-host is for the hosts that a --host-discovery-script lists; with -H, give each host its slots");
 }
 
-// Makes the options of an elastic job whose nodes come and go. The table of options has already refused --min-np and
-// similar options for nodes.
+// Sets the elastic options of a job whose nodes come and go. The table of options has already rejected --min-np and
+// similar options together with node options.
 absl::Status MakeElasticOfNodes(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const NodeWords& node = draft->node;
@@ -441,7 +439,7 @@ absl::Status CheckCommand(const CommandLineDraft& draft) {
   if (command.empty() || command.front().empty()) {
     return absl::InvalidArgumentError("the command is missing: name the program that every rank runs");
   }
-  // torchrun and Paddle run a script with their own Python, but rondarun does not.
+  // torchrun and Paddle run a script with their own Python interpreter, but rondarun does not.
   if (SpeaksOfNodes(draft.node) && absl::EndsWith(command.front(), ".py") && !absl::StrContains(command.front(), '/')) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", command.front(),

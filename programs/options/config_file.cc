@@ -20,19 +20,18 @@
 namespace ronda {
 namespace {
 
-// The deepest level at which a section can contain options. A deeper map is an error.
+// The deepest level at which a map can contain options. Deeper maps are errors.
 constexpr int kMaxDepth = 4;
 
-// Next() reads LibYAML's events one after the other. The other functions describe the current event.
+// Next() advances to LibYAML's next event. The other functions describe the current event.
 class EventStream {
  public:
   EventStream(absl::string_view name, absl::string_view content) : name_(name) {
-    // The initialisation of the parser fails only if there is no memory. The first call of Next() then returns this
-    // error.
+    // Initialising the parser fails only if memory is exhausted. The first call of Next() then returns the error.
     ready_ = yaml_parser_initialize(&parser_) != 0;
     if (!ready_) return;
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
-    // LibYAML requires an address that is not null, even for an empty text.
+    // LibYAML requires a non-null address even for an empty text.
     const char* const text = content.empty() ? "" : content.data();
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text), content.size());
   }
@@ -62,7 +61,7 @@ class EventStream {
     return std::string(reinterpret_cast<const char*>(event_.data.scalar.value), event_.data.scalar.length);
   }
 
-  // Returns whether the scalar is YAML's word for a missing value.
+  // Returns whether the scalar is a YAML word for a missing value.
   bool IsNull() const {
     if (event_.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
     const std::string text = scalar();
@@ -82,7 +81,7 @@ class EventStream {
   yaml_event_t event_ = {};
 };
 
-// Collects the entries of a file.
+// Collects the entries of a configuration file.
 class ConfigReader {
  public:
   ConfigReader(absl::string_view name, absl::string_view content) : events_(name, content) {}
@@ -106,7 +105,7 @@ class ConfigReader {
     return events_.Error("a file is a map of options, for example num-proc: 4");
   }
 
-  // Reads a map up to its end. The current event must be the start of the map.
+  // Reads a map to its end. The current event must be the start of the map.
   absl::Status ReadMap(const std::string& prefix, int depth) {
     if (depth > kMaxDepth) return events_.Error(absl::StrCat(prefix, "...: maps are nested too deep for an option"));
     while (true) {
@@ -151,7 +150,7 @@ class ConfigReader {
   std::vector<ConfigEntry> entries_;
 };
 
-// horovodrun's sections, and the prefix of the option names in each section.
+// The sections of horovodrun's files, and the prefix of the option names in each section.
 constexpr std::pair<absl::string_view, absl::string_view> kSections[] = {{"params.", "--"},
                                                                          {"autotune.", "--autotune-"},
                                                                          {"timeline.", "--timeline-"},
@@ -159,7 +158,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kSections[] = {{"param
                                                                          {"library-options.", "--"},
                                                                          {"logging.", "--log-"}};
 
-// A key with the name "enabled" in these sections switches an option on or off.
+// In these sections, the key "enabled" switches an option on or off.
 constexpr std::pair<absl::string_view, absl::string_view> kSwitches[] = {{"autotune.enabled", "--autotune"},
                                                                          {"stall-check.enabled", "--stall-check"}};
 
@@ -174,7 +173,7 @@ std::string OptionName(const OptionTable& table, absl::string_view key) {
   return table.Find(long_name) != nullptr ? long_name : absl::StrCat("-", key);
 }
 
-// Returns the meaning of YAML's words for true and false that are in common use.
+// Parses the common YAML words for true and false.
 std::optional<bool> ReadSwitch(absl::string_view text) {
   for (const absl::string_view yes : {"true", "yes", "on"}) {
     if (absl::EqualsIgnoreCase(text, yes)) return true;
@@ -185,7 +184,7 @@ std::optional<bool> ReadSwitch(absl::string_view text) {
   return std::nullopt;
 }
 
-// Makes the options that one entry of a configuration file means.
+// Converts one entry of a configuration file to options.
 class EntryReader {
  public:
   EntryReader(const OptionTable& table, absl::string_view file, const ConfigEntry& entry)
@@ -205,7 +204,7 @@ class EntryReader {
   }
 
  private:
-  // Reads horovodrun's key "controller", which stands for --mpi or --gloo.
+  // Reads horovodrun's "controller" key, which stands for --mpi or --gloo.
   absl::StatusOr<std::vector<GivenOption>> ReadController() const {
     const std::string name = absl::StrCat("--", absl::StrJoin(entry_.values, ","));
     if (name == "--mpi" || name == "--gloo") return Uses(name, {""});

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// One value, or one list of values, in a configuration file.
+// A value, or a list of values, in a configuration file.
 struct ConfigEntry {
   std::string key;                  // with the enclosing keys: "params.cycle-time-ms"
   std::vector<std::string> values;  // one, or the elements of a list
@@ -21,21 +21,19 @@ struct ConfigEntry {
   bool operator==(const ConfigEntry&) const = default;
 };
 
-// Reads YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". The function ignores keys
-// without a value, as horovodrun does. Aliases, and several documents in a file, are errors.
+// Parses YAML: maps of maps, of scalars, and of lists of scalars. In keys, "_" becomes "-". Ignores keys without a
+// value, as horovodrun does. Aliases, and files with several documents, are errors.
 //
-// Errors show `name` as the file's name.
-// Errors: INVALID_ARGUMENT with the file's name and the line.
+// `name` is the file name to show in errors. Errors: INVALID_ARGUMENT, with the file name and the line.
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfigFile(absl::string_view name, absl::string_view content);
 
-// Turns the entries of a configuration file into options, by horovodrun's keys: "params.cycle-time-ms" is
-// --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Every other
-// option can be given by its long name, as a key outside of all sections. Options that take no value have the value
-// true or false in the file. If an option may be repeated, each element of a list is one use of the option. For other
-// options, the function joins the elements with commas.
+// Converts the entries of a configuration file to options. Keys are those of horovodrun: "params.cycle-time-ms" is
+// --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Any other
+// option can be given by its long name, as a key outside all sections. In the file, options that take no value have the
+// value true or false. If an option may be repeated, each element of a list counts as one use. For other options, the
+// elements are joined with commas.
 //
-// Errors show `name` as the file's name.
-// Errors: INVALID_ARGUMENT with the file's name, the line and the key.
+// `name` is the file name to show in errors. Errors: INVALID_ARGUMENT, with the file name, the line and the key.
 absl::StatusOr<std::vector<GivenOption>> ConfigOptions(const OptionTable& table, absl::string_view name,
                                                        const std::vector<ConfigEntry>& entries);
 

@@ -21,16 +21,17 @@ namespace ronda {
 namespace {
 
 constexpr absl::string_view kPrefix = "HOROVOD_";
-// Variables of Horovod's build, which often remain in images: HOROVOD_WITH_PYTORCH, HOROVOD_WITHOUT_GLOO.
+// Variables from the build of Horovod that are often still set in images, such as HOROVOD_WITH_PYTORCH and
+// HOROVOD_WITHOUT_GLOO.
 constexpr absl::string_view kBuildPrefix = "HOROVOD_WITH";
 
 struct HorovodVariable {
   // How a variable's text becomes an option:
-  //   kValue     the option takes the text as it is
+  //   kValue     the option takes the text unchanged
   //   kTimeline  like kValue, except for DYNAMIC
   //   kBytes     the variable is in bytes, and the option in MiB
   //   kSwitch    the text "1" sets the option
-  //   kQuiet     no option: rondarun sets it itself, or always does what the variable asks for
+  //   kQuiet     no option: rondarun determines the value itself, or always does what the variable asks for
   enum class Form { kValue, kTimeline, kBytes, kSwitch, kQuiet };
 
   VariableName name;
@@ -41,7 +42,7 @@ struct HorovodVariable {
 
 using Form = HorovodVariable::Form;
 
-// If two variables stand for the same option, the first variable decides.
+// If two variables correspond to the same option, the first one decides.
 constexpr HorovodVariable kTable[] = {
     {"HOROVOD_FUSION_THRESHOLD", Form::kBytes, "--fusion-threshold-mb", "RONDA_FUSION_THRESHOLD"},
     {"HOROVOD_CYCLE_TIME", Form::kValue, "--cycle-time-ms", "RONDA_CYCLE_TIME"},
@@ -70,11 +71,10 @@ constexpr HorovodVariable kTable[] = {
     {"HOROVOD_CROSS_SIZE"},
 };
 
-// Returns the value of the option, or nullopt if the variable's text sets no option.
+// Returns the value of the option, or nullopt if this text sets no option.
 absl::StatusOr<std::optional<std::string>> OptionValue(const HorovodVariable& variable, const std::string& text) {
   if (text.empty() || variable.form == Form::kQuiet) return std::nullopt;
-  // With DYNAMIC, a program of Horovod itself begins the timeline. A program of Ronda can always begin the timeline
-  // itself.
+  // With DYNAMIC, a Horovod program starts the timeline itself. Ronda programs can always do so.
   if (variable.form == Form::kTimeline && text == "DYNAMIC") return std::nullopt;
   if (variable.form == Form::kValue || variable.form == Form::kTimeline) return text;
   if (variable.form == Form::kSwitch) {

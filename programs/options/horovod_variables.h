@@ -12,13 +12,12 @@
 
 namespace ronda {
 
-// Reads Horovod's environment variables as the options of rondarun with the same meaning. A Horovod variable is ignored
-// if it is empty, or if the Ronda variable with the same meaning is also set. The returned options point into `table`.
-// Errors: INVALID_ARGUMENT that names the variable, its value and the right form.
+// Converts Horovod's environment variables to the equivalent options of rondarun. Ignores a Horovod variable that is
+// empty, or whose Ronda equivalent is also set. The options returned point into `table`. Errors: INVALID_ARGUMENT, with
+// a text that names the variable, its value and the expected form.
 absl::StatusOr<std::vector<GivenOption>> HorovodOptions(const OptionTable& table, const ArgumentSources& sources);
 
-// Returns a line that names the Horovod variables in the environment that have no effect. Returns an empty text if no
-// variable is without effect.
+// Returns a line that lists the Horovod variables in the environment that have no effect, or "" if there are none.
 std::string DescribeUnusedHorovodVariables(const ArgumentSources& sources);
 
 }  // namespace ronda

@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// Some editors write this mark at the beginning of UTF-8 files.
+// Some editors write this mark at the start of UTF-8 files.
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsSlotCount(absl::string_view text, int* slots) {
@@ -35,7 +35,7 @@ absl::StatusOr<HostSlots> ParseEntry(absl::string_view entry) {
   return HostSlots{.host = std::string(parts->first), .slots = slots};
 }
 
-// The values of the keys on one line of a host file. The keys may come in any order. Open MPI's manual uses both
+// The values of the keys on a line of a host file. The keys may come in any order. Open MPI's manual uses both
 // "max_slots" and "max-slots".
 struct LineKeys {
   std::optional<int> slots;
@@ -52,7 +52,7 @@ struct LineKeys {
   }
 };
 
-// Returns the words of a line. "slots = 2" is one word, because "=" joins the words on both sides.
+// Splits a line into words. "slots = 2" is one word, because "=" joins the words on either side.
 std::vector<std::string> LineWords(absl::string_view line) {
   std::vector<std::string> words;
   bool continues = false;
@@ -72,7 +72,7 @@ absl::Status NotRead(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" is not read"));
 }
 
-// Returns the host on a line, from which the comment has been removed. Errors: INVALID_ARGUMENT with the reason.
+// Returns the host on a line whose comment has been removed. Errors: INVALID_ARGUMENT with the reason.
 absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
   const std::vector<std::string> words = LineWords(line);
   HostSlots host = {.host = words.front()};
@@ -88,7 +88,7 @@ absl::StatusOr<HostSlots> ParseHostLine(absl::string_view line) {
     const std::vector<absl::string_view> pair = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
     if (pair.size() != 2 || !keys.Read(pair[0], pair[1])) return NotRead(words[i]);
   }
-  // Open MPI would take the number of cores for a line that has max_slots without slots.
+  // For a line with max_slots but without slots, Open MPI would use the number of cores.
   if (keys.max_slots && !keys.slots) return absl::InvalidArgumentError("max_slots needs slots");
   host.slots = keys.slots.value_or(1);
   if (keys.max_slots.value_or(host.slots) < host.slots) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the hosts of a job, and the number of ranks that each host takes, from the -H option and from host files.
+// Parses the hosts of a job, and the number of ranks that each host takes, from the -H option and from host files.
 #ifndef RONDA_PROGRAMS_OPTIONS_HOSTS_H_
 #define RONDA_PROGRAMS_OPTIONS_HOSTS_H_
 
@@ -14,15 +14,15 @@
 
 namespace ronda {
 
-// The largest number of ranks on one host. A greater number is probably a typing error.
+// The maximum number of ranks on a host. A larger number is probably a typo.
 inline constexpr int kMaxSlots = 1024;
 
-// Returns whether `host` has only characters of names and addresses, and cannot be mistaken for an option of ssh or
-// mpirun.
+// Returns whether `host` consists only of characters of names and addresses, and cannot be mistaken for an option of
+// ssh or mpirun.
 bool IsHostName(absl::string_view host);
 
-// Splits "HOST:TEXT" at its last colon: "alpha:2" is alpha and 2, "[fd00::1]:2" is fd00::1 and 2. An IPv6 address must
-// be in brackets, which show where it ends. Returns nullopt if the text has no host and colon.
+// Splits "HOST:TEXT" at the last colon: "alpha:2" into alpha and 2, "[fd00::1]:2" into fd00::1 and 2. An IPv6 address
+// must be in brackets, which mark its end. Returns nullopt if the text lacks a host or a colon.
 std::optional<std::pair<absl::string_view, absl::string_view>> SplitHost(absl::string_view text);
 
 struct HostSlots {
@@ -32,39 +32,39 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
-// Appends `added` to `hosts`. If `hosts` already has a host with this name, adds the slots to that host instead.
+// Appends `added` to `hosts`. If `hosts` already contains this host, adds the slots to that entry instead.
 void AddHost(HostSlots added, std::vector<HostSlots>* hosts);
 
 int CountSlots(const std::vector<HostSlots>& hosts);
 
-// Returns the hosts in the form of -H, such as "alpha:2,[fd00::2]:2".
+// Formats the hosts for -H, for example "alpha:2,[fd00::2]:2".
 std::string FormatHosts(const std::vector<HostSlots>& hosts);
 
-// Reads a list of hosts such as "localhost:4" or "alpha:2,[fd00::2]:2". The result keeps the order. If a host is named
-// twice, it gets the sum of its slots.
-// Errors: INVALID_ARGUMENT that quotes the entry and shows the right form.
+// Parses a list of hosts such as "localhost:4" or "alpha:2,[fd00::2]:2". The result preserves the order. If a host
+// occurs twice, its slots are added up. Errors: INVALID_ARGUMENT, with a text that quotes the entry and shows the
+// expected form.
 absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
 
-// Reads the content of the host file `path`, in the form of Open MPI and MPICH. Each host has a line "HOST slots=N",
+// Parses the content of the host file `path`, in the format of Open MPI and MPICH. Each host has a line "HOST slots=N",
 // "HOST:N", or "HOST" for one slot. "max_slots=M" may follow, but has no effect, because a host never gets more ranks
-// than slots. "#" begins a comment.
-// Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
+// than it has slots. "#" starts a comment. Errors: INVALID_ARGUMENT, with a text that quotes the line, gives its number
+// and shows the expected form.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
 
-// Reads the output of a discovery program, which has one line "HOST" or "HOST:SLOTS" for each host. If `slots_per_host`
-// is not 0, a host without a number of slots gets this number.
-// Errors: INVALID_ARGUMENT that quotes the line and shows the right form.
+// Parses the output of a discovery program, which consists of a line "HOST" or "HOST:SLOTS" per host. If
+// `slots_per_host` is not 0, it is the number of slots for hosts whose lines give none. Errors: INVALID_ARGUMENT, with
+// a text that quotes the line and shows the expected form.
 absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view content, int slots_per_host);
 
-// Distributes `rank_count` ranks over `hosts`, which are filled in order. Returns the number of ranks on each host. If
-// the hosts have too few slots, the sum of the result is less than `rank_count`.
+// Distributes `rank_count` ranks over `hosts`, filling one host after the other. Returns the number of ranks on each
+// host. If there are too few slots, the results add up to less than `rank_count`.
 std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
 
-// Returns the part of a host's name before its first dot.
+// Returns the part of a hostname before the first dot.
 absl::string_view ShortName(absl::string_view hostname);
 
-// Returns whether `host` is this host: "localhost", an address of the loopback interface, or one of `own`, which are
-// this host's names and addresses. `host` may also be the part before the first dot of a name in `own`.
+// Returns whether `host` is this host: "localhost", "127.0.0.1", "::1", or one of `own`, the names and addresses of
+// this host. `host` may also be the part of a name in `own` before the first dot.
 bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
 
 }  // namespace ronda

@@ -14,25 +14,25 @@
 
 namespace ronda {
 
-// The two output streams of a rank.
+// A rank's two output streams.
 enum class Stream { kStdout = 0, kStderr = 1 };
 inline constexpr int kStreamCount = 2;
 
 constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
 
 // A fixed number of nodes, as in torchrun. Each node starts its own ranks, and all nodes have the same number of ranks.
-// Rank 0 is on node 0, where all ranks meet.
+// Rank 0 is on node 0, which is also where all ranks meet.
 struct NodeGroup {
   int nodes = 2;
   int node_rank = 0;
-  // kByArrival: a node's number is its position in the order in which the nodes connect to the master's address, as
-  // with torchrun's c10d. `node_rank` is not known before the node has connected.
+  // kByArrival: nodes are numbered in the order in which they connect to the master address, as with torchrun's c10d.
+  // `node_rank` is unknown until the node has connected.
   enum class Numbering { kGiven, kByArrival } numbering = Numbering::kGiven;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
 };
 
-// Options for starting ranks on other hosts.
+// Options for running ranks on other hosts.
 struct RemoteOptions {
   int ssh_port = 0;                             // 0: ssh's own choice
   std::string ssh_identity_file;                // empty: ssh's own choice
@@ -44,8 +44,8 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
-// The nodes of a job in which nodes come and go, as in torchrun. Each node is a rondarun with the same command line.
-// One rondarun is the leader: the one on the host with the address `address`.
+// The nodes of a job whose nodes may come and go, as in torchrun. Each node runs a rondarun with the same command line.
+// The rondarun on the host with the address `address` is the leader.
 struct NodeRange {
   int min_nodes = 1;
   int max_nodes = 1;
@@ -54,31 +54,31 @@ struct NodeRange {
   std::string timeout_option = "--elastic-timeout";  // says how long nodes wait for each other
 };
 
-// A job whose members may change. Members that die are replaced, and meanwhile the other members go on.
+// A job whose members may change. Members that die are replaced; meanwhile, the others continue.
 struct ElasticOptions {
   int min_ranks = 1;
   int max_ranks = 1;
   absl::Duration timeout = absl::Seconds(600);  // of all waits for members
   std::optional<int> reset_limit;               // of changes
-  // The pause after a failure: the time before a slot whose member has died, or a host that was lost, is used again.
-  // The first number is the time after the first failure. The time doubles with each failure, up to the second number.
-  // nullopt: the defaults of JobMembership.
+  // How long to wait after a failure before reusing a slot whose member died, or a host that was lost. The first number
+  // is the time after the first failure. This time doubles with each failure, up to the second number. nullopt: the
+  // defaults of JobMembership.
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
   std::string discovery_script;    // lists the hosts, which may change; empty: `hosts` are the hosts
   int slots_per_host = 0;          // of listed hosts without slots; 0: each must have some
   std::optional<NodeRange> nodes;  // the hosts come by themselves; nullopt: this rondarun has them
 };
 
-// The job that the user describes on a command line of rondarun.
+// The job that the user describes on rondarun's command line.
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
-  // What the launcher puts before each line of a rank's output.
+  // The prefix of each line of a rank's output.
   enum class LinePrefix { kRank, kTimestampAndRank };
-  // The program that starts the ranks. kAutomatic: rondarun starts the ranks of a job on this host, and mpirun the
-  // ranks of a job on several hosts.
+  // The program that starts the ranks. kAutomatic: rondarun starts the ranks of a job on this host; mpirun starts those
+  // of a job on several hosts.
   enum class Launcher { kAutomatic, kMpirun, kSsh };
-  // The cores that each rank may use.
+  // The cores on which each rank may run.
   enum class Binding { kNone, kCore, kNuma };
 
   Action action = Action::kRun;

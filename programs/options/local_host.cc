@@ -41,8 +41,8 @@ struct DestroyTopology {
 };
 using TopologyPointer = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// Returns whether the system refuses to report the affinity. If the system refuses, this program must not use hwloc,
-// because hwloc would ask the system endlessly, with an ever larger buffer for the answer.
+// Returns whether the system refuses to report the CPU affinity. In that case, this program must not use hwloc, which
+// would query the system endlessly, with ever larger buffers.
 bool IsAffinityRefused() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof(cores), &cores) != 0 && errno != EINVAL;
@@ -74,7 +74,7 @@ std::vector<Core> CoresWithin(hwloc_topology_t topology, hwloc_const_cpuset_t cp
   return cores;
 }
 
-// Returns the first of the ports that the kernel gives to outgoing connections.
+// Returns the first port in the range that the kernel uses for outgoing connections.
 int FirstEphemeralPort() {
   int first = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
@@ -86,7 +86,7 @@ struct BoundSocket {
   int port = 0;  // 0: it is not bound
 };
 
-// Binds a socket to `port`. If `port` is 0, the kernel chooses a port.
+// Binds a socket to `port`, or to a port of the kernel's choice if `port` is 0.
 BoundSocket Bind(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -98,7 +98,7 @@ BoundSocket Bind(int port) {
   return {.fd = std::move(fd), .port = ntohs(address.sin_port)};
 }
 
-// If possible, binds a socket to a port that the kernel never gives to outgoing connections.
+// Binds a socket, if possible to a port that the kernel never uses for outgoing connections.
 BoundSocket BindOutsideConnections() {
   constexpr int kFirst = 10000, kAttempts = 100;
   const int last = FirstEphemeralPort() - 1;
@@ -133,7 +133,7 @@ int CountCores() {
   return CPU_COUNT(&cores);
 }
 
-// The driver has one directory per GPU in /proc/driver/nvidia/gpus.
+// The driver creates one directory per GPU in /proc/driver/nvidia/gpus.
 int CountGpus() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/driver/nvidia/gpus"), closedir);
   if (directory == nullptr) return 0;

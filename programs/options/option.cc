@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// Formats the number in the way in which a user would write it. For example, 3600000 gets no exponent.
+// Formats a number as a user would write it: for example, 3600000 without an exponent.
 std::string Plain(double number) {
   return number == std::floor(number) ? absl::StrCat(static_cast<int64_t>(number)) : absl::StrCat(number);
 }
@@ -25,8 +25,8 @@ bool IsWholeIfNeeded(double number, NumberForm::Digits digits) {
   return digits == NumberForm::Digits::kAny || number == std::floor(number);
 }
 
-// Returns whether `text` is a plain number. SimpleAtod() also accepts words such as 1e3 and nan, but on a command line
-// such words are typing errors.
+// Returns whether `text` is a plain number. SimpleAtod() also accepts words such as 1e3 and nan, which are typos on a
+// command line.
 bool HasOnlyDigits(absl::string_view text, NumberForm::Digits digits) {
   const absl::string_view allowed = digits == NumberForm::Digits::kWhole ? "0123456789" : "0123456789.";
   return !text.empty() && text.find_first_not_of(allowed) == absl::string_view::npos;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Describes the options of a command line by their names, values and effects.
+// Describes the options of a command line: their names, values and effects.
 //
-// A program describes its options as a list of Option objects, whose effects write to the program's own variables. The
-// program reads command lines with an OptionTable (command_line.h):
+// A program declares its options as a list of Option objects, whose effects write to the program's variables, and
+// parses command lines with an OptionTable (command_line.h):
 //
 //   Settings settings;
 //   OptionTable table({MakeOption("-n --count N", "How many.", IntegerInto(&settings.count, kCount)),
@@ -28,7 +28,8 @@ namespace ronda {
 
 // One use of an option, as the user wrote it.
 struct OptionUse {
-  // The origin matters for secrets: other users of the machine can read a command line, but perhaps not a file.
+  // The origin matters for secrets: other users of the machine can read a command line, but may not be able to read a
+  // file.
   enum class Origin { kCommandLine, kFile };
 
   std::string name;   // "-np"
@@ -36,24 +37,23 @@ struct OptionUse {
   Origin origin = Origin::kCommandLine;
 };
 
-// Carries out the effect of an option.
-// Errors: INVALID_ARGUMENT that names the option and shows the right form.
+// Applies an option. Errors: INVALID_ARGUMENT, with a text that names the option and shows the expected form.
 using OptionEffect = std::function<absl::Status(const OptionUse& use)>;
 
-// One option of a program.
+// An option of a program.
 struct Option {
   // The kinds of options, except the normal kind:
-  //   kQuestion       the option is answered at once, before the options after it are read
-  //   kWithoutEffect  an accepted option of another program that changes nothing
-  //   kRefused        an option of another program, whose error names the remedy
+  //   kQuestion       answered at once, before later options are read
+  //   kWithoutEffect  an option of another program that is accepted but changes nothing
+  //   kRefused        an option of another program; giving it is an error, whose text names the remedy
   enum class Kind { kNormal, kQuestion, kWithoutEffect, kRefused };
-  // Says whether a second use of the option replaces the first use, or adds to it.
+  // Whether a second use of the option replaces the first, or adds to it.
   enum class Repetition { kReplaces, kAdds };
   // The form of the value:
-  //   kNoOption  any word but an option's name, so that a missing value is not taken from the next option
+  //   kNoOption  any word that is not an option's name, so that the next option is never taken for a missing value
   //   kAnyWords  words for another program
   //   kOptional  given as --option=VALUE, or not at all
-  //   kTwo       two words with a blank between them
+  //   kTwo       two words, joined by a blank
   enum class Value { kNoOption, kAnyWords, kOptional, kTwo };
 
   std::vector<absl::string_view> names;  // messages use the first one
@@ -66,14 +66,15 @@ struct Option {
   absl::string_view section = {};  // its title in --help; set by OptionTable's user
 };
 
-// `spec` contains the option's names and the name of its value, as in "-n --count N". `spec` must outlive the option.
+// `spec` consists of the option's names and the name of its value, as in "-n --count N". `spec` must outlive the
+// option.
 Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect);
 
-// The forms that an option's value can have. If a value is wrong, the Parse functions return INVALID_ARGUMENT that
-// quotes the value and shows the form.
+// The forms that an option's value may take. If a value is wrong, the Parse functions return INVALID_ARGUMENT, with a
+// text that quotes the value and shows the expected form.
 
-// Returns INVALID_ARGUMENT that quotes the value and names the right values. `expected` completes a sentence that
-// begins "-np takes ".
+// Returns INVALID_ARGUMENT, with a text that quotes the value and names valid values. `expected` completes a sentence
+// that starts "-np takes ".
 absl::Status BadValue(const OptionUse& use, absl::string_view expected);
 
 // The form of a value that is a number from `min` to `max`.
@@ -89,14 +90,13 @@ struct NumberForm {
 
 absl::StatusOr<double> ParseNumber(const OptionUse& use, const NumberForm& form);
 
-// Reads a whole number, like ParseNumber.
-// REQUIRES: `int` can hold all numbers in the form's range.
+// Parses a whole number, like ParseNumber. REQUIRES: all numbers in the form's range fit into an `int`.
 absl::StatusOr<int> ParseInteger(const OptionUse& use, const NumberForm& form);
 
-// The form of a port that a program may listen on.
+// The form of a port number that a program may listen on.
 inline constexpr NumberForm kPortForm = {.what = "a port", .example = "29500", .min = 1, .max = 65535};
 
-// Text that must not be empty.
+// A text that must not be empty.
 struct TextForm {
   absl::string_view what;     // "a file"
   absl::string_view example;  // "tuning.csv"
@@ -104,15 +104,15 @@ struct TextForm {
 
 absl::StatusOr<std::string> ParseText(const OptionUse& use, const TextForm& form);
 
-// Reads a list that is separated by commas, without empty elements.
+// Parses a comma-separated list without empty elements.
 absl::StatusOr<std::vector<std::string>> ParseList(const OptionUse& use, const TextForm& form);
 
-// The words that an option takes, and the meaning of each word. Words may be in upper or lower case. Errors show the
-// first word as an example.
+// The words that an option accepts, and what each word means. Words are case-insensitive. Errors show the first word as
+// an example.
 template <typename Meaning>
 using WordForm = std::vector<std::pair<absl::string_view, Meaning>>;
 
-// Returns the position of the option's value in `words`.
+// Returns the index of the option's value in `words`.
 absl::StatusOr<size_t> ParseChoice(const OptionUse& use, const std::vector<absl::string_view>& words);
 
 template <typename Meaning>

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMaxNodes = 65536;
 constexpr int kMaxDevice = 1023;
-// The longest wait is a month. A longer wait is probably a typing error.
+// The longest wait is a month. A longer wait is probably a typo.
 constexpr double kMaxSeconds = 30 * 86400;
 
 bool IsVariableName(absl::string_view name) {
@@ -62,8 +62,7 @@ bool SoundsSecret(absl::string_view name) {
                      [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
 }
 
-// Sets the name of the job. The name must be short and plain, because users type it as a word for rondactl, and pages
-// show it.
+// Sets the job's name. It must be short and plain, because users pass it to rondactl, and pages show it.
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft) {
   constexpr size_t kMostCharacters = 64;
   const bool is_name =
@@ -83,8 +82,8 @@ absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Reads the value of --host, which is Open MPI's list of hosts, or Paddle's address of this host. Options for nodes can
-// be combined with Paddle's address, but not with Open MPI's list.
+// Parses the value of --host, which is either Open MPI's list of hosts, or Paddle's address of this host. Node options
+// can be combined with the latter, but not with the former.
 absl::Status SetHost(const OptionUse& use, CommandLineDraft* draft) {
   const bool is_ipv6 = std::count(use.value.begin(), use.value.end(), ':') > 1 && use.value.front() != '[';
   const bool is_list =
@@ -120,7 +119,7 @@ absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Reads a range, which is two words on a command line, and a list in a file.
+// Parses a range, which is two words on a command line and a list in a file.
 absl::Status SetCooldownRange(const OptionUse& use, CommandLineDraft* draft) {
   const std::vector<std::string> words = absl::StrSplit(use.value, absl::ByAnyChar(" ,"), absl::SkipEmpty());
   const NumberForm form = {
@@ -144,13 +143,13 @@ absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Reads the value of -x. `-x NAME` gives the ranks the launcher's value of the variable NAME, and `-x NAME=VALUE` gives
-// them VALUE.
+// Parses the value of -x. `-x NAME` passes the launcher's value of the variable NAME to the ranks; `-x NAME=VALUE`
+// passes VALUE.
 absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   const size_t equals = use.value.find('=');
   const std::string name = use.value.substr(0, equals);
   if (!IsVariableName(name)) {
-    // A malformed assignment may contain a secret. So the error shows only the text before "=".
+    // A malformed assignment may contain a secret, so the error shows only the text before "=".
     return BadValue({.name = use.name, .value = name},
                     absl::StrCat("NAME or NAME=VALUE, for example ", use.name, " PATH or ", use.name, " DEBUG=1"));
   }
@@ -174,7 +173,7 @@ absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// Reads a number of nodes, or torchrun's range MIN:MAX for jobs whose size changes.
+// Parses a number of nodes, or torchrun's range MIN:MAX for jobs whose size changes.
 absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft) {
   const NumberForm form = {.what = "a number of nodes, or MIN:MAX", .example = "2", .min = 1, .max = kMaxNodes};
   const size_t colon = use.value.find(':');

@@ -30,7 +30,7 @@ using Launcher = LaunchOptions::Launcher;
 using Options = std::vector<Option>;
 
 constexpr int kMaxNodes = 65536;
-// The longest wait is a month. A longer wait is probably a typing error.
+// The longest wait is a month. A longer wait is probably a typo.
 constexpr double kMaxStallSeconds = 30 * 86400;
 
 constexpr TextForm kFile = {.what = "a file", .example = "trace.json"};
@@ -41,7 +41,7 @@ Option WithKind(Kind kind, Option option) {
   return option;
 }
 
-// Returns the option, changed so that its repeated uses add up.
+// Makes repeated uses of the option add up.
 Option Adding(Option option, Option::Value value = Option::Value::kNoOption) {
   option.repetition = Option::Repetition::kAdds;
   option.value = value;
@@ -218,7 +218,7 @@ Options OutputOptions(CommandLineDraft* draft) {
   };
 }
 
-// Returns an option that sets an environment variable of the ranks. "$" in `help` stands for the variable's name.
+// Returns an option that sets an environment variable of the ranks. "$" in `help` stands for the variable name.
 Option Setting(absl::string_view spec, VariableName variable, absl::string_view help, VariableText text,
                CommandLineDraft* draft) {
   return MakeOption(spec, absl::StrReplaceAll(help, {{"$", variable.view()}}),
@@ -240,7 +240,7 @@ VariableText WordOf(WordForm<std::string> form) {
   return [form = std::move(form)](const OptionUse& use) { return ParseWord(use, form); };
 }
 
-// Reads a number of steps. Without a value, the number is 100.
+// Parses a number of steps, which is optional and defaults to 100.
 VariableText StepsBetweenChecks() {
   const VariableText number =
       NumberWithUnit({.what = "a number of steps", .example = "100", .min = 1, .max = 1 << 30}, "");
@@ -274,7 +274,7 @@ Options TunableOptions(CommandLineDraft* draft) {
       WithOptionalValue(Setting("--check-numbers N", "RONDA_CHECK",
                                 "Every N steps ranks compare their gradients and parameters\n($; default: 100).",
                                 StepsBetweenChecks(), draft)),
-      // The option has the range of the variable.
+      // The option accepts the same range as the variable.
       Setting("--autotune-steps-per-sample N", "RONDA_AUTOTUNE_STEPS_PER_SAMPLE",
               "How many steps autotune measures under the same settings\n($; default: 10).",
               NumberWithUnit({.what = "a number of steps", .example = "10", .min = 4, .max = 1000}, ""), draft),
@@ -286,7 +286,7 @@ Options TunableOptions(CommandLineDraft* draft) {
 
 Options WaitingOptions(CommandLineDraft* draft) {
   return {
-      // The option has the range of the variable.
+      // The option accepts the same range as the variable.
       Setting("--start-timeout S", "RONDA_START_TIMEOUT",
               "Seconds that ranks wait for each other when they start,\nand that hosts may take to start theirs\n"
               "($; default: 30).",
@@ -307,7 +307,7 @@ Options WaitingOptions(CommandLineDraft* draft) {
       MakeOption("--stall-check", "Do both. This is the default.", Assign(&draft->stall_check, Choice::kYes)),
       MakeOption("--no-stall-check", "Do neither: wait for ever, and say nothing.",
                  Assign(&draft->stall_check, Choice::kNo)),
-      // Horovod has two log levels that Ronda lacks. For each of these levels, Ronda uses the nearest level of its own.
+      // Horovod has two log levels that Ronda does not have. Each is mapped to Ronda's nearest level.
       Setting("--log-level LEVEL", "RONDA_LOG_LEVEL",
               "Which messages of the runtime are printed: debug, info, warning,\nerror or off ($; default: "
               "warning).",
@@ -333,9 +333,9 @@ Options Questions(CommandLineDraft* draft) {
   };
 }
 
-// Options of other launchers that rondarun knows but does not carry out: it refuses or accepts such an option. If an
-// accepted option asks for something other than the default, rondarun prints a note that says why the option has no
-// effect.
+// Options of other launchers that rondarun recognizes but does not support: it refuses them, or accepts them without
+// effect. If an accepted option asks for something other than the default, rondarun prints a note that says why the
+// option has no effect.
 struct ForeignOptions {
   Kind kind;
   absl::string_view reason;              // empty: the options ask for the default
@@ -444,7 +444,7 @@ std::vector<ForeignOptions> OpenMpiVocabulary() {
   };
 }
 
-// Returns the options of Intel MPI's and MPICH's mpirun that rondarun knows.
+// Returns those options of Intel MPI's and MPICH's mpirun that rondarun recognizes.
 std::vector<ForeignOptions> HydraVocabulary() {
   return {
       {Kind::kRefused,
@@ -463,7 +463,7 @@ OptionEffect Refuse(absl::string_view reason) {
   };
 }
 
-// Returns an effect that accepts only those values that ask for the default.
+// Returns an effect that accepts only values that ask for the default.
 OptionEffect AcceptOnly(absl::string_view values, absl::string_view reason) {
   return [accepted = std::vector<std::string>(absl::StrSplit(values, '|')), reason](const OptionUse& use) {
     if (std::find(accepted.begin(), accepted.end(), use.value) != accepted.end()) return absl::OkStatus();

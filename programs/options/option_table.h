@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Declares rondarun's options, their effects, and the draft of a command line to which the effects write.
+// Declares rondarun's options, their effects, and the draft to which the effects write.
 #ifndef RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_
 #define RONDA_PROGRAMS_OPTIONS_OPTION_TABLE_H_
 
@@ -22,10 +22,10 @@ namespace ronda {
 
 struct ArgumentSources;
 
-// The largest number of ranks of a job, which is also the limit of RONDA_SIZE.
+// The maximum number of ranks in a job, which is also the limit of RONDA_SIZE.
 inline constexpr int kMaxJobSize = 1 << 20;
 
-// Horovod's options about elastic jobs, as the user gave them.
+// Horovod's options for elastic jobs, as given by the user.
 struct ElasticWords {
   std::optional<int> min_ranks;
   std::optional<int> max_ranks;
@@ -36,7 +36,7 @@ struct ElasticWords {
   std::optional<int> slots_per_host;
 };
 
-// torchrun's and Paddle's options about nodes, as the user gave them.
+// The node options of torchrun and Paddle, as given by the user.
 struct NodeWords {
   std::optional<int> nodes;
   std::optional<int> max_nodes;  // more than `nodes`, which is then the minimum: nodes come and go
@@ -49,9 +49,9 @@ struct NodeWords {
   bool standalone = false;
 };
 
-// The launch options that have been read so far, and values that can be checked only after all options have been read.
+// The launch options parsed so far, and values that can be checked only after all options have been parsed.
 //
-// Thread-compatible. A draft cannot be moved, because the effects of an OptionTable write to it.
+// Thread-compatible. Not movable, because the effects of an OptionTable write to it.
 struct CommandLineDraft {
   enum class Choice { kUnsaid, kYes, kNo };
 
@@ -70,14 +70,14 @@ struct CommandLineDraft {
   const ArgumentSources* const sources;  // not owned; options may use it while they take effect
 };
 
-// Completes a command line when all options have been read. Evaluates options that depend on each other: the number of
-// this node, the number of nodes, the number of ranks that this node starts, and the ranks' settings. Adds notes about
-// options that have no effect together with the others, and checks that no necessary option is missing.
+// Completes a command line after all options have been parsed. Resolves options that depend on each other: the number
+// of this node, the number of nodes, the number of ranks that this node starts, and the ranks' settings. Adds notes
+// about options that have no effect in this combination, and checks that no required option is missing.
 //
-// Errors: INVALID_ARGUMENT that names the options and the remedy.
+// Errors: INVALID_ARGUMENT, with a text that names the options and the remedy.
 absl::Status Complete(CommandLineDraft* draft);
 
-// Each of these functions is the effect of an option. An effect that only one option has is named after this option.
+// Each of these functions is the effect of an option. An effect that belongs to only one option is named after it.
 
 absl::Status SetName(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
@@ -97,40 +97,40 @@ absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 
-// The reason why an option with an address of this host has no effect.
+// Why an option with an address of this host has no effect.
 inline constexpr absl::string_view kOwnAddress = "--network-interfaces says which address a host uses";
 
-// The reason why options that list hosts cannot be combined with options for nodes.
+// Why options that list hosts cannot be combined with node options.
 inline constexpr absl::string_view kHostsOrNodes =
     "one has this rondarun start the ranks of all hosts, the other only those of this node; give -np and -H here, or "
     "--nnodes and --nproc-per-node on every node";
 // Returns whether a variable with this name may hold a secret. rondarun never prints the value of such a variable.
 bool SoundsSecret(absl::string_view name);
 
-// Returns an effect that splits the option's value as a shell does, and adds the words to `list`.
+// Returns an effect that splits the option's value as a shell does, and appends the words to `list`.
 OptionEffect AddWords(std::vector<std::string>* list);
 
-// Adds a note that the option has no effect. `reason` completes a text that begins "--x has no effect: ".
+// Adds a note that the option has no effect. `reason` completes a text that starts "--x has no effect: ".
 OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft);
 
-// Turns an option's value into the text of an environment variable.
+// Converts an option's value to the text of an environment variable.
 using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
 
-// Reads a number of MiB.
+// Parses a number of MiB.
 VariableText Mebibytes(NumberForm form);
-// Reads a number, and appends `unit`.
+// Parses a number, and appends `unit`.
 VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
-// Reads a duration in multiples of `unit`. If `zero` is given, the number 0 means the duration `zero`.
+// Parses a duration in multiples of `unit`. If `zero` is given, the number 0 stands for the duration `zero`.
 VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero = std::nullopt);
 
-// The first name of the option that reads further options from a file.
+// The first name of the option that names a configuration file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
-// Returns all options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The table is used
-// by the text of --help, the keys of configuration files, errors about unknown names, and the test of the manual. So a
-// new option needs a row in the table, a line in docs/rondarun.md and, if its effect is new, a function (below).
+// Returns all options of rondarun: those of horovodrun, torchrun and Paddle, mpirun's -x, and Ronda's own. The --help
+// text, the keys of configuration files, errors about unknown names, and the test of the manual all use this table. So
+// a new option needs a row in this table, a line in docs/rondarun.md and, if its effect is new, a function (above).
 //
-// The options write to `draft`, which must outlive the use of the table.
+// The options write to `draft`, which must outlive any use of the table.
 OptionTable RondarunOptions(CommandLineDraft* draft);
 
 }  // namespace ronda

@@ -23,7 +23,7 @@ absl::Status ReadEscaped(absl::string_view* rest, std::string* word) {
   return absl::OkStatus();
 }
 
-// Appends the text before the next `quote` to *word. Between double quotes, a backslash still quotes the next
+// Appends the text up to the next `quote` to *word. Between double quotes, a backslash still escapes the next
 // character.
 absl::Status ReadQuoted(char quote, absl::string_view* rest, std::string* word) {
   while (!rest->empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads and writes words of a command line in the form of a shell.
+// Parses and writes words of a command line in shell syntax.
 #ifndef RONDA_PROGRAMS_OPTIONS_SHELL_WORDS_H_
 #define RONDA_PROGRAMS_OPTIONS_SHELL_WORDS_H_
 
@@ -12,11 +12,11 @@
 
 namespace ronda {
 
-// Splits `text` into words as a shell does: at blanks, unless they are quoted or follow a backslash. Expands nothing.
-// Errors: INVALID_ARGUMENT if a quote is not closed, or nothing follows a backslash.
+// Splits `text` into words as a shell does: at blanks that are neither quoted nor escaped by a backslash. Expands
+// nothing. Errors: INVALID_ARGUMENT if a quote is not closed, or if nothing follows a backslash.
 absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
 
-// Returns `word` in a form that a shell reads back, which is unchanged or between single quotes.
+// Returns `word` in a form that a shell parses back to it: unchanged, or between single quotes.
 std::string ShellQuote(absl::string_view word);
 
 // Returns the words as a command line for a shell.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rondactl: looks at the jobs that this user runs on this host. See `rondactl --help`.
+// rondactl: inspects the jobs that this user runs on this host. See `rondactl --help`.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -62,7 +62,7 @@ Ranks FindAllRanks() {
   return std::move(found.ranks);
 }
 
-// Returns the newest job. If `jobs` has several jobs, prints which of them is the newest. REQUIRES: `jobs` is not
+// Returns the newest job. If `jobs` contains several jobs, prints which of them is the newest. REQUIRES: `jobs` is not
 // empty.
 std::string NewestJob(const std::vector<KnownJob>& jobs) {
   const KnownJob& newest = *std::max_element(jobs.begin(), jobs.end(), [](const KnownJob& a, const KnownJob& b) {
@@ -75,8 +75,8 @@ std::string NewestJob(const std::vector<KnownJob>& jobs) {
   return newest.job;
 }
 
-// Returns the ranks of the job that `word` names. An empty `word` means the only job. With kNewest it means the newest
-// job.
+// Returns the ranks of the job that `word` identifies. An empty `word` selects the only job or, with kNewest, the
+// newest job.
 enum class OfSeveral { kNone, kNewest };
 absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   Ranks ranks = FindAllRanks();
@@ -88,8 +88,7 @@ absl::StatusOr<Ranks> FindJob(absl::string_view word, OfSeveral of_several) {
   return ranks;
 }
 
-// Watches the ranks of jobs for a second. If a rank ends while it is watched, the snapshot has the last data of the
-// rank.
+// Watches the ranks of jobs for one second. If a rank ends meanwhile, the snapshot has its last data.
 std::vector<JobSnapshot> Watch(std::vector<Ranks> jobs) {
   std::vector<std::unique_ptr<JobSampler>> samplers;
   for (Ranks& ranks : jobs) samplers.push_back(std::make_unique<JobSampler>(std::move(ranks)));
@@ -119,7 +118,7 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-// Sends a request for timelines to the ranks. A rank sees the request when it next has something to do.
+// Sends a timeline request to the ranks. A rank sees the request when it next has something to do.
 absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kTimeout));
   const bool is_start = request.kind == TimelineRequest::Kind::kStart;
@@ -146,7 +145,7 @@ struct Words {
   TopTables tables = TopTables::kMany;
 };
 
-// Removes `option` and the next word, and returns that word.
+// Removes `option` and the word after it, and returns that word.
 std::optional<std::string> PopOption(absl::string_view option, std::vector<std::string>* words) {
   const auto found = std::find(words->begin(), words->end(), option);
   if (found == words->end() || found + 1 == words->end()) return std::nullopt;

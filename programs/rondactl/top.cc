@@ -34,7 +34,7 @@ namespace {
 
 constexpr absl::Duration kScreenPeriod = absl::Seconds(1);
 
-// Escape sequences of terminals.
+// Terminal escape sequences.
 constexpr char kEnter[] = "\x1b[?1049h\x1b[?25l";  // the second screen, without a cursor
 constexpr char kLeave[] = "\x1b[?25h\x1b[?1049l";
 constexpr char kHome[] = "\x1b[H";
@@ -46,13 +46,13 @@ void Print(const std::string& text) {
   fflush(stdout);
 }
 
-// Shows one screen after another on the terminal. The destructor restores the terminal.
+// Shows screens on the terminal, each replacing the one before. The destructor restores the terminal.
 class Screen {
  public:
   Screen() {
     if (tcgetattr(STDIN_FILENO, &before_) == 0) {
-      // The terminal passes each key on at once, and does not show it. Ctrl-Z is switched off, so that the shell never
-      // runs on the terminal's second screen.
+      // Make the terminal deliver each key at once, without echoing it. Ctrl-Z is disabled, so that the shell never
+      // runs on the alternate screen.
       termios keys = before_;
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
       keys.c_cc[VSUSP] = _POSIX_VDISABLE;
@@ -88,7 +88,7 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// Blocks the signals that end a program, and returns a descriptor from which they can be read.
+// Blocks the signals that end a program, and returns a descriptor for reading them.
 absl::StatusOr<UniqueFd> CatchSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -99,7 +99,7 @@ absl::StatusOr<UniqueFd> CatchSignals() {
   return fd;
 }
 
-// Waits until `deadline`. Returns true if the user wants to leave earlier.
+// Waits until `deadline`. Returns true early if the user wants to leave.
 absl::StatusOr<bool> WaitForLeave(const UniqueFd& signals, bool has_keys, FlightTime deadline) {
   pollfd fds[] = {{.fd = signals.get(), .events = POLLIN, .revents = 0},
                   {.fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}};
@@ -117,7 +117,8 @@ bool HasEnded(const JobSnapshot& job) {
   return std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_alive; });
 }
 
-// Watches the job until the next table is due. Returns nullopt if the user wants to leave, or the job is gone.
+// Watches the job until it is time for the next table. Returns nullopt if the user wants to leave, or if the job is
+// gone.
 absl::StatusOr<std::optional<JobSnapshot>> NextSnapshot(const UniqueFd& signals, bool has_keys, WatchedJobs* jobs) {
   const FlightTime due = FlightNow() + kScreenPeriod;
   while (true) {

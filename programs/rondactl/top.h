@@ -11,12 +11,12 @@ namespace ronda {
 
 enum class TopTables { kMany, kOne };
 
-// Shows the ranks of `job`. The ranks for which the others wait longest are at the top. On a terminal the
-// function shows a new screen every second, until q, Ctrl-C or the end of the job. If the output is not a terminal,
-// prints a table every second, until the end of the job. With kOne, prints one table after one second.
+// Shows the ranks of `job`, starting with the ranks that the others wait for longest. On a terminal, draws a new screen
+// every second, until the user presses q or Ctrl-C, or the job ends. Otherwise, prints a table every second until the
+// job ends. With kOne, prints a single table after one second.
 //
-// Blocks the signals that would end the process. REQUIRES: the process has one thread.
-// Errors: the operating system's errors.
+// Blocks the signals that would end the process. REQUIRES: the process is single-threaded. Errors: those of the
+// operating system.
 absl::Status ShowTop(const std::string& job, TopTables tables);
 
 }  // namespace ronda

@@ -23,7 +23,7 @@
 namespace ronda {
 namespace {
 
-// A judgement covers many steps, so one judgement in this period is enough.
+// A verdict covers many steps, so one verdict per period is enough.
 constexpr absl::Duration kJudgementPeriod = absl::Seconds(1);
 
 // Returns whether `pid` descends from `ancestor`. Returns false if one of the two processes ends during the call.
@@ -55,22 +55,22 @@ absl::Duration JobObserver::Look() {
   return jobs_.NextPeriod();
 }
 
-// Stores a snapshot of an epoch that has ended, and forgets the epoch's alarms. In the next epoch, a number may belong
-// to another rank.
+// Stores a snapshot of an epoch that has ended, and drops its alarms, because in the next epoch the same number may
+// belong to another rank.
 void JobObserver::Record(const JobSnapshot& epoch) {
   histories_[SplitName(epoch.job).job_id].Add(epoch);
   taken_.insert(epoch.job);
   alarms_.erase(epoch.job);
 }
 
-// Adds the epochs that no search for ranks has seen, because they were shorter than the time between two searches.
+// Adds epochs that no search for ranks has seen, because they were shorter than the time between two searches.
 void JobObserver::TakeUnseenEpochs() {
   std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
   for (const std::string& words : file_->Read()) {
     auto rank = RankReader::OfFinalWords(words);
     if (!rank.ok()) continue;
     const RankIdentity& identity = (*rank)->identity();
-    // If a program has left the job and joined it again, it has written several summaries, of which the newest is kept.
+    // A program that left the job and joined again has written several summaries; the newest one is kept.
     if (!taken_.contains(identity.job)) epochs[identity.job][identity.topology.rank] = *std::move(rank);
   }
   for (auto& [name, by_rank] : epochs) {

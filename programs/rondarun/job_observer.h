@@ -17,22 +17,20 @@
 
 namespace ronda {
 
-// Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. JobObserver tells the
-// user when one rank holds the other ranks up, and prints a table at the end. Of the epochs that have ended,
-// JobObserver keeps only a JobHistory.
+// Watches a job's ranks on this host while the launcher runs the job, through all of its epochs. Tells the user when
+// one rank holds up the others, and prints a table at the end. Keeps only a JobHistory of epochs that have ended.
 //
 // Thread-compatible.
 class JobObserver {
  public:
-  // `job` is the job's name, or is empty if the name is unknown. If the name is unknown, the job's ranks are the ranks
-  // among this process' descendants. Each rank writes its summary to `file`. `listener` and `file` must outlive this
-  // object.
+  // `job` is the job's name, or empty if the name is unknown. In that case, the job's ranks are those that descend from
+  // this process. The ranks write their summaries to `file`. `listener` and `file` must outlive this object.
   JobObserver(const std::string& job, JobListener* listener, const SummaryFile* file);
 
-  // Reads the ranks' counters and judges the ranks. Returns the time after which the caller must call Look again.
+  // Reads the ranks' counters and looks for stragglers. Returns the time after which the caller must call Look again.
   absl::Duration Look();
 
-  // Prints the table, once the job has ended.
+  // Prints the table once the job has ended.
   void Summarize();
 
  private:

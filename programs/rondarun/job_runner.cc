@@ -42,8 +42,8 @@
 namespace ronda {
 namespace {
 
-// Raises the limit of open files, because the launcher needs some descriptors for each rank. Returns the previous
-// limit, with which the ranks are started.
+// Raises the limit on open files, because the launcher needs several descriptors per rank. Returns the previous limit,
+// which applies to the ranks.
 rlimit RaiseFileLimit() {
   rlimit before = {};
   getrlimit(RLIMIT_NOFILE, &before);
@@ -52,8 +52,8 @@ rlimit RaiseFileLimit() {
   return before;
 }
 
-// Returns `byte_count` random bytes from the kernel, as hexadecimal digits. The text can serve as a secret.
-// REQUIRES: byte_count <= 256, so that one call of getrandom returns all bytes.
+// Returns `byte_count` random bytes from the kernel, as hexadecimal digits. The result can serve as a secret. REQUIRES:
+// byte_count <= 256, so that a single call of getrandom returns all bytes.
 absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   std::string bytes(byte_count, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(byte_count)) {
@@ -62,8 +62,8 @@ absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   return absl::BytesToHexString(bytes);
 }
 
-// Returns the path of the ronda-monitor in rondarun's folder, where both are installed. If rondarun's folder has no
-// ronda-monitor, returns the name alone, which is looked up in PATH.
+// Returns the path of the ronda-monitor in rondarun's folder, where both are installed. If that folder has no
+// ronda-monitor, returns only the name, which is then looked up in PATH.
 std::string MonitorBeside(const std::string& program) {
   constexpr absl::string_view kName = "ronda-monitor";
   const std::string path = absl::StrCat(program.substr(0, program.rfind('/') + 1), kName);
@@ -93,10 +93,10 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   return facts;
 }
 
-// Runs a job. After a failure, runs the job again with the same options, as often as the options allow.
+// Runs a job and, after a failure, runs it again with the same options as often as they allow.
 class JobRunner {
  public:
-  // `nodes` is the result of LeadNodes, if the job's nodes connect by themselves.
+  // `nodes` is the result of LeadNodes if the job's nodes connect by themselves.
   JobRunner(const LaunchOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit,
             std::shared_ptr<NodeList> nodes)
       : options_(options),
@@ -108,7 +108,7 @@ class JobRunner {
   int Run();
 
  private:
-  // How one attempt to run the job ended.
+  // How an attempt to run the job ended.
   struct Outcome {
     int exit_code = 0;
     enum class Next { kEnd, kMayRetry } next = Next::kEnd;
@@ -224,7 +224,7 @@ std::vector<int> SignalsOf(const LaunchOptions& options) {
   std::vector<int> signals = options.signals_to_pass;
   if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
   signals.push_back(SIGTSTP);  // from the stop key, which reaches only this process' group
-  // SIGCHLD tells the launcher that a member was stopped or goes on, or that a rank stops because it reads the
+  // SIGCHLD tells the launcher that a member has stopped or continued, or that a rank has stopped because it reads the
   // terminal.
   if (options.elastic.has_value() || isatty(STDIN_FILENO) == 1) signals.push_back(SIGCHLD);
   return signals;

@@ -11,25 +11,25 @@
 
 namespace ronda {
 
-// rondarun's exit codes for errors that no rank has caused.
+// rondarun's exit codes for errors that were not caused by a rank.
 inline constexpr int kUsageError = 2;
 inline constexpr int kLauncherError = 1;
 
-// Runs a job, or only prints its plan (kDryRun). The standard streams of this process must be open. The process must be
-// single-threaded. Returns rondarun's exit code. If the exit code is not 0, the last line on stderr gives the reason.
+// Runs a job, or only prints its plan (kDryRun). The standard streams of this process must be open, and the process
+// must be single-threaded. Returns rondarun's exit code. If it is not 0, the last line on stderr gives the reason.
 int RunJob(const LaunchOptions& options);
 
-// Carries out `rondarun --agent`, which starts the ranks of this host for a rondarun on another host. The other host's
-// rondarun writes its orders to the agent's stdin (agent.h), and reads reports about the ranks from the agent's stdout.
-// When stdin ends, the launcher is gone, so the agent kills the ranks.
+// Implements `rondarun --agent`, which starts the ranks of this host for a rondarun on another host. That rondarun
+// writes its orders to the agent's stdin (agent.h), and reads reports about the ranks from the agent's stdout. When
+// stdin ends, the launcher is gone, so the agent kills the ranks.
 //
-// `network_interfaces` are the interfaces on which this host can be reached; empty: any. Returns the exit code.
+// `network_interfaces` are the interfaces through which this host can be reached; empty: any. Returns the exit code.
 int RunAgent(const std::vector<std::string>& network_interfaces);
 
 // Prints "rondarun: MESSAGE" to stderr.
 void PrintError(absl::string_view message);
 
-// Prints the error in a command line, and the form that a command line must have. Returns kUsageError.
+// Prints the error in a command line, and the usage line. Returns kUsageError.
 int PrintUsageError(absl::string_view message);
 
 }  // namespace ronda

@@ -43,7 +43,7 @@
 namespace ronda {
 namespace {
 
-// One attempt to join may take this time, for the connection and all messages of the handshake.
+// How long an attempt to join may take, including the connection and the whole handshake.
 constexpr absl::Duration kTryTimeout = absl::Seconds(15);
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
@@ -57,13 +57,13 @@ bool MayTryAgain(const absl::Status& status) {
          absl::IsNotFound(status);
 }
 
-// Returns the addresses at which the leader may listen.
-// Errors: as ResolveEndpoint, BeyondLoopback and CheckSecret.
+// Returns the addresses on which the leader may listen. Errors: those of ResolveEndpoint, BeyondLoopback and
+// CheckSecret.
 absl::StatusOr<std::vector<Endpoint>> AddressesOfLeader(const LaunchOptions& options, const std::string& secret) {
   const NodeRange& range = *options.elastic->nodes;
   RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(range.address, range.port));
   absl::StatusOr<Endpoint> reachable = BeyondLoopback(std::move(endpoint), options.remote.network_interfaces);
-  // A wrong name of an interface stays wrong, so the caller must not try again as for a host that cannot be found yet.
+  // Unlike a host that cannot be found yet, a wrong interface name stays wrong, so the caller must not retry.
   if (absl::IsNotFound(reachable.status())) return absl::InvalidArgumentError(reachable.status().message());
   RONDA_ASSIGN_OR_RETURN(endpoint, std::move(reachable));
   RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
@@ -81,7 +81,7 @@ absl::StatusOr<JoinedNode> TryToJoin(const LaunchOptions& options, const std::st
   return node;
 }
 
-// Prints how the job, or the part of this node in the job, has ended. Returns the exit code.
+// Reports how the job, or this node's part in it, has ended. Returns the exit code.
 int Conclude(const AgentEnd& end, const std::string& leader) {
   if (end.ended_by.has_value()) {
     PrintError(absl::StrCat(DescribeInterruption(*end.ended_by), "; this node has left the job"));
@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<NodeList>> LeadNodes(const LaunchOptions& options
   const ElasticOptions& elastic = *options.elastic;
   const std::string secret = SecretOfNodes(options, ProcessVariables());
   const absl::StatusOr<std::vector<Endpoint>> addresses = AddressesOfLeader(options, secret);
-  // If the name cannot be resolved yet, it is not the name of this host.
+  // A name that cannot be resolved yet is not the name of this host.
   if (absl::IsNotFound(addresses.status())) return nullptr;
   RONDA_RETURN_IF_ERROR(addresses.status());
   const auto endpoint =
@@ -172,7 +172,7 @@ namespace {
 
 using Hosts = std::vector<JobMembership::Host>;
 
-// Node 0 gives up earlier than the other nodes by this margin, so that it can report the reason to them.
+// Node 0 gives up this much earlier than the other nodes, so that it can tell them the reason.
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
 // Returns how long the nodes wait for each other.
@@ -182,7 +182,7 @@ absl::Duration TimeoutOf(const LaunchOptions& options) {
 }
 
 // Converts the options of a job with a fixed number of nodes to those of an elastic job whose nodes connect by
-// themselves. So the code that gathers the nodes of such a job also gathers these nodes.
+// themselves, so that the same code gathers the nodes of both.
 LaunchOptions AsComingNodes(const LaunchOptions& options) {
   const NodeGroup& group = *options.nodes;
   LaunchOptions coming = options;
@@ -195,7 +195,7 @@ LaunchOptions AsComingNodes(const LaunchOptions& options) {
   return coming;
 }
 
-// The numbering of ranks assumes that all nodes have the same number of ranks.
+// Ranks can be numbered only if all nodes have the same number of ranks.
 absl::Status CheckRanks(const Hosts& hosts) {
   for (const JobMembership::Host& host : hosts) {
     if (host.slots == hosts.front().slots) continue;
@@ -206,7 +206,7 @@ absl::Status CheckRanks(const Hosts& hosts) {
   return absl::OkStatus();
 }
 
-// Waits until all nodes have come.
+// Waits until all nodes have connected.
 absl::Status GatherNodes(const LaunchOptions& coming, NodeList* list) {
   const int wanted = coming.nodes->nodes;
   const absl::Duration timeout = coming.elastic->timeout;
@@ -237,7 +237,7 @@ absl::Status NumberOthers(const LaunchOptions& coming, NodeList* list) {
   return status;
 }
 
-// Returns the first message that node 0 sends.
+// Returns node 0's first message.
 absl::StatusOr<AgentMessage> AwaitMessage(int socket, absl::Time deadline) {
   AgentMessageReader reader(AgentMessageReader::Stream::kMessages);
   std::optional<AgentMessage> first;

@@ -51,7 +51,7 @@ namespace {
 
 using Kind = AgentMessage::Kind;
 
-// The launcher's order: the ranks to start, or the members to look after.
+// The launcher's order: the ranks to start, or the members to supervise.
 struct Order {
   std::string directory;
   std::string host;
@@ -106,7 +106,7 @@ bool Holds(const Order& order, Kind kind) {
                      [kind](const AgentMessage& message) { return message.kind == kind; });
 }
 
-// The agent removes all shared memory whose name begins with "ronda-" and `id`, so `id` must really be a job's id.
+// The agent removes all shared memory whose name starts with "ronda-" and `id`, so `id` must really be a job id.
 bool IsJobId(absl::string_view id) {
   return id.size() == 32 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isxdigit(c); });
 }
@@ -116,7 +116,7 @@ class Agent {
   Agent(const AgentOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit)
       : options_(options), output_(output), signals_(std::move(signals)), file_limit_(file_limit), report_(queue()) {}
 
-  // Sends the hello, waits for the launcher's order, and carries out the order.
+  // Sends the hello, waits for the launcher's order, and executes it.
   absl::StatusOr<AgentEnd> Run();
 
  private:
@@ -126,18 +126,18 @@ class Agent {
   // Reads the launcher's next messages into `order_`. Returns false if the input has ended.
   bool ReadMore();
 
-  // Waits for the launcher's order. If the agent must end before the order comes, returns the reason.
+  // Waits for the launcher's order. If the agent must end before the order arrives, returns how.
   absl::StatusOr<std::optional<AgentEnd>> AwaitOrder();
   std::optional<AgentEnd> EndSoFar();
 
-  // If this agent is a node, replaces the launcher's command and variables by the node's own.
+  // If this agent is a node, replaces the launcher's command and variables with the node's own.
   absl::Status UseOwnWords();
   void EnterDirectory();
   std::vector<std::string> CommonEnvironment() const;
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
   absl::Status StartMembers(Supervisor* supervisor);
 
-  // While the ranks run, carries out the messages that the launcher sends. Kills the ranks if the launcher is gone, or
+  // Handles messages that the launcher sends while the ranks are running. Kills the ranks if the launcher is gone, or
   // if it has announced the end of the job.
   void Obey(Supervisor* supervisor);
 
@@ -168,7 +168,8 @@ bool Agent::ReadMore() {
   return count > 0 && messages_.Feed(bytes, [this](AgentMessage message) { Apply(std::move(message), &order_); }).ok();
 }
 
-// Waits for the order without a limit, because a node may wait for long. A signal from the user ends the wait.
+// Waits for the order without a time limit, because a node may have to wait for a long time. A signal from the user
+// ends the wait.
 absl::StatusOr<std::optional<AgentEnd>> Agent::AwaitOrder() {
   std::optional<AgentEnd> end;
   while (order_.state == Order::State::kIncomplete && !end.has_value()) {
@@ -186,7 +187,7 @@ absl::StatusOr<std::optional<AgentEnd>> Agent::AwaitOrder() {
   return end;
 }
 
-// If the launcher ended the job before it began, returns how the agent must end.
+// If the launcher ended the job before the start, returns how the agent must end.
 std::optional<AgentEnd> Agent::EndSoFar() {
   for (const AgentMessage& message : order_.messages) {
     if (message.kind != Kind::kEnd) continue;
@@ -309,14 +310,14 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
   std::optional<int> ended_by = supervisor->ended_by();
-  // SIGPIPE means that nobody reads the agent's output any more, because the leader is gone. The agent may get SIGPIPE
-  // before it reads the end of its input.
+  // SIGPIPE means that nobody reads the agent's output any more, because the leader is gone. The agent may receive
+  // SIGPIPE before it reads the end of its input.
   if (options_.own != nullptr && ended_by == SIGPIPE) ended_by.reset();
-  // If a node leaves the job on its own, other nodes of the job may still run on the same machine.
+  // If a node leaves the job on its own, other nodes of the job may still be running on the same machine.
   const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
-  // If the leader is silent or has ended the job, perhaps nobody reads the rest of the ranks' output. So the agent does
+  // If the leader is silent or has ended the job, perhaps nobody reads what remains of the output, so the agent does
   // not write it.
   if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
   return AgentEnd{.ended_by = ended_by,

@@ -13,18 +13,18 @@
 
 namespace ronda {
 
-// Settings of an agent.
+// The settings of an agent.
 struct AgentOptions {
   std::vector<std::string> network_interfaces;  // on which this host is to be reached; empty: any
   absl::Duration grace_period = absl::Seconds(5);
-  // If this agent is a node of an elastic job, its members run the command in `own`, with this host's variables,
-  // instead of the launcher's command. The agent does not own `own`. nullptr: the members run the launcher's command.
+  // If this agent is a node of an elastic job, its members run the command in `own` with this host's variables, instead
+  // of the launcher's command. Not owned. nullptr: the members run the launcher's command.
   const LaunchOptions* own = nullptr;
 };
 
-// Why an agent has ended.
+// Why an agent ended.
 struct AgentEnd {
-  // How the job has ended.
+  // How the job ended.
   struct Job {
     int exit_code = 0;
     std::string why;
@@ -35,10 +35,9 @@ struct AgentEnd {
   enum class Launcher { kGone, kSilent } launcher = Launcher::kGone;
 };
 
-// Looks after the ranks of this host for a rondarun on another host. The other host's rondarun writes its orders to
-// this process' stdin (agent.h), and reads reports about the ranks from this process' stdout. When stdin ends, the
-// ranks are killed. The process must be single-threaded.
-// Errors: the operating system's errors.
+// Supervises the ranks on this host for a rondarun on another host. That rondarun writes its orders to this process's
+// stdin (agent.h), and reads reports about the ranks from this process's stdout. When stdin ends, the ranks are killed.
+// The process must be single-threaded. Errors: those of the operating system.
 absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options);
 
 }  // namespace ronda

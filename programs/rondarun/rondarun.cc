@@ -23,8 +23,8 @@
 namespace ronda {
 namespace {
 
-// Descriptors 0, 1 and 2 must be open. If descriptor 0, 1 or 2 were closed, the next file to be opened would become a
-// rank's standard stream.
+// Makes sure that descriptors 0, 1 and 2 are open. Otherwise, the next file to be opened would become a standard stream
+// of a rank.
 void OpenMissingStreams() {
   int fd = open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
@@ -36,7 +36,7 @@ int Print(const std::string& text) {
   return fflush(stdout) == 0 ? 0 : kLauncherError;
 }
 
-// Users do not give this option: another rondarun starts `rondarun --agent [--name NAME] [INTERFACE,...]` on its hosts.
+// An internal option: another rondarun starts `rondarun --agent [--name NAME] [INTERFACE,...]` on its hosts.
 int RunAgentWith(const std::vector<std::string>& words) {
   const size_t read = words.size() > 2 && words[1] == "--name" ? 3 : 1;
   std::vector<std::string> interfaces;
@@ -47,7 +47,7 @@ int RunAgentWith(const std::vector<std::string>& words) {
 int Main(const std::vector<std::string>& words) {
   OpenMissingStreams();
   if (!words.empty() && words.front() == "--agent") return RunAgentWith(words);
-  // Users do not give this option either: a rondarun starts `rondarun --relay FD` for each of its nodes.
+  // Also internal: a rondarun starts `rondarun --relay FD` for each of its nodes.
   if (words.size() == 2 && words.front() == "--relay") return RunNodeRelay(words[1]);
   if (!words.empty() && words.front() == kProbeWord) return RunProbe({words.begin() + 1, words.end()});
   const auto options = ParseArguments(words, ArgumentSources::OfThisProcess());

@@ -10,12 +10,13 @@
 namespace ronda {
 namespace {
 
-// A rank is starved if its threads have waited for a core for more than this share of the watched time.
+// A rank is starved if its threads wait for a core longer than those of the other ranks, by more than this share of the
+// watched time.
 constexpr double kStarvedShare = 0.25;
 
-// Within a network, a message and its answer together take less than a millisecond. In some networks a round trip
-// between any two hosts may take kSlowRoundTrip. In a network with such round trips, FindSlowNetwork() returns a host
-// only while the job's ranks spend at least kWaitingShare of their time in buckets.
+// Within one network, a round trip takes less than a millisecond. Between more distant hosts, every round trip may take
+// kSlowRoundTrip. So FindSlowNetwork() returns a host only while all ranks spend at least kWaitingShare of their time
+// in buckets.
 constexpr absl::Duration kSlowRoundTrip = absl::Milliseconds(10);
 constexpr double kFarther = 3;          // times as far as the nearest host
 constexpr double kWaitingShare = 0.25;  // of each rank's time is in buckets
@@ -26,7 +27,7 @@ absl::Duration WaitedForCores(const RankSnapshot& rank) {
   return rank.process_now.waiting - rank.process_before.waiting;
 }
 
-// Returns the mean of `value` over all ranks except ranks[except], or zero if there is no other rank.
+// Returns the mean of `value` over all ranks except ranks[except], or zero if there are no other ranks.
 template <typename Value>
 absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except, const Value& value) {
   absl::Duration sum;
@@ -36,15 +37,15 @@ absl::Duration MeanOfOthers(absl::Span<const RankSnapshot> ranks, size_t except,
   return ranks.size() < 2 ? absl::ZeroDuration() : sum / static_cast<int64_t>(ranks.size() - 1);
 }
 
-// On a host with too few cores all ranks wait for cores equally. A wait of all ranks makes no single rank late, so
+// If a host has too few cores, all of its ranks wait for cores equally. Such a wait makes no single rank late, so
 // IsStarved() subtracts the mean wait of the other ranks.
 bool IsStarved(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched) {
   const absl::Duration others = MeanOfOthers(ranks, index, [&](size_t i) { return WaitedForCores(ranks[i]); });
   return WaitedForCores(ranks[index]) - others > kStarvedShare * watched;
 }
 
-// Returns the time at which the rank began to wait, and the bucket for which it waits. Bucket 0 stands for the
-// coordinator's answer. Returns nullopt if the rank does not wait.
+// The bucket for which a rank waits, and since when. Bucket 0 stands for the coordinator's answer. WaitOf() returns
+// nullopt if the rank is not waiting.
 struct Wait {
   uint64_t bucket = 0;
   FlightTime since;
@@ -52,14 +53,13 @@ struct Wait {
 std::optional<Wait> WaitOf(const RankSnapshot& rank) {
   const RankSample& sample = rank.sample;
   if (sample.current != 0) return Wait{.bucket = sample.current, .since = sample.current_since};
-  // If tensors are in flight and the engine carries out no bucket, the engine waits for the coordinator's answer.
+  // If tensors are in flight but the engine is in no bucket, the engine is waiting for the coordinator's answer.
   if (sample.counts.tensors_in_flight == 0 || !sample.last.has_value()) return std::nullopt;
   return Wait{.bucket = 0, .since = sample.last->time};
 }
 
-// Returns whether the rank has not yet reached the bucket for which the other ranks wait (0 stands for the
-// coordinator's answer). If a host does not answer, its last report is out of date, so the ranks of this host are
-// treated as missing.
+// Returns whether the rank has not yet reached the bucket for which the other ranks wait (0: the coordinator's answer).
+// If a host does not answer, its last report is out of date, so its ranks count as missing.
 bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64_t bucket) {
   if (!rank.is_heard) return true;
   if (bucket == 0) return !wait.has_value();

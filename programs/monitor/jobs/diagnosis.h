@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the rank that holds a job up. The functions use data of the job's ranks (RankSample), and data of the kernel
-// about their processes. All functions in this file are pure.
+// Finds the rank that holds up a job. The functions use the samples of the job's ranks (RankSample), and what the
+// kernel reports about the ranks' processes. All functions in this file are pure.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_DIAGNOSIS_H_
 
@@ -20,24 +20,24 @@ namespace ronda {
 const char* Describe(Holdup holdup);
 const char* Name(StragglerVerdict::Kind kind);
 
-// Returns why ranks[index] is late. The function assumes that this rank is late. `watched` is the time during which the
-// processes were watched.
+// Returns why ranks[index] is late, assuming that it is. `watched` is how long the processes were watched.
 Holdup WhyLate(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched);
 
-// Describes the network connection to the ranks of another host.
+// The network connection to the ranks on another host.
 struct HostLink {
   std::string host;
   std::vector<RankId> ranks;
   absl::Duration round_trip;
 };
 
-// Returns the host to which messages take longer than between hosts of one network, and much longer than to other
-// hosts. Returns nullopt unless all ranks spend their time in buckets. If messages to each of several other hosts take
-// long, returns the host on which this program runs.
+// Returns the host with the longest round trip, if that round trip is too long for one network and, if there are links
+// to several hosts, much longer than the shortest one. Returns nullopt unless every rank spends much of its time in
+// buckets. If the round trips to all of several other hosts are about that long, returns the host on which this program
+// runs.
 std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links);
 
-// FindStandstill() returns nullopt if no rank waits for another at this moment, or if no rank has waited longer than
-// `threshold`. `watched` is the time during which the processes were watched, and `now` is the end of that time.
+// FindStandstill() returns nullopt if no rank is waiting for another, or if no rank has waited longer than `threshold`.
+// `watched` is how long the processes were watched, and `now` is the end of that time.
 struct Moment {
   FlightTime now;
   absl::Duration watched;

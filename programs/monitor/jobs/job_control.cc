@@ -22,8 +22,8 @@
 namespace ronda {
 namespace {
 
-// Each of these functions returns whether `word` names the job: as its name, as the number of one of its processes, or
-// as the beginning of its id. The first function that finds a job decides.
+// Each function returns whether `word` identifies the job: by name, by the pid of one of its processes, or by a prefix
+// of its id. The first function that finds a job decides.
 constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
     [](absl::string_view word, const KnownJob& job) { return !word.empty() && job.origin.name == word; },
     [](absl::string_view word, const KnownJob& job) {
@@ -33,7 +33,7 @@ constexpr bool (*kWaysToName[])(absl::string_view word, const KnownJob& job) = {
     },
     [](absl::string_view word, const KnownJob& job) { return absl::StartsWith(job.job, word); }};
 
-// Returns the jobs for which a function of kWaysToName returns true. Only the first function that finds any job counts.
+// Returns the jobs that `word` identifies, according to the first function of kWaysToName that finds any.
 std::vector<KnownJob> JobsNamed(absl::string_view word, const std::vector<KnownJob>& jobs) {
   for (const auto way : kWaysToName) {
     const auto is_meant = [&](const KnownJob& job) { return way(word, job); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Carries out the user's commands to a job, except commands about its ranks' timelines (rank_control.h).
+// Executes user commands on a job, except for timeline commands to ranks (rank_control.h).
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_CONTROL_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_CONTROL_H_
 
@@ -18,39 +18,36 @@
 
 namespace ronda {
 
-// A job, and the names that the user may use for it.
+// A job, and the names that the user can use for it.
 struct KnownJob {
   std::string job;
   JobOrigin origin;
   std::vector<pid_t> ranks;
 };
 
-// Returns the jobs of these ranks, in the order of their names.
+// Returns the jobs of these ranks, sorted by job id.
 std::vector<KnownJob> KnownJobs(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Returns the first digits of a job's id that rondarun has made. The first digits of an id are enough to distinguish
-// the user's jobs.
+// Shortens a job id. If rondarun generated the id, only its first digits are kept, which are enough to tell the user's
+// jobs apart. Any other id is returned unchanged.
 std::string ShortId(const std::string& job);
 
-// Returns the job's name and short id, such as "resnet50 (3fa9c1d2)", or the short id alone if the job has no name.
+// Returns the name and short id of the job, such as "resnet50 (3fa9c1d2)", or only the short id if the job has no name.
 std::string NameOfJob(const std::string& job, const JobOrigin& origin);
 
-// Returns the job that `word` names. `word` may be the job's name. If no job has this name, `word` is the process
-// number of the job's rondarun or of one of its ranks. If no job has such a process, `word` is the beginning of the
-// job's id. An empty `word` means the only job.
-// Errors: NOT_FOUND if there is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
+// Returns the job that `word` identifies. `word` is the name of the job, or else the pid of the job's rondarun or of
+// one of its ranks, or else a prefix of the job's id. An empty `word` selects the only job. Errors: NOT_FOUND if there
+// is no such job; INVALID_ARGUMENT, with the names of the jobs, if several match.
 absl::StatusOr<std::string> ChooseJob(absl::string_view word, const std::vector<KnownJob>& jobs);
 
-// Selects the ranks of jobs that ChooseJob may choose for `word`; an empty word means all jobs.
+// Selects the ranks of those jobs that ChooseJob may choose for `word`; an empty word selects all jobs.
 RankFilter OfJobsNamed(std::string word);
 
-// Returns the secret (RONDA_JOB_SECRET) that the job's ranks got at their start; empty if they got none.
+// Returns the secret (RONDA_JOB_SECRET) that the job's ranks received when they started, or "" if they received none.
 std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
-// Sends SIGTERM to the rondarun that has started the ranks, so that this rondarun ends the job. Returns the pid of this
-// rondarun.
-// Errors: FAILED_PRECONDITION if the rondarun is not the ranks' launcher, or if the launcher runs on another host; the
-// errors of the operating system.
+// Sends SIGTERM to the rondarun that started the ranks, which then ends the job. Returns the pid of that rondarun.
+// Errors: FAILED_PRECONDITION if the launcher is not rondarun, or runs on another host; those of the operating system.
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);
 
 }  // namespace ronda

@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Returns the rank that has seen the most of the epoch's steps. A rank that died may not have seen the last steps.
+// Returns the rank that has seen the most steps of the epoch. A rank that died may not have seen the last steps.
 const RankSnapshot& RankWithMostSteps(const JobSnapshot& epoch) {
   const auto steps = [](const RankSnapshot& rank) { return std::tuple(rank.sample.counts.steps, rank.totals.steps); };
   return *std::max_element(epoch.ranks.begin(), epoch.ranks.end(),
@@ -46,8 +46,8 @@ void JobHistory::AddNumbers(int64_t number, int ranks) {
   sums_.most_ranks = std::max(sums_.most_ranks, ranks);
 }
 
-// The observation may begin in the middle of the epoch. The number of the earlier steps is known. AddSteps() assumes
-// that the unseen steps took as long as the seen steps.
+// Watching may have begun in the middle of the epoch. The number of earlier steps is known, but not how long they took.
+// AddSteps() assumes that they took as long as the steps that were seen.
 void JobHistory::AddSteps(const JobSnapshot& epoch) {
   const RankSnapshot& rank = RankWithMostSteps(epoch);
   const uint64_t steps = rank.sample.counts.steps;

@@ -13,18 +13,18 @@
 namespace ronda {
 
 // The history of all epochs of one job. JobHistory keeps sums over the epochs, and the full snapshot of the newest
-// epoch in which ranks have made steps. The size of a JobHistory does not grow with the number of epochs.
+// epoch with steps. So its size does not grow with the number of epochs.
 //
-// A rank may have another number in each epoch, so the history adds up no figures of single ranks.
+// A rank may have a different number in each epoch, so the sums do not include figures of single ranks.
 //
 // Thread-compatible.
 class JobHistory {
  public:
-  // Adds the last snapshot of an epoch. Call this function once for each epoch, in any order.
+  // Adds the last snapshot of an epoch. Call Add once per epoch, in any order.
   void Add(const JobSnapshot& epoch);
 
-  // Returns the lines of SummaryOf() for the kept epoch. If the job had several epochs, or its only epoch is not epoch
-  // 0, a table of the sums comes first.
+  // Returns the lines that SummaryOf() returns for the epoch whose snapshot is kept. If the job had several epochs, or
+  // if its only epoch is not epoch 0, a table of the sums comes first.
   std::vector<std::string> Summary() const;
 
  private:

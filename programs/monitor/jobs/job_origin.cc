@@ -29,7 +29,7 @@ FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   return FlightNow() - (absl::DurationFromTimespec(now) - started);
 }
 
-// Returns the pid of the rondarun that is an ancestor of `process`, or 0 if no ancestor is a rondarun.
+// Returns the pid of the rondarun that is an ancestor of `process`, or 0 if there is none.
 pid_t LauncherOf(pid_t process) {
   for (std::optional<ProcessStat> stat = ReadProcessStat(process); stat && stat->parent > 1;
        stat = ReadProcessStat(stat->parent)) {
@@ -38,8 +38,8 @@ pid_t LauncherOf(pid_t process) {
   return 0;
 }
 
-// Returns the options in the command line of the rondarun `launcher`, which must not be an agent. Relative paths of
-// files are relative to the working folder of `launcher`.
+// Parses the options from the command line of the rondarun `launcher`, which must not be an agent. Relative file paths
+// are relative to the working directory of `launcher`.
 absl::StatusOr<LaunchOptions> OptionsIn(std::vector<std::string> words, pid_t launcher) {
   words.erase(words.begin());
   ArgumentSources sources = ArgumentSources::OfThisProcess();

@@ -12,16 +12,15 @@
 
 namespace ronda {
 
-// Returns the words of a process' command line ("cmdline"), or its variables ("environ"). Returns an empty list if the
-// file cannot be read.
+// Returns the words of a process's command line ("cmdline"), or its environment variables ("environ"). Returns an empty
+// list if the file cannot be read.
 std::vector<std::string> WordsOf(pid_t pid, const char* file_name);
 
-// These functions return whether a process with this command line is a rondarun, or the agent of a rondarun on another
-// host.
+// Return whether a process with this command line is a rondarun, or an agent that a rondarun started on another host.
 bool IsRondarun(const std::vector<std::string>& words);
 bool IsAgent(const std::vector<std::string>& words);
 
-// The origin of a job, as far as /proc of this host shows it.
+// Where a job came from, as far as /proc on this host shows it.
 struct JobOrigin {
   std::string name;     // the user's name for it (rondarun --name); empty: none
   std::string command;  // of its ranks, as a shell would read it, without characters that control a terminal
@@ -29,8 +28,9 @@ struct JobOrigin {
   FlightTime started;   // the start of the launcher or, without one, of the rank
 };
 
-// Returns the origin of the job of the process `rank`. The job's name comes from the command line of rondarun or of its
-// agent. So the monitor need not ask rondarun for the name, and the ranks' shared memory need not contain it.
+// Returns the origin of the job to which the process `rank` belongs. The job's name comes from the command line of
+// rondarun or its agent. So the monitor need not ask rondarun for the name, and the ranks' shared memory need not
+// contain it.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

@@ -12,11 +12,11 @@
 namespace ronda {
 namespace {
 
-// The sampler computes rates over this span of time. kSecond is also the period for reading the processes' data,
-// because reading /proc takes much longer than reading the ranks' shared memory.
+// Rates are computed over this span of time. kSecond is also how often process data is read, because reading /proc
+// takes much longer than reading the ranks' shared memory.
 constexpr absl::Duration kSecond = absl::Seconds(1);
 
-// Returns the rank's time in buckets up to now, including its current bucket.
+// Returns how long the rank has been in buckets so far, including its current bucket.
 absl::Duration WaitedBy(const RankSample& sample, FlightTime now) {
   const absl::Duration ended = absl::Nanoseconds(static_cast<int64_t>(sample.counts.bucket_nanoseconds));
   if (sample.current == 0) return ended;
@@ -27,9 +27,9 @@ double Ratio(uint64_t part, uint64_t whole) {
   return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// Returns the mean time of the steps in `entries`, from the first bucket of one step to the first bucket of a later
-// step. Returns zero if `entries` do not contain the first buckets of two steps. The first entry may be any bucket of
-// its step.
+// Returns the mean duration of the steps in `entries`, measured from the first bucket of one step to the first bucket
+// of a later step. Returns zero if `entries` do not include the first buckets of two steps. The first entry may be any
+// bucket of its step, so it does not count.
 absl::Duration StepTimeIn(const std::vector<BucketEntry>& entries) {
   const BucketEntry *first = nullptr, *last = nullptr;
   for (size_t i = 1; i < entries.size(); ++i) {
@@ -71,8 +71,8 @@ std::vector<JobSampler::RankKey> JobSampler::KeysOf(const OtherHosts& others) {
   return keys;
 }
 
-// If several ranks have the same number, the sampler keeps this host's rank. If no rank on this host has the number,
-// the sampler keeps the rank on the host with the first address.
+// If several ranks have the same number, keeps the one on this host, or else the one on the host with the first
+// address.
 void JobSampler::Gather(const OtherHosts& others) {
   known_ = KeysOf(others);
   std::map<RankId, Rank> gathered;
@@ -124,8 +124,8 @@ void JobSampler::Hear(FlightTime now, const OtherHosts& others) {
 void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   now_ = now;
   Hear(now, others);
-  // The sampler looks at processes before it reads the data of the ranks (RankWords). So if a process has ended, its
-  // data is final.
+  // Process states are read before the ranks' data (RankWords). So if a process has ended, the data read from it is
+  // final.
   if (IsTimeToLookAtProcesses(now)) LookAtProcesses(now);
   samples_.clear();
   for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);
@@ -158,8 +158,8 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
   });
 }
 
-// Returns true once per second, even if a timer is a little early. The function also returns true if a rank has left
-// the job: other ranks may then have died, and the remaining ranks will soon make another epoch.
+// Returns true once per second, even if a timer fires a little early. Also returns true if a rank has left the job:
+// other ranks may have died, and the remaining ranks will soon form another epoch.
 bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
   if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
@@ -216,7 +216,7 @@ RankTotals JobSampler::TotalsOf(const Rank& rank, const RankSample& sample) {
 }
 
 absl::Duration JobSampler::NextPeriod() const {
-  // The period is the time for a quarter of the ring of entries, because a job may become faster.
+  // Allows a quarter of the ring of entries per period, because a job may become faster.
   constexpr double kBuckets = RankWords::kEntries / 4.0;
   absl::Duration period = kLongestPeriod;
   for (const Rank& rank : ranks_) {
@@ -278,8 +278,8 @@ JobSnapshot JobSampler::Snapshot() const {
   }
   snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
   snapshot.last_step = FindLastStep(snapshot.ranks, [this](size_t index) { return ranks_[index].reader->Events(); });
-  // If the network is slow, ranks are late as a consequence. So the sampler does not report a rank for whose lateness
-  // it knows no other reason.
+  // A slow network makes ranks late. So a rank is not reported as a straggler if its lateness has no other known
+  // reason.
   if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;
 }

@@ -25,8 +25,8 @@
 
 namespace ronda {
 
-// Watches the ranks of one job on this host whenever its user calls Sample. The snapshot also includes ranks on other
-// hosts, if the monitors of these hosts report them.
+// Watches the ranks of one job on this host, each time that Sample is called. The snapshot also includes ranks on other
+// hosts, if the monitors of those hosts report them.
 //
 //   JobSampler sampler(std::move(ranks));
 //   for (;; absl::SleepFor(JobSampler::kPeriod)) {
@@ -34,45 +34,44 @@ namespace ronda {
 //     Show(sampler.Snapshot());
 //   }
 //
-// A rank keeps records of its entries into the last 256 buckets. If a job carries out more buckets between two samples,
-// the sampler misses some buckets. The snapshot has the number of missed buckets.
+// A rank records its entries into the last 256 buckets. If a job runs more buckets between two samples, the sampler
+// misses some of them. The snapshot has the number of buckets missed.
 //
 // Thread-compatible. JobSampler has no thread of its own.
 class JobSampler {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
   static constexpr absl::Duration kLongestPeriod = absl::Milliseconds(500);
-  // A wait that is shorter than this time is no standstill.
+  // A shorter wait is not a standstill.
   static constexpr absl::Duration kStandstillThreshold = absl::Milliseconds(500);
 
-  // `ranks` are the ranks of one job, in the order of their numbers. The constructor does not read the ranks: the first
-  // call of Sample does.
+  // `ranks` are the ranks of one job, sorted by number. The constructor does not read the ranks; the first call of
+  // Sample does.
   explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
 
-  // Reads the ranks. The first call also includes the earlier buckets of which the ranks still have records. `others`
-  // has the last reports about ranks on other hosts, by address. A host's entry must stay at the same place in memory
-  // from call to call. If a new rank appears in `others`, all numbers about the job start again from zero.
+  // Reads the ranks. The first call also covers earlier buckets that the ranks still have on record. `others` holds the
+  // latest reports about ranks on other hosts, by address. A host's entry must keep its memory address from call to
+  // call. If a new rank appears in `others`, all numbers about the job restart from zero.
   using OtherHosts = std::map<std::string, OtherHost>;  // by address
   void Sample(FlightTime now, const OtherHosts& others = {});
 
-  // Returns the longest time that may pass until the next call of Sample. A caller that wants to call Sample seldom
-  // uses this time. If the ranks keep their speed, they overwrite no unread record before that call. The returned time
-  // is from kPeriod to kLongestPeriod.
+  // Returns how long the caller may wait before it calls Sample again: from kPeriod to kLongestPeriod. By then, ranks
+  // that keep their speed have not overwritten any unread record, unless they run more than 256 buckets per kPeriod.
   absl::Duration NextPeriod() const;
 
-  // Returns the state of the job at the last call of Sample.
+  // Returns the state of the job as of the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // Returns the number of ranks that have not ended. The number of ranks is up to a second old. If ranks have left the
-  // job, the number is from the last call of Sample.
+  // Returns how many ranks on this host have not ended. A rank whose process has died may still be counted for about a
+  // second. A rank that has left the job is no longer counted after the next call of Sample.
   size_t living() const;
 
-  // Returns whether `rank` is one of the ranks, and has not ended by now. (A process may leave the job and become the
-  // same rank again.)
+  // Returns whether `rank` is one of the watched ranks and has not ended. (A process may leave the job and join again
+  // as the same rank.)
   bool Watches(const RankIdentity& rank) const;
 
  private:
-  // A rank's data at one moment. The difference of two points gives a rate.
+  // A rank's data at one moment. Rates are computed from two points.
   struct Point {
     FlightTime time;
     Statistics counts;
@@ -97,18 +96,17 @@ class JobSampler {
     ProcessTimes process_now;
   };
 
-  // Identifies a process that is a rank on another host.
+  // Identifies a rank on another host, including its process.
   using RankKey = std::tuple<const OtherHost*, RankId, pid_t, uint64_t>;
   static std::vector<RankKey> KeysOf(const OtherHosts& others);
 
-  // Sets ranks_ to the ranks of this host and of `others`.
+  // Sets ranks_ to the ranks on this host and those in `others`.
   void Gather(const OtherHosts& others);
   // Stores the reports about ranks on other hosts.
   void Hear(FlightTime now, const OtherHosts& others);
   bool IsTimeToLookAtProcesses(FlightTime now) const;
   void LookAtProcesses(FlightTime now);
-  // Keeps the greater of the old and the new exposed time. Each read converts the exposed time again, so the new value
-  // may be slightly smaller.
+  // Keeps the exposed time from decreasing: each read converts it anew, so a new value may be slightly smaller.
   static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The known data of a job at one moment. A JobSnapshot is plain data. The functions for reports, metrics and pages take
-// a JobSnapshot.
+// What is known about a job at one moment. A JobSnapshot is plain data. Reports, metrics and pages are made from it.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_JOB_SNAPSHOT_H_
 
@@ -20,17 +19,17 @@
 
 namespace ronda {
 
-// The upper bounds of the classes of a lateness histogram. The classes are finest from 0.1 to 100 ms, because a wait of
-// a few milliseconds is already some percent of a typical training step.
+// The upper bounds of the bins of a lateness histogram. The bins are narrowest from 0.1 to 100 ms, because a wait of a
+// few milliseconds is already several percent of a typical training step.
 inline constexpr std::array<absl::Duration, 11> kLatenessBounds = {
     absl::Microseconds(10), absl::Microseconds(100), absl::Microseconds(300), absl::Milliseconds(1),
     absl::Milliseconds(3),  absl::Milliseconds(10),  absl::Milliseconds(30),  absl::Milliseconds(100),
     absl::Seconds(1),       absl::Seconds(10),       absl::Seconds(30)};
 
-// The lateness of a rank's entries into buckets, each compared with the first rank's entry into the same bucket.
+// How late a rank enters buckets, each time relative to the first rank to enter the same bucket.
 struct LatenessHistogram {
-  // counts[i] is the number of entries whose lateness is above bound i - 1, and not above bound i. The last count is
-  // the number of entries above all bounds.
+  // counts[i] is the number of entries whose lateness is above bound i - 1 and at most bound i. The last count is the
+  // number of entries above all bounds.
   std::array<uint64_t, kLatenessBounds.size() + 1> counts{};
   uint64_t count = 0;
   absl::Duration sum;
@@ -38,14 +37,14 @@ struct LatenessHistogram {
   void Add(absl::Duration lateness);
 };
 
-// How late one rank enters buckets, and how long other ranks have waited for it, since the observation began.
+// How late a rank has entered buckets since watching began, and how long other ranks have waited for it.
 struct RankLateness {
   LatenessHistogram histogram;
   uint64_t last = 0;           // buckets that it entered last of all ranks
   absl::Duration blamed_wait;  // the first ranks' waits in those buckets
 };
 
-// The rates of a rank over about a second.
+// The rates of a rank over roughly the last second.
 struct RankRates {
   double steps_per_second = 0;
   double bytes_per_second = 0;  // of the tensors, in their own dtype
@@ -55,9 +54,9 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
-// Totals between the first and the last sample in which a step had ended. If a step had ended in fewer than two
-// samples, `steps` is 0, and step_time comes from the buckets that the rank still has in its records. The other fields
-// are then zero.
+// Totals over the time between the first and the last sample that saw a step end. If fewer than two samples did,
+// `steps` is 0, step_time is computed from the buckets that the rank still has on record, and the other fields are
+// zero.
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
   absl::Duration step_time;  // mean; zero: not known
@@ -76,14 +75,14 @@ struct RankSnapshot {
   RankLateness lateness;
   RankRates rates;
   RankTotals totals;
-  // The times of the process at the beginning and at the end of JobSnapshot::process_span.
+  // The times of the process at the start and at the end of JobSnapshot::process_span.
   ProcessTimes process_before;
   ProcessTimes process_now;
 
   RankId rank() const { return identity.topology.rank; }
 };
 
-// The reason why other ranks wait for a rank.
+// Why other ranks wait for a rank.
 enum class Holdup : uint8_t {
   kStopped,       // a signal, a debugger or a job control has stopped its process
   kEnded,         // its process is gone
@@ -93,7 +92,7 @@ enum class Holdup : uint8_t {
   kNotSubmitted,  // its program has not submitted the tensor
 };
 
-// Describes ranks that do not go on: the ranks that wait, and the ranks for which they wait.
+// A job that makes no progress: the ranks that wait, and the ranks that they wait for.
 struct Standstill {
   struct Blamed {
     RankId rank = 0;
@@ -105,7 +104,7 @@ struct Standstill {
   FlightTime since;    // when the first of the waiting ranks began to wait
 };
 
-// The rank that holds the others up while the job goes on.
+// The rank that slows down a job that does make progress.
 struct StragglerVerdict {
   enum class Kind : uint8_t {
     kNone,
@@ -123,8 +122,8 @@ struct StragglerVerdict {
   Holdup why = Holdup::kNotSubmitted;
 };
 
-// Describes a host to which the network is slow. Messages to that host and back take long, and all ranks spend their
-// time in buckets.
+// A host with a slow network connection. Round trips to the host take long, and all ranks spend much of their time in
+// buckets.
 struct SlowNetwork {
   std::string host;
   std::vector<RankId> ranks;
@@ -132,8 +131,8 @@ struct SlowNetwork {
   double waited_share = 0;    // the least of all ranks, as in RankRates
 };
 
-// The times at which one rank took part in one bucket. The rank waits until the last rank has entered the bucket. As
-// soon as all ranks have entered the bucket, data moves between the ranks.
+// The times at which a rank took part in a bucket. The rank first waits until all ranks have entered the bucket. Then
+// data moves between the ranks.
 struct BucketPart {
   RankId rank = 0;
   FlightTime entered;  // when all of its tensors were ready, and the rank had left the previous bucket
@@ -147,7 +146,7 @@ struct StepBucket {
   std::vector<BucketPart> parts;  // by rank
 };
 
-// One step of the ranks of this host. While a rank is in no bucket, its program computes.
+// One step of the ranks on this host. While a rank is not in a bucket, its program computes.
 struct StepRecord {
   FlightTime begin;  // when the first rank left the last bucket of the previous step, as far as that is known
   FlightTime end;    // when the last rank left the last bucket
@@ -168,8 +167,8 @@ struct JobSnapshot {
   std::optional<StepRecord> last_step;
 };
 
-// What the monitor of another host reports about a job's ranks on that host. The times in the report are converted to
-// this host's clock. A converted time may be wrong by up to the time that a message takes.
+// What the monitor of another host reports about the job's ranks on that host. Its times are converted to this host's
+// clock. A converted time may be off by up to the time that a message takes.
 struct OtherHost {
   static constexpr absl::Duration kSilence = absl::Seconds(2);  // after this time a host is treated as unreachable
 

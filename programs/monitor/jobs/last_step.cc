@@ -10,19 +10,19 @@
 namespace ronda {
 namespace {
 
-// The number of steps to try, beginning with the newest. When one rank has ended the newest step, another rank may
+// The number of steps to try, from the newest backwards. When one rank has finished the newest step, another rank may
 // still be in it.
 constexpr uint64_t kStepsToTry = 3;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
 
-// The numbers of the first and the last bucket of a step.
+// The numbers of the first and last bucket of a step.
 struct BucketRange {
   uint64_t first = 0;
   uint64_t last = 0;
 };
 
-// Returns the buckets of a step, or nullopt if `sample` does not have the whole step.
+// Returns the buckets of a step, or nullopt if `sample` does not cover the whole step.
 std::optional<BucketRange> BucketsOf(const RankSample& sample, uint64_t step) {
   std::optional<BucketRange> found;
   bool has_earlier = false;
@@ -44,8 +44,8 @@ bool HasLeftAll(const RankSample& sample, const BucketRange& range) {
   });
 }
 
-// Returns the time at which the rank left the last bucket before the step. If the time of leaving the last bucket is
-// not known, returns the time at which the rank entered the first bucket of the step.
+// Returns when the rank left the last bucket before the step. If that time is unknown, returns when the rank entered
+// the first bucket of the step.
 FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   uint64_t begin = 0;
   for (const BucketEntry& entry : sample.entries) {
@@ -55,7 +55,7 @@ FlightTime BeginOf(const RankSample& sample, const BucketRange& range) {
   return begin == 0 ? absl::InfiniteDuration() : FromNanoseconds(begin);
 }
 
-// Gives each bucket the name that is in the rank's event for the beginning of this bucket.
+// Names each bucket after the event that the rank recorded when the bucket started.
 void NameBuckets(RankId rank, absl::Span<const FlightEvent> events, std::vector<StepBucket>* buckets) {
   for (StepBucket& bucket : *buckets) {
     const auto part = std::find_if(bucket.parts.begin(), bucket.parts.end(),

@@ -14,13 +14,13 @@
 
 namespace ronda {
 
-// Returns the events of the flight recorder of ranks[index].
+// Returns the events in the flight recorder of ranks[index].
 using EventsOfRank = std::function<std::vector<FlightEvent>(size_t index)>;
 
-// Returns the last step that this host's first rank has ended, and whose buckets all ranks of this host have left.
-// Returns nullopt if no step has ended yet, or if a rank has overwritten its records of a part of the step. A rank
-// keeps records of only the last RankWords::kEntries buckets. The function leaves out ranks of other hosts, because
-// their clocks differ.
+// Returns the newest step that the first rank on this host has finished, and whose buckets all ranks on this host have
+// left. Returns nullopt if no step has ended yet, or if a rank has overwritten some of its records of the step. A rank
+// keeps only the records of its last RankWords::kEntries buckets. Ignores ranks on other hosts, because their clocks
+// differ.
 std::optional<StepRecord> FindLastStep(absl::Span<const RankSnapshot> ranks, const EventsOfRank& events);
 
 }  // namespace ronda

@@ -12,9 +12,9 @@ FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast
 
 }  // namespace
 
-// Returns the last bucket that the meter may measure for this rank: the last bucket that the rank has entered. If hosts
-// have different clocks, returns the last bucket that the rank is past. If the rank has counted the newest bucket but
-// has no record of it, the rank may still enter that bucket.
+// Returns the last bucket that can be measured for this rank: the newest bucket that it has entered or, if hosts have
+// different clocks, has left. If the rank has counted the newest bucket but not recorded it, the rank may still be
+// about to enter it.
 uint64_t LatenessMeter::LastToMeasure(const RankSample& sample) const {
   const bool is_in_newest = !sample.entries.empty() && sample.entries.back().bucket >= sample.buckets;
   const bool is_known = is_in_newest && (clocks_ == Clocks::kOne || sample.entries.back().left != 0);

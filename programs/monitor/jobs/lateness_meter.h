@@ -16,22 +16,22 @@
 
 namespace ronda {
 
-// Measures how late a job's ranks enter the buckets in which at least two of them take part. Consecutive samples may
-// contain the same buckets. The meter measures each bucket only once, as soon as no rank can still enter it.
+// Measures how late ranks enter those buckets in which at least two of a job's ranks take part. Consecutive samples may
+// cover the same buckets. Each bucket is measured only once, as soon as no rank can still enter it.
 //
-// On one host, a rank's lateness is the time from the first rank's entry into the bucket to this rank's entry. The
-// clocks of several hosts differ, but ranks leave a bucket at about the same time. In a job on several hosts, a rank's
-// lateness is therefore the longest time that any rank has spent in the bucket, minus the time that this rank has spent
-// in the bucket. On several hosts the meter measures a bucket when all ranks have left it.
+// On a single host, a rank's lateness is the time from the first rank's entry into the bucket to this rank's entry. The
+// clocks of different hosts differ, but ranks leave a bucket at about the same time. So in a job on several hosts, a
+// rank's lateness is the longest time that any rank spent in the bucket, minus the time that this rank spent in it. On
+// several hosts, a bucket is measured as soon as all ranks have left it.
 //
-// The class is a pure state machine. Thread-compatible.
+// A pure state machine. Thread-compatible.
 class LatenessMeter {
  public:
   enum class Clocks { kOne, kOfEachHost };
   explicit LatenessMeter(std::vector<RankId> ranks, Clocks clocks = Clocks::kOne)
       : ranks_(std::move(ranks)), clocks_(clocks), lateness_(ranks_.size()), straggler_(ranks_.size()) {}
 
-  // Takes a sample of each rank, in the order of the ranks.
+  // Takes one sample per rank, in the order of the ranks.
   void Add(absl::Span<const RankSample> samples);
 
   const std::vector<RankLateness>& lateness() const { return lateness_; }  // in the order of the ranks
@@ -46,7 +46,7 @@ class LatenessMeter {
     uint64_t late = 0;  // nanoseconds
   };
   uint64_t LastToMeasure(const RankSample& sample) const;
-  // Sets `late` in all entries. Returns the time at which the first rank entered the bucket.
+  // Sets `late` in all entries, and returns when the first rank entered the bucket.
   uint64_t Compare(std::vector<Entered>* entries) const;
   void Measure(std::vector<Entered> entries);
 

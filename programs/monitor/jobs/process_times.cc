@@ -21,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// Returns the first 128 bytes of a file, or an empty text if it cannot be read. Each thread has such a file. A stream
-// of the standard library would take longer than the reading of the file.
+// Returns the first 128 bytes of a file, or "" if the file cannot be read. There is one such file per thread. Opening a
+// standard library stream would take longer than reading the file.
 std::string BeginningOf(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[128];

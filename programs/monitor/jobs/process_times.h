@@ -12,18 +12,19 @@
 
 namespace ronda {
 
-// Data of the kernel about a process: the process' state (see ProcessStat), and the sums of its threads' times.
+// What the kernel knows about a process: its state (see ProcessStat), and the summed times of its threads.
 struct ProcessTimes {
   char state = 0;
   absl::Duration running;  // on a core
   absl::Duration waiting;  // ready to run, without a core
 };
 
-// Returns the first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is not the text of such a file.
+// Returns the first two numbers of a schedstat file, in nanoseconds, or nullopt if `text` is not the content of such a
+// file.
 std::optional<ProcessTimes> ParseSchedstat(absl::string_view text);
 
-// Reads the times of the process `pid`. Returns nullopt if the process does not exist. If /proc has no schedstat files,
-// the times are zero.
+// Reads the times of process `pid`. Returns nullopt if the process does not exist. If /proc has no schedstat files, the
+// times are zero.
 std::optional<ProcessTimes> ReadProcessTimes(pid_t pid);
 
 }  // namespace ronda

@@ -28,7 +28,7 @@ absl::Status OfRank(RankId rank, const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<RankControl>> RankControl::Open(const RankReader& rank) {
   RONDA_ASSIGN_OR_RETURN(UniqueFd file, rank.OpenToWrite());
-  // The file's lock lets only one process send a request. The kernel releases the lock when this process ends.
+  // The file lock lets only one process at a time send a request. The kernel releases the lock when this process ends.
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return absl::UnavailableError("another process asks it at this moment: try again");
     return absl::ErrnoToStatus(errno, "cannot lock its words");

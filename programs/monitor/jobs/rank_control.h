@@ -20,20 +20,20 @@
 
 namespace ronda {
 
-// Sends a rank a request (RankRequestWords). The words are in a file that only processes of the rank's user can open.
+// Sends requests to a rank (RankRequestWords). The words are in a file that only processes of the rank's user can open.
 // Only one process at a time may send requests to a rank.
 //
-// Thread-compatible. RankControl maps the rank's words into memory itself, so it does not depend on the RankReader.
+// Thread-compatible. RankControl maps the rank's words itself, so it does not depend on the RankReader.
 class RankControl {
  public:
-  // Errors: UNAVAILABLE if another process is sending this rank a request at this moment. NOT_FOUND if the rank has
+  // Errors: UNAVAILABLE if another process is currently sending a request to this rank. NOT_FOUND if the rank has
   // ended. All other errors are those of the operating system.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
-  // Errors: the errors of ronda::Ask.
+  // Errors: those of ronda::Ask.
   absl::Status Ask(const TimelineRequest& request);
 
-  // Returns the answer to the last request; nullopt if there is no answer yet.
+  // Returns the answer to the last request, or nullopt if there is no answer yet.
   std::optional<absl::StatusOr<std::string>> answer() const { return AnswerTo(asked_, words().request); }
 
  private:
@@ -46,16 +46,16 @@ class RankControl {
   uint64_t asked_ = 0;
 };
 
-// The answer of a rank to a request for its timeline.
+// A rank's answer to a timeline request.
 struct RankAnswer {
   RankId rank = 0;
-  // The timeline's file that the rank now writes. nullopt: the rank has not seen the request yet, and will see it with
+  // The timeline file that the rank now writes. nullopt: the rank has not seen the request yet, and will see it with
   // its next tensor.
   std::optional<absl::StatusOr<std::string>> file;
 };
 
-// Sends the request to all of `ranks`. Waits for the ranks' answers, but not longer than `timeout`.
-// Errors: the errors of RankControl, with the number of the rank.
+// Sends the request to all of `ranks`, and waits for their answers, for at most `timeout`. Errors: those of
+// RankControl::Open, with the number of the rank; those of RankControl::Ask.
 absl::StatusOr<std::vector<RankAnswer>> AskRanks(absl::Span<const std::unique_ptr<RankReader>> ranks,
                                                  const TimelineRequest& request, absl::Duration timeout);
 

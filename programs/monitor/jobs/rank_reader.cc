@@ -32,8 +32,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// The largest number of attempts to read values that the rank may be changing. If the rank is stopped in the middle of
-// a write, the reader gives up after this number of attempts.
+// The maximum number of attempts to read values that the rank may be changing. It is limited because the rank may be
+// stopped in the middle of a write.
 constexpr int kLooks = 100;
 
 FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
@@ -49,14 +49,14 @@ bool IsText(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c != 0x7f; });
 }
 
-// A program may give a tensor a name with control characters, which must not reach a terminal.
+// A program may use control characters in the name of a tensor; they must not reach a terminal.
 void MakePrintable(std::string* name) {
   for (char& c : *name) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
   }
 }
 
-// Returns nullopt if `from` contains another bucket, or if the rank is writing the entry.
+// Returns nullopt if `from` belongs to another bucket, or if the rank is writing it.
 std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t bucket) {
   if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
   const BucketEntry entry = {.bucket = bucket,
@@ -67,8 +67,8 @@ std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t buck
   return entry;
 }
 
-// Reads the rank's current bucket and its time. If the rank enters another bucket between the two reads, the bucket and
-// the time do not belong together, so the function reads both again.
+// Reads the rank's current bucket and when the rank entered it. If the rank enters another bucket between the two
+// reads, the values do not belong together, so both are read again.
 void ReadCurrent(const RankWords& words, RankSample* sample) {
   for (int look = 0; look < kLooks; ++look) {
     sample->current = words.current.load(std::memory_order_acquire);
@@ -78,15 +78,15 @@ void ReadCurrent(const RankWords& words, RankSample* sample) {
   sample->current = 0;
 }
 
-// Returns the time at which a process started.
+// Returns the start time of a process.
 std::optional<uint64_t> StartOf(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   if (!stat) return std::nullopt;
   return stat->start_time;
 }
 
-// Returns whether the process `pid` has the pid `own` in its own namespace. If the process runs in a container, its pid
-// in the container's namespace is different from `pid`. Also returns true if the pid in that namespace cannot be read.
+// Returns whether `own` is the pid of process `pid` in that process's own pid namespace. The two pids differ if the
+// process runs in a container. Also returns true if the pid in that namespace cannot be read.
 bool CallsItself(pid_t pid, pid_t own) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -98,11 +98,11 @@ bool CallsItself(pid_t pid, pid_t own) {
   return true;
 }
 
-// The fields that describe the layout have the same position in each layout. A layout of another version may be shorter
+// The fields that identify the layout are at the same offsets in every layout. Another layout version may be shorter
 // than RankWords.
 constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
 
-// REQUIRES: `words` has `bytes` bytes.
+// REQUIRES: `words` is `bytes` bytes long.
 absl::Status CheckLayout(const RankWords& words, size_t bytes) {
   if (bytes < kLayoutBytes || words.magic.load(std::memory_order_acquire) != RankWords::kMagic) {
     return absl::InvalidArgumentError("these are not the words of a rank");
@@ -159,9 +159,9 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
   if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
-  // It is possible that the process `pid` is not the rank. For example, it may be a child that the rank has forked, or
-  // a process that reads the file, as this process does now. The start time alone does not identify the rank, because
-  // processes that start together have the same start time.
+  // The process `pid` is not necessarily the rank. It may be a child that the rank forked, or a process that reads the
+  // file, as this one does. The start time does not suffice to identify the rank, because processes that start together
+  // may have the same start time.
   if (StartOf(pid) != words.start_time || !CallsItself(pid, words.pid)) {
     return absl::NotFoundError(absl::StrCat(path, " is of another process"));
   }
@@ -195,8 +195,8 @@ RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
   MapRecorder();
 }
 
-// After the rank's end, its path may lead to the file of another rank. So the function first opens the file, and then
-// checks that the rank is alive.
+// When the rank has ended, its path may refer to the file of another rank. So this function first opens the file, and
+// then checks that the rank is alive.
 absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!IsAlive()) return absl::NotFoundError("the rank has ended");
@@ -204,8 +204,8 @@ absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
   return file;
 }
 
-// A mapping must begin at the start of a page. So the mapping also contains the bytes between the start of the page and
-// the flight recorder.
+// A mapping must start at a page boundary. So it also covers the bytes between the page boundary and the flight
+// recorder.
 void RankReader::MapRecorder() {
   const uint64_t offset = words().recorder_offset;
   if (words().recorder_descriptor < 0 || offset == RankWords::kNoRecorder || offset % alignof(FlightRecorder) != 0)
@@ -230,14 +230,14 @@ RankSample RankReader::Read() const {
   }
   ReadCurrent(words(), &sample);
   sample.entries.reserve(RankWords::kEntries);
-  // If an entry contains another bucket, the rank has overwritten the entry, or has no part in the bucket.
+  // If an entry belongs to another bucket, the rank has overwritten the entry, or does not take part in this bucket.
   const uint64_t kept = std::min<uint64_t>(sample.buckets, RankWords::kEntries);
   for (uint64_t bucket = sample.buckets - kept + 1; bucket <= sample.buckets; ++bucket) {
     const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
     if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // While this function read the entries of the ring, the rank may have overwritten some of these entries. The rank may
-  // also be writing the newest entry, which then still has the number of an old bucket.
+  // The rank may have overwritten some entries of the ring while they were read. It may also be writing the newest
+  // entry, which then still has the number of an old bucket.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   if (recorder_ != nullptr) sample.last = recorder_->Last();
@@ -270,8 +270,7 @@ FoundRanks FindRanks() {
     return std::tie(identity.job, identity.topology.rank, identity.process.pid);
   };
   std::sort(found.ranks.begin(), found.ranks.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  // One process may have the file of its RankWords open twice, because another of its threads may be reading this file
-  // now.
+  // A process may have the file of its RankWords open twice, because another thread may be reading the file right now.
   const auto is_same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
   found.ranks.erase(std::unique(found.ranks.begin(), found.ranks.end(), is_same), found.ranks.end());
   return found;

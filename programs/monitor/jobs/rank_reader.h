@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the ranks that run on this host from another process. The functions work even while the ranks are stopped. A
-// rank keeps data about itself in a memfd: its words (RankWords).
+// Reads the state of ranks on this host from another process. This works even while the ranks are stopped. A rank keeps
+// data about itself, its words (RankWords), in a memfd.
 #ifndef RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 #define RONDA_PROGRAMS_MONITOR_JOBS_RANK_READER_H_
 
@@ -48,48 +48,48 @@ struct RankSample {
   std::optional<FlightEvent> last;   // the last event of the flight recorder; nullopt: none, or it cannot be read
 };
 
-// Checks that `words`, the first `bytes` bytes of a rank's file, are a rank's words in the layout that this code knows.
-// Errors: FAILED_PRECONDITION, with both versions, if the layout has another version; INVALID_ARGUMENT if the bytes are
-// not a rank's words.
+// Checks that `words`, the first `bytes` bytes of a rank's file, have the layout that this code knows. Errors:
+// FAILED_PRECONDITION, with both versions, if the layout has another version; INVALID_ARGUMENT if the bytes are not a
+// rank's words.
 absl::Status CheckRankWords(const RankWords& words, size_t bytes);
 
-// Mapped pages of a file that another process has made.
+// Unmaps pages of a file that another process created.
 struct Unmapper {
   size_t bytes = 0;
   void operator()(void* base) const;
 };
 using MappedPages = std::unique_ptr<void, Unmapper>;
 
-// Reads the words of one rank, through a mapping that remains when the rank ends.
+// Reads the words of one rank, through a mapping that stays valid when the rank ends.
 //
 // Thread-compatible.
 class RankReader {
  public:
-  // `descriptor` is a descriptor of the process `pid`.
-  // Errors: NOT_FOUND if the descriptor is not of a rank's file, or if `pid` is a child of that rank; the errors of
-  // CheckRankWords; the errors of the operating system.
+  // `descriptor` is a file descriptor of process `pid`. Errors: NOT_FOUND if the descriptor does not refer to a rank's
+  // file, or if `pid` is a child of that rank; those of CheckRankWords; those of the operating system.
   static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
 
-  // Reads a rank that has ended. `bytes` are the RankWords that the rank has left in a SummaryFile.
-  // Errors: the errors of CheckRankWords; the operating system's errors.
+  // Reads a rank that has ended. `bytes` are the RankWords that the rank left in a SummaryFile. Errors: those of
+  // CheckRankWords; those of the operating system.
   static absl::StatusOr<std::unique_ptr<RankReader>> OfFinalWords(absl::string_view bytes);
 
   const RankIdentity& identity() const { return identity_; }
-  // Returns false if the process has ended. Also returns false after shutdown(), because the same process may become a
-  // rank again, with other RankWords.
+  // Returns false if the process has ended. Also returns false after shutdown(), because the process may become a rank
+  // again, with new RankWords.
   bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
   bool HasShutDown() const { return words().ended != 0; }  // costs almost nothing
   RankSample Read() const;
-  // Returns the events of the rank's flight recorder, oldest first. Returns no events if the recorder cannot be read.
+  // Returns the events of the rank's flight recorder, oldest first. The list is empty if the recorder cannot be read.
   std::vector<FlightEvent> Events() const;
 
-  // Opens the file with the rank's words for writing.
-  // Errors: NOT_FOUND if the rank has ended; the operating system's errors.
+  // Opens the file that contains the rank's words, for writing. Errors: NOT_FOUND if the rank has ended; those of the
+  // operating system.
   absl::StatusOr<UniqueFd> OpenToWrite() const;
 
  private:
   RankReader(MappedPages words, ProcessId process, std::string path);
-  // Maps a part of the file `path`, beginning at `offset`. Returns null if the file is too short.
+  // Maps `bytes` bytes of the file `path`, starting at `offset`. Errors: INVALID_ARGUMENT if the file is too short;
+  // those of the operating system.
   static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
   void MapRecorder();
 
@@ -102,7 +102,7 @@ class RankReader {
   const FlightRecorder* recorder_ = nullptr;  // nullptr: it cannot be read
 };
 
-// The ranks of this user on this host. FindRanks() leaves out a rank that it cannot read, and adds the reason to
+// The ranks of this user on this host. FindRanks() leaves out ranks that it cannot read, and adds the reasons to
 // `problems`.
 struct FoundRanks {
   std::vector<std::unique_ptr<RankReader>> ranks;  // by job and rank
@@ -110,7 +110,7 @@ struct FoundRanks {
 };
 FoundRanks FindRanks();
 
-// Returns the ranks for which the filter `is_one` returns true. For example, OfJob() makes such a filter.
+// Returns the ranks for which the filter `is_one`, such as OfJob(), returns true.
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);

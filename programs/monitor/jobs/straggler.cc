@@ -48,8 +48,8 @@ StragglerWatch::Window StragglerWatch::JudgeWindow(size_t begin, size_t end) con
   return window;
 }
 
-// An event is a wait of more than 5 % of the time of a whole window. If the window is not complete yet, the function
-// estimates the time of a whole window.
+// An event is a wait of more than 5 % of a whole window's duration. If the window is incomplete, the duration of a
+// whole window is estimated.
 StragglerVerdict StragglerWatch::FindEvent(size_t begin, const Window& window) const {
   const auto by_wait = [](const Step& a, const Step& b) { return a.waited < b.waited; };
   const Step& longest = *std::max_element(steps_.begin() + static_cast<ptrdiff_t>(begin), steps_.end(), by_wait);

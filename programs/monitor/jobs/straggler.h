@@ -24,15 +24,15 @@ struct MeasuredBucket {
   absl::Duration waited;  // of the first rank for the last one
 };
 
-// Distinguishes three cases: a rank is late in most steps, a rank was late once, or the ranks' times only vary at
+// Distinguishes three cases: a rank is late in most steps, a rank was late once, or the ranks' times just vary at
 // random.
 //
-// The last rank of a step is the rank for which the others have waited longest. A window has 100 steps, and the last
+// The last rank of a step is the one that the others waited for longest. A window is 100 steps long, and the last
 // window ends with the newest step. A rank is the straggler of a window if it was the last rank in at least half of the
-// steps, and if the other ranks waited long for it. The waits for this rank, minus the average of the waits for each
-// other rank, must exceed 5 % of the window's time.
+// steps, and if the others waited long for it: the waits for this rank, minus the average of the waits for each other
+// rank, must exceed 5 % of the window's duration.
 //
-// The class is a pure state machine. Thread-compatible.
+// A pure state machine. Thread-compatible.
 class StragglerWatch {
  public:
   static constexpr size_t kWindowSteps = 100;
@@ -42,13 +42,12 @@ class StragglerWatch {
 
   explicit StragglerWatch(size_t ranks) : ranks_(ranks) {}
 
-  // Adds a bucket. The caller must add the buckets in the order in which the ranks enter them.
+  // Adds a bucket. Buckets must be added in the order in which the ranks enter them.
   void Add(const MeasuredBucket& bucket);
-  // The caller reports that some buckets are missing before the next one. The length of the current step is then
-  // unknown.
+  // Records that some buckets are missing before the next one. The length of the current step is then unknown.
   void Skip() { running_.reset(); }
 
-  // Returns the verdict about the steps that have ended. Leaves the reason (`why`) unset.
+  // Returns the verdict on the steps that have ended. Leaves the reason (`why`) unset.
   StragglerVerdict Judge() const;
 
  private:
@@ -80,14 +79,14 @@ class StragglerWatch {
   std::deque<Step> steps_;  // that have ended; as many as are judged
 };
 
-// Reports each chronic straggler once. Reports a rank again only after it was no straggler for a minute.
+// Reports each chronic straggler once, and again only if it was not a straggler for a minute in between.
 //
 // Thread-compatible.
 class StragglerAlarm {
  public:
   static constexpr absl::Duration kForgetting = absl::Minutes(1);
 
-  // Returns whether the caller must report the verdict at the time `now`.
+  // Returns whether the caller should report the verdict at time `now`.
   bool IsNews(const StragglerVerdict& verdict, FlightTime now);
 
  private:

@@ -84,8 +84,8 @@ void WatchedJobs::Watch(std::vector<std::unique_ptr<RankReader>> readers, Flight
   job->since = now;
   job->expected = static_cast<size_t>(readers.front()->identity().topology.local_size);
   job->sampler = std::make_unique<JobSampler>(std::move(readers));
-  // If new ranks have begun, other ranks of the job will begin soon. The ranks of the job's next epoch will begin when
-  // this epoch has ended. So WatchedJobs searches often again.
+  // If new ranks have appeared, the job's other ranks will soon follow. The ranks of the job's next epoch will appear
+  // when this epoch has ended. So go back to frequent searches.
   searches_ = 0;
   rest_ = absl::ZeroDuration();
 }

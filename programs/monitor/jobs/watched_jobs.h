@@ -20,19 +20,18 @@
 
 namespace ronda {
 
-// The watched jobs of this user on this host. A job can be watched before its ranks exist.
+// The jobs of this user on this host that are being watched. A job can be watched even before its ranks exist.
 //
-// If a new rank appears in a job, all numbers about the job start again from zero, because they compare its ranks.
-// Ranks that have ended stay in the snapshots with their last data, until the job gets a new rank or ForgetEnded is
-// called.
+// If a new rank appears in a job, all numbers about the job restart from zero, because they compare its ranks. Ranks
+// that have ended stay in the snapshots, with their last data, until the job gets a new rank or ForgetEnded is called.
 //
 // Thread-compatible. WatchedJobs has no thread of its own.
 class WatchedJobs {
  public:
-  // A search for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
-  // runs, and while a job that has begun lacks ranks. At other times it searches seldom, or not at all. After the first
-  // unsuccessful searches, searching takes at most 0.2 % of the time. The limit of 0.2 % is necessary because a host
-  // may have very many processes, and a program may never become a rank.
+  // Searching for ranks costs much more than reading known ranks. WatchedJobs searches often at the start, while no job
+  // is running, and while a job that has started lacks ranks. At other times, it searches rarely or not at all. After
+  // the first unsuccessful searches, searching takes at most 0.2 % of the time. This limit is necessary because a host
+  // may run very many processes, and a program may never become a rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
   static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);
@@ -42,23 +41,24 @@ class WatchedJobs {
 
   struct Options {
     RankFilter is_watched;  // selects the ranks of these jobs
-    // kUntilComplete: when all ranks of a job are found, WatchedJobs looks for no other job until this job has ended.
+    // kUntilComplete: once all ranks of a job are found, WatchedJobs does not look for other jobs until that job has
+    // ended.
     enum class Search { kUntilComplete, kAlways } search = Search::kUntilComplete;
     std::function<FoundRanks()> find = [] { return FindRanks(); };
     std::function<FlightTime()> stopwatch = FlightNow;  // measures the time of `find`
   };
   explicit WatchedJobs(Options options) : options_(std::move(options)) {}
 
-  // Reads the known ranks, and searches for new ranks when a search is due. The caller calls Sample every
-  // JobSampler::kPeriod, or after NextPeriod(), which depends on the speed of the jobs.
+  // Reads the known ranks, and searches for new ranks when a search is due. Call Sample every JobSampler::kPeriod, or
+  // after NextPeriod(), which depends on the speed of the jobs.
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 
-  // Sets the report of another host's monitor, which the next call of Sample uses. Does nothing if no rank of the job
+  // Stores a report from another host's monitor, for use by the next call of Sample. Does nothing if no rank of the job
   // is on this host.
   void Tell(OtherHost other);
 
-  // Returns the snapshots of the last call of Sample, in the order of the jobs' names.
+  // Returns the snapshots of the last call of Sample, sorted by job id.
   std::vector<JobSnapshot> Snapshots() const;
 
   size_t size() const { return jobs_.size(); }
@@ -66,12 +66,11 @@ class WatchedJobs {
   // Removes the jobs whose ranks on this host have all ended.
   void ForgetEnded();
 
-  // Like ForgetEnded, but removes a job's epoch only if a later epoch of the job has begun. Returns the last snapshots
-  // of the removed epochs.
+  // Like ForgetEnded, but removes an epoch of a job only if a later epoch of the job has begun. Returns the last
+  // snapshots of the removed epochs.
   std::vector<JobSnapshot> TakeEndedEpochs();
 
-  // Returns the reasons why found ranks cannot be read. Returns only reasons that have appeared since the last call of
-  // TakeProblems.
+  // Returns the reasons why some of the ranks found cannot be read. Returns each reason only once.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
  private:

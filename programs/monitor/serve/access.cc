@@ -40,7 +40,7 @@ bool IsPort(absl::string_view text) {
   });
 }
 
-// Returns whether `c` is a character of b64token in RFC 6750.
+// Returns whether `c` may occur in a b64token (RFC 6750).
 bool IsTokenCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
          absl::string_view("-._~+/=").find(c) != absl::string_view::npos;
@@ -51,7 +51,7 @@ bool IsToken(absl::string_view text) {
          std::all_of(text.begin(), text.end(), IsTokenCharacter);
 }
 
-// Returns the text after `scheme` and spaces, or nullopt if the text begins with another scheme.
+// Returns the text after `scheme` and spaces, or nullopt if `text` starts with another scheme.
 std::optional<absl::string_view> AfterScheme(absl::string_view scheme, absl::string_view text) {
   if (!absl::StartsWithIgnoreCase(text, scheme)) return std::nullopt;
   const absl::string_view rest = text.substr(scheme.size());
@@ -71,7 +71,7 @@ absl::Status CheckIsOurs(const std::string& path, const struct stat& info) {
   return absl::OkStatus();
 }
 
-// Makes a folder in which no other user can create or find files.
+// Creates a folder in which no other user can create or find files.
 absl::Status MakeOwnFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
@@ -136,7 +136,7 @@ Access::Verdict Access::Judge(const HeaderValues& hosts, const HeaderValues& aut
 }
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  // O_NONBLOCK is necessary because the path may be a named pipe, for which open() would wait.
+  // O_NONBLOCK, because the path may be a named pipe, on which open() would block.
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) {
     if (errno == ELOOP) return absl::FailedPreconditionError(absl::StrCat(path, " is a symbolic link: name the file"));
@@ -165,7 +165,7 @@ absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment) {
   return folder;
 }
 
-// The function first writes the file under another name. So no other process ever finds an incomplete file.
+// The file is first written under another name, so that no other process ever finds it incomplete.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kTokenFile);
   if (access(path.c_str(), F_OK) == 0) return path;

@@ -20,10 +20,10 @@
 namespace ronda {
 namespace {
 
-// The largest number of ranks that a report may have.
+// The maximum number of ranks in a report.
 constexpr int kMostRanks = 4096;
-// The longest time that a report may have. A host's clock begins with the start of the host, so real times are shorter.
-// Sums of longer times would overflow.
+// The maximum time in a report. A host's clock starts at zero when the host boots, so real times are shorter. Sums of
+// longer times would overflow.
 constexpr int64_t kLongestTime = std::numeric_limits<int64_t>::max() / 8;
 
 constexpr size_t kCounts = sizeof(Statistics) / sizeof(uint64_t);
@@ -80,7 +80,7 @@ absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("a damaged report of a monitor: ", what));
 }
 
-// Returns whether the name has only characters that are safe to show on a terminal.
+// Returns whether all characters of the name are safe to show on a terminal.
 bool IsName(absl::string_view text, size_t longest) {
   return text.size() <= longest && std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
@@ -90,7 +90,7 @@ class Clock {
  public:
   explicit Clock(absl::Duration offset) : offset_(offset) {}
 
-  // A time of zero means that the event has never happened.
+  // Zero means that the event has never happened.
   absl::StatusOr<FlightTime> Time(int64_t time) const {
     if (time < 0 || time > kLongestTime) return Damaged("a time that cannot be");
     return time == 0 ? absl::ZeroDuration() : std::max(absl::ZeroDuration(), absl::Nanoseconds(time) + offset_);
@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<BucketEntry>> EntriesOf(const v1::SampledRank& messag
     }
     if (entry.time() > kLongestTime || entry.spent() > kLongestTime) return Damaged("a time that cannot be");
     RONDA_ASSIGN_OR_RETURN(const FlightTime time, clock.Time(static_cast<int64_t>(entry.time())));
-    // The time is at least 1, so that `left` below is never zero by accident: zero means that the rank is still in the
+    // At least 1, so that `left` below is never accidentally zero, which would mean that the rank is still in the
     // bucket.
     const auto entered = static_cast<uint64_t>(std::max<int64_t>(1, Nanoseconds(time)));
     entries.push_back({.bucket = entry.bucket(),
@@ -135,7 +135,7 @@ absl::StatusOr<FlightEvent> EventOf(const v1::SampledRank::Event& message, const
 
 absl::StatusOr<RankSample> SampleOf(const v1::SampledRank& message, const Clock& clock) {
   RankSample sample = {.buckets = message.buckets(), .first_kept = message.first_kept(), .current = message.current()};
-  // A monitor of another version may send more or fewer counts; the counts that both versions have come first.
+  // A monitor of another version may send more or fewer counts; those that both versions have come first.
   CountArray counts = {};
   for (int i = 0; i < std::min(message.counts_size(), static_cast<int>(kCounts)); ++i) {
     counts[static_cast<size_t>(i)] = message.counts(i);

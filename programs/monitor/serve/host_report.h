@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Encodes and decodes the report in which one host's monitor describes a job's ranks to another host's monitor
+// Encodes and decodes the report that one host's monitor sends to another host's monitor about a job's ranks
 // (HostReport in proto/ronda/v1/monitor.proto).
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_HOST_REPORT_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_HOST_REPORT_H_
@@ -14,13 +14,13 @@
 
 namespace ronda {
 
-// Encodes the ranks of `job` that are on this host. `now` is the time on this host's clock.
+// Encodes those ranks of `job` that are on this host. `now` is the time on this host's clock.
 std::string EncodeHostReport(const JobSnapshot& job, FlightTime now);
 
-// Decodes a report, and converts its times to this host's clock. `asked` is when this host sent the question, and
-// `answered` is when the answer came, both on this host's clock. The function assumes that the report was written in
-// the middle between `asked` and `answered`. Leaves `address` and `round_trip` of the result unset.
-// Errors: INVALID_ARGUMENT if the bytes are no report, or contain values that no rank can have.
+// Decodes a report, and converts its times to this host's clock. `asked` is when this host sent the request, and
+// `answered` is when it received the reply, both on this host's clock. Assumes that the report was written halfway
+// between the two. Leaves `address` and `round_trip` of the result unset. Errors: INVALID_ARGUMENT if the bytes are not
+// a report, or contain values that no rank can have.
 struct Exchange {
   FlightTime asked;
   FlightTime answered;

@@ -15,14 +15,14 @@ namespace {
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kNothingAllowed[] = "default-src 'none'; frame-ancestors 'none'";
 
-// The stream from which cpp-httplib reads a request, and to which it writes the reply. LibraryStream limits the number
-// of bytes that are read.
+// The stream from which cpp-httplib reads a request, and to which it writes the reply. Limits the number of bytes that
+// can be read.
 class LibraryStream final : public httplib::Stream {
  public:
   explicit LibraryStream(ByteStream* stream) : stream_(stream) {}
 
-  // The streams of cpp-httplib itself wait in is_readable() and is_writable(). LibraryStream waits in the next Read or
-  // Write instead, with the same time limit.
+  // The streams of cpp-httplib itself wait in is_readable() and is_writable(). This one instead waits in the next Read
+  // or Write, with the same time limit.
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
 
@@ -78,7 +78,7 @@ class HttpSite::Library final : private httplib::Server {
                          {"Referrer-Policy", "no-referrer"},
                          {"X-Content-Type-Options", "nosniff"},
                          {"X-Frame-Options", "DENY"}});
-    // This handler runs before everything that cpp-httplib itself does, such as reading a body.
+    // This handler runs before anything that cpp-httplib does itself, such as reading a body.
     set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
       Handle(request, &response);
       return HandlerResponse::Handled;
@@ -89,7 +89,7 @@ class HttpSite::Library final : private httplib::Server {
     LibraryStream library_stream(stream);
     bool closed = false;
     process_request(library_stream, /*close_connection=*/true, closed, [](httplib::Request& request) {
-      // Every page is sent whole and uncompressed: pages are small, and most readers are on this host.
+      // Pages are sent whole and uncompressed: they are small, and most readers are on this host.
       request.ranges.clear();
       request.headers.erase("Accept-Encoding");
     });
@@ -128,7 +128,7 @@ class HttpSite::Library final : private httplib::Server {
     response->set_content(page->body, page->type);
   }
 
-  // Adds headers that make a browser ask its user for a password.
+  // Adds headers that make a browser ask the user for a password.
   static void Challenge(httplib::Response* response) {
     response->set_header("WWW-Authenticate", "Basic realm=\"ronda-monitor\", charset=\"UTF-8\"");
     response->set_header("WWW-Authenticate", "Bearer realm=\"ronda-monitor\"");

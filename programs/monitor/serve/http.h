@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// A connection to a client, as a stream of bytes. Read and Write return what read() and write() return: the number of
+// A connection to a client, as a byte stream. Read and Write return the same as read() and write(): the number of
 // bytes, 0 at the end, or -1 for an error, which ends the connection.
 class ByteStream {
  public:
@@ -36,11 +36,10 @@ struct Page {
 // Answers GET requests for pages. Thread-safe if the function `pages` is thread-safe.
 class HttpSite {
  public:
-  // The largest size of a request. The site does not read longer requests.
+  // The maximum size of a request. Longer requests are not read.
   static constexpr size_t kMostRequestBytes = 8192;
 
-  // Returns the page at a path, or nullopt if the path has no page. HttpSite calls this function only for requests that
-  // `access` accepts.
+  // Returns the page at a path, or nullopt if there is none. Called only for requests that `access` accepts.
   using Pages = std::function<std::optional<Page>(absl::string_view path)>;
 
   HttpSite(Access access, Pages pages);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kQueue = 64;  // connections that wait to be answered
 
-// A connection that ends at a deadline.
+// A connection with a deadline.
 class SocketStream final : public ByteStream {
  public:
   SocketStream(int socket, absl::Duration deadline) : socket_(socket), deadline_(deadline) {}
@@ -45,8 +45,8 @@ class SocketStream final : public ByteStream {
   const absl::Duration deadline_;
 };
 
-// Reads and drops the bytes of a request that have not been read. A refused request may have such bytes. If a socket is
-// closed while it has unread bytes, the client may lose the reply.
+// Drops the bytes of a refused request that have not been read. If a socket is closed while it has unread bytes, the
+// client may not receive the reply.
 void DropUnread(int socket) {
   std::array<char, 4096> rest;
   for (int i = 0; i < 16 && recv(socket, rest.data(), rest.size(), MSG_DONTWAIT) > 0; ++i) {

@@ -20,11 +20,11 @@
 
 namespace ronda {
 
-// Answers all connections to one TCP port for a site, on the server's own threads.
+// Answers all connections to a TCP port for a site, on the server's own threads.
 //
-// No client can keep the server busy for long. The server answers a fixed number of connections at once, and the other
-// connections wait. The server ends a connection after a fixed time, however slowly the client reads or writes. A
-// connection that sends nothing does not delay other connections.
+// No client can keep the server busy for long: the server handles a fixed number of connections at once, while others
+// wait, and ends a connection after a fixed time, however slowly the client reads or writes. A connection that sends
+// nothing does not delay other connections.
 class HttpServer {
  public:
   struct Options {
@@ -32,12 +32,12 @@ class HttpServer {
     absl::Duration timeout = absl::Seconds(5);  // longest time for a whole connection
   };
 
-  // Listens at `endpoint`, whose port may be 0. `site` must outlive the server.
-  // Errors: the errors of ListenAt and ConnectionLimiter::Create.
+  // Listens on `endpoint`, whose port may be 0. `site` must outlive the server. Errors: those of ListenAt and
+  // ConnectionLimiter::Create.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const Endpoint& endpoint, const HttpSite* site,
                                                            const Options& options);
 
-  // Stops the server, and returns when the current connections have ended.
+  // Stops the server, and waits until the current connections have ended.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -50,9 +50,10 @@ class HttpServer {
   absl::Status Listen(UniqueFd listener);
   void Work();
   void Answer(UniqueFd connection) const;
-  // Adds a connection to the queue, after waiting for room.
+  // Appends a connection to the queue, after waiting for space.
   void Push(UniqueFd connection);
-  // Removes a connection from the queue, after waiting for one. Returns an invalid descriptor if the server ends.
+  // Removes a connection from the queue, after waiting for one. Returns an invalid descriptor if the server is being
+  // stopped.
   UniqueFd Pop();
 
   const int port_;

@@ -65,7 +65,7 @@ Json JsonOf(const SlowNetwork& network) {
           {"waited_share", network.waited_share}};
 }
 
-// Times are seconds after the beginning of the step.
+// Times are in seconds since the start of the step.
 Json JsonOf(const StepRecord& step) {
   const auto after_begin = [&](FlightTime time) { return Seconds(time - step.begin); };
   Json buckets = Json::array();
@@ -106,7 +106,7 @@ Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
 std::string JobsJson(absl::Span<const JobSnapshot> jobs, absl::Time clock_zero) {
   Json all = Json::array();
   for (const JobSnapshot& job : jobs) all.push_back(JsonOf(job, clock_zero));
-  // Names of tensors may contain bytes that are not UTF-8, so invalid bytes are replaced.
+  // Tensor names may contain bytes that are not UTF-8, so such bytes are replaced.
   return Json{{"jobs", all}}.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -11,9 +11,9 @@
 
 namespace ronda {
 
-// Returns the jobs as JSON, for the page and for programs; docs/metrics.md describes the fields. Durations are in
-// seconds, and times are seconds since 1970. `clock_zero` is the time at which the clock of flight recorders was zero.
-// A pure function.
+// Returns the jobs as JSON, for the page and for other programs; docs/metrics.md describes the fields. Durations are in
+// seconds; times are in seconds since 1970. `clock_zero` is the time at which the clock of flight recorders was zero. A
+// pure function.
 std::string JobsJson(absl::Span<const JobSnapshot> jobs, absl::Time clock_zero);
 
 }  // namespace ronda

@@ -18,8 +18,8 @@
 namespace ronda {
 namespace {
 
-// One number of a metric, for one rank, or for the ranks that are combined as "others". `suffix` follows the metric's
-// name: it is "_sum", for example, or empty. `labels` come after the labels for the job and the rank.
+// One value of a metric, for one rank or for the ranks that are combined as "others". `suffix` is appended to the
+// metric's name, for example "_sum"; it may be empty. `labels` follow the labels for the job and the rank.
 struct Value {
   std::string suffix;
   std::string labels;  // "", or such as ",le=\"1\""
@@ -27,11 +27,10 @@ struct Value {
 };
 using Values = std::vector<Value>;
 
-// The ways to combine the values of several ranks.
+// How to combine the values of several ranks.
 enum class Merge { kSum, kLeast, kLeaveOut };
 
-// The largest number of characters of a command in a label. The number is small because every answer to a client
-// contains the command.
+// The maximum number of characters of a command in a label. It is small because every reply contains the command.
 constexpr size_t kMostOfCommand = 200;
 
 // One row of the table of metrics.
@@ -43,8 +42,8 @@ struct Metric {
   Values (*values)(const RankSnapshot& rank, absl::Time clock_zero);
 };
 
-// Makes a label. Replaces characters of the value that are not printable ASCII. Characters that are not printable ASCII
-// could break the format, but do not occur in the names of jobs and hosts.
+// Makes a label. Replaces characters of the value that are not printable ASCII. Such characters could break the format,
+// and do not occur in names of jobs and hosts.
 std::string Label(absl::string_view name, absl::string_view value) {
   std::string text = absl::StrCat(name, "=\"");
   for (const char c : value) {
@@ -58,7 +57,7 @@ std::string Label(absl::string_view name, absl::string_view value) {
   return text + "\"";
 }
 
-// Returns the shortest text from which a reader gets exactly this number.
+// Returns the shortest text that is parsed as exactly this number.
 std::string Text(double number) {
   std::array<char, 32> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -99,7 +98,7 @@ Values LatenessOf(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Returns values only for the collectives that the rank has carried out, because most jobs use few operations.
+// Returns values only for collectives that the rank has run, because most jobs use few operations.
 Values Collectives(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (int op = 0; op < kOpTypeCount; ++op) {
@@ -114,7 +113,7 @@ Values Collectives(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Returns values only for the phases for which the rank's device has used time, so none for a rank without a device.
+// Returns values only for phases in which the rank's device has spent time, and so none for a rank without a device.
 Values DeviceSeconds(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (size_t i = 0; i < rank.sample.device_nanoseconds.size(); ++i) {
@@ -141,7 +140,7 @@ Values ControlMessages(const RankSnapshot& rank, absl::Time) {
           {.labels = ",kind=\"list_received\"", .number = static_cast<double>(counts.lists_received)}};
 }
 
-// MetricsText() makes the lines HELP and TYPE and all series from these rows.
+// MetricsText() generates the HELP and TYPE lines and all series from these rows.
 constexpr Metric kMetrics[] = {
     {"ronda_rank_info", "gauge", "1 for each rank of the job.", Merge::kLeaveOut, RankInfo},
     {"ronda_steps_total", "counter", "Steps: one ends when a tensor that it has is submitted again.", Merge::kSum,
@@ -186,7 +185,7 @@ constexpr Metric kMetrics[] = {
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.tensors_in_flight); }},
 };
 
-// The ranks of a job, divided into ranks with their own series and all others.
+// The ranks of a job, divided into those with their own series and all others.
 struct Shown {
   std::vector<const RankSnapshot*> own;
   std::vector<const RankSnapshot*> others;
@@ -213,8 +212,7 @@ void Append(const Metric& metric, absl::string_view job, absl::string_view rank,
   }
 }
 
-// Combines the values of the ranks. The result contains the values in the order in which they first occur among the
-// ranks.
+// Combines the values of several ranks. The result has the values in the order in which they first occur.
 Values Merged(const Metric& metric, const std::vector<const RankSnapshot*>& ranks, absl::Time clock_zero) {
   Values merged;
   std::map<std::pair<std::string, std::string>, size_t> places;

@@ -21,8 +21,8 @@ constexpr char kPrefix[] = "/ronda.v1.MonitorService/";
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
-// Replaces all characters that are not ASCII, because a process may give its job or host any name, and strings of
-// protobuf must be UTF-8.
+// Replaces all characters that are not ASCII, because a process may give its job or host any name, and protobuf strings
+// must be UTF-8.
 std::string Ascii(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c >= 0x80; }, '?');

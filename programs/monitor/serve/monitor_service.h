@@ -20,25 +20,25 @@
 
 namespace ronda {
 
-// Returns the data of JobsJson as a protobuf message, for programs.
+// Returns the data of JobsJson as a protobuf message.
 v1::GetJobsResponse JobsMessage(const std::vector<JobSnapshot>& jobs, absl::Time clock_zero);
 
-// Answers the calls of MonitorService (proto/ronda/v1/monitor.proto). The class does not check who the caller is.
+// Implements MonitorService (proto/ronda/v1/monitor.proto). Does not check who the caller is.
 //
 // Thread-safe if the functions in `jobs` are thread-safe.
 class MonitorService {
  public:
   struct Jobs {
     std::function<std::vector<JobSnapshot>()> snapshots;
-    // Asks the ranks of the job `job`.
+    // Sends a request to the ranks of `job`.
     std::function<absl::StatusOr<std::vector<RankAnswer>>(const std::string& job, const TimelineRequest& request)> ask;
     std::function<absl::StatusOr<pid_t>(const std::string& job)> end;
   };
   explicit MonitorService(Jobs jobs) : jobs_(std::move(jobs)) {}
 
-  // Answers a call. `method` is the name of the method in gRPC, such as "/ronda.v1.MonitorService/GetJobs". `request`
-  // and the answer are encoded messages.
-  // Errors: UNIMPLEMENTED, INVALID_ARGUMENT (a damaged request), and the errors of ChooseJob and of the functions.
+  // Answers a call. `method` is the gRPC method name, such as "/ronda.v1.MonitorService/GetJobs". `request` and the
+  // result are encoded messages. Errors: UNIMPLEMENTED; INVALID_ARGUMENT for a damaged request; those of ChooseJob and
+  // of the functions in Jobs.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request) const;
 
  private:

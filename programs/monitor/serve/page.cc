@@ -15,14 +15,14 @@
 namespace ronda {
 namespace {
 
-// Returns the text between <tag> and </tag>. The page has each of these tags once.
+// Returns the text between <tag> and </tag>. The page must have each of these tags once.
 absl::string_view Between(absl::string_view tag, absl::string_view html) {
   const std::string begin = absl::StrCat("<", tag, ">"), end = absl::StrCat("</", tag, ">");
   const size_t from = html.find(begin) + begin.size();
   return html.substr(from, html.find(end) - from);
 }
 
-// Returns the source by which a Content-Security-Policy identifies a script or a style: the hash of its text.
+// Returns the hash by which a Content-Security-Policy identifies a script or style as an allowed source.
 std::string SourceOf(absl::string_view text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());

@@ -7,7 +7,7 @@
 
 namespace ronda {
 
-// Returns page.html, the page that shows the jobs. The page's policy admits only its own style and script.
+// Returns page.html, the page that shows the jobs. The page's policy allows only its own style and script.
 Page MakeJobsPage();
 
 }  // namespace ronda

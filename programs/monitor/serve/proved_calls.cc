@@ -24,8 +24,8 @@ constexpr absl::string_view kCallersPurpose = "ronda.v1.MonitorService";
 constexpr absl::string_view kMonitorsPurpose = "ronda.v1.MonitorService.Samples";
 
 constexpr absl::Duration kTimeout = absl::Seconds(2);
-// The number of round trips that are compared. The shortest round trip is the time that the network takes. During a
-// longer round trip, some thread has also waited for a core.
+// The number of round trips to compare. The shortest one is the time that the network takes. During a longer one, some
+// thread has also waited for a core.
 constexpr size_t kRoundTrips = 5;
 
 template <typename Message>
@@ -52,8 +52,8 @@ absl::StatusOr<std::string> ProvedCalls::Answer(absl::string_view method, absl::
     return absl::PermissionDeniedError(
         absl::StrCat(method, " is not for callers over a network: use the socket of the job's user"));
   }
-  // The proof has the same field number in every type of request. So decoding any request as a GetSamplesRequest gives
-  // its proof.
+  // The proof has the same field number in every request type. So any request can be decoded as a GetSamplesRequest to
+  // obtain its proof.
   RONDA_ASSIGN_OR_RETURN(const auto proved, Parsed<v1::GetSamplesRequest>(request));
   const v1::CallProof& proof = proved.proof();
   bool is_fresh = false;
@@ -149,7 +149,7 @@ void OtherMonitor::RecordAnswer(absl::StatusOr<OtherHost> answer) {
     answer->round_trip = *std::min_element(round_trips_.begin(), round_trips_.end());
   }
   MutexLock lock(&mu_);
-  // If the other host cannot be reached, its last answer stays valid.
+  // While the other host cannot be reached, its last answer remains valid.
   if (answer.ok() || !heard_.ok()) heard_ = std::move(answer);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Provides MonitorService on a network, for callers that prove that they know the job's secret. A monitor uses
-// MonitorService to call the monitors of other hosts.
+// Provides MonitorService over a network to callers that prove that they know the job's secret. Monitors use it to call
+// the monitors of other hosts.
 #ifndef RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 #define RONDA_PROGRAMS_MONITOR_SERVE_PROVED_CALLS_H_
 
@@ -27,8 +27,8 @@ namespace ronda {
 // The method that returns a nonce for a proof.
 inline constexpr char kMonitorChallenge[] = "/ronda.v1.MonitorService/Challenge";
 
-// Passes calls on to a MonitorService, but only calls that read data. Each call needs a new proof. Each nonce is valid
-// for one call, so a party that has seen a proof cannot use it again.
+// Forwards calls to a MonitorService, but only calls that read data. Each call needs a new proof. Each nonce is valid
+// for one call, so a party that has seen a proof cannot reuse it.
 //
 // Thread-safe if the service is thread-safe.
 class ProvedCalls {
@@ -36,14 +36,14 @@ class ProvedCalls {
   // `service` must outlive this object. REQUIRES: `secret` is not empty.
   ProvedCalls(const MonitorService* service, std::string secret) : service_(service), secret_(std::move(secret)) {}
 
-  // Answers a call like MonitorService::Answer. Also answers calls of Challenge, which return a nonce.
-  // Errors: UNAUTHENTICATED if the call has no proof, or the proof's nonce is unknown or used. PERMISSION_DENIED if the
-  // proof is wrong, or the call changes anything. Also the service's errors.
+  // Answers a call like MonitorService::Answer, or a call of Challenge, which returns a nonce. Errors: UNAUTHENTICATED
+  // if the call has no proof, or if the nonce of the proof is unknown or used. PERMISSION_DENIED if the proof is wrong,
+  // or if the call would change anything. Also those of the service.
   absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
 
  private:
-  // The largest number of nonces that have been given out and not used. This limit bounds the memory that callers
-  // without the secret can use.
+  // The maximum number of nonces that have been issued but not used. It bounds the memory that callers without the
+  // secret can use.
   static constexpr size_t kNonces = 1024;
 
   absl::StatusOr<std::string> Challenge();
@@ -54,17 +54,16 @@ class ProvedCalls {
   NonceLedger nonces_ ABSL_GUARDED_BY(mu_){kNonces};
 };
 
-// Sends an encoded request to the gRPC method `method`, and returns the encoded answer.
+// Sends an encoded request to the gRPC method `method`, and returns the encoded reply.
 using MonitorCaller =
     absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
 
-// Asks another host's monitor for its ranks of the job whose name begins with `job`. The other monitor proves with its
-// answer that it knows the secret.
-// Errors: the errors of `call` and DecodeHostReport; PERMISSION_DENIED if the answer comes from a monitor without the
-// secret.
+// Asks another host's monitor for its ranks of the job whose id starts with `job`. With its reply, the other monitor
+// proves that it knows the secret. Errors: those of `call` and DecodeHostReport; PERMISSION_DENIED if the reply comes
+// from a monitor that does not know the secret.
 absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
 
-// Asks another host's monitor repeatedly, on its own thread, until the object is destroyed.
+// Asks another host's monitor periodically, on its own thread, until the object is destroyed.
 class OtherMonitor {
  public:
   struct Options {
@@ -74,14 +73,13 @@ class OtherMonitor {
     std::string secret;
     absl::Duration period = absl::Milliseconds(250);
   };
-  // Errors: the errors of MessageChannel::Connect.
+  // Errors: those of MessageChannel::Connect.
   static absl::StatusOr<std::unique_ptr<OtherMonitor>> Start(Options options);
   ~OtherMonitor();
   OtherMonitor(const OtherMonitor&) = delete;
   OtherMonitor& operator=(const OtherMonitor&) = delete;
 
-  // Returns the last answer. Returns an error if no answer has come yet, or if the other monitor has refused the
-  // question.
+  // Returns the last answer. Until the first answer, returns the last error, such as the other monitor's refusal.
   absl::StatusOr<OtherHost> heard() const {
     MutexLock lock(&mu_);
     return heard_;

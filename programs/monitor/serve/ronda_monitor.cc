@@ -140,7 +140,7 @@ absl::StatusOr<Endpoint> EndpointOn(const std::string& interface, int port) {
   return endpoint;
 }
 
-// Returns the names that clients may use in Host headers.
+// Returns the names that clients may use in the Host header.
 std::vector<std::string> NamesOf(const Endpoint& endpoint) {
   if (endpoint.loopback) return {"localhost", "127.0.0.1"};
   const bool is_ipv6 = endpoint.family == AddressFamily::kIPv6;
@@ -153,7 +153,7 @@ absl::StatusOr<std::string> TokenFileOf(const Settings& settings) {
   return EnsureTokenFile(folder);
 }
 
-// The monitor's socket in the user's folder. The destructor removes the socket.
+// The monitor's socket file in the user's folder. The destructor removes it.
 class SocketFile {
  public:
   explicit SocketFile(const std::string& folder) : path_(absl::StrCat(folder, "/monitor-", getpid(), ".sock")) {}
@@ -167,7 +167,7 @@ class SocketFile {
   const std::string path_;
 };
 
-// The jobs that the monitor watches. One thread samples the jobs, and other threads show them. Thread-safe.
+// The jobs that the monitor watches. One thread samples them, and other threads show them. Thread-safe.
 class Monitor {
  public:
   // An empty `job` means all jobs.
@@ -175,7 +175,7 @@ class Monitor {
       : jobs_({.is_watched = OfJobsNamed(job), .search = job.empty() ? Search::kAlways : Search::kUntilComplete}),
         page_(MakeJobsPage()) {}
 
-  // Begins to ask the monitors of other hosts. Must be called before other threads use this object.
+  // Starts asking the monitors of other hosts. Must be called before other threads use this object.
   absl::Status Ask(const std::vector<Endpoint>& others, const OtherMonitor::Options& options) {
     for (const Endpoint& endpoint : others) {
       OtherMonitor::Options of_this = options;
@@ -232,7 +232,7 @@ class Monitor {
   const Page page_;
 };
 
-// Returns the service for clients of gRPC. `monitor` must outlive the service.
+// Returns the service for gRPC clients. `monitor` must outlive the service.
 MonitorService MakeService(const Monitor* monitor) {
   return MonitorService(
       {.snapshots = [monitor] { return monitor->Snapshots(); },
@@ -241,7 +241,7 @@ MonitorService MakeService(const Monitor* monitor) {
        .end = [](const std::string& job) { return EndJob(FindRanks(OfJob(job))); }});
 }
 
-// A call over gRPC that `Service` answers.
+// A gRPC call that `Service` answers.
 template <typename Service>
 class MonitorCall final : public ServedCall {
  public:
@@ -251,7 +251,7 @@ class MonitorCall final : public ServedCall {
  private:
   void Serve(absl::string_view request) override {
     const absl::StatusOr<std::string> answer = service_->Answer(method_, request);
-    // All answers except the answer to Challenge are for clients that have proved their right to ask.
+    // Every answer except that to Challenge is for a client that has proved its right to ask.
     if (answer.ok() && method_ != kMonitorChallenge) Authenticated();
     Answer(answer);
   }
@@ -260,8 +260,8 @@ class MonitorCall final : public ServedCall {
   const std::string method_;
 };
 
-// Starts a server that passes each call on to `service`, which must outlive the server.
-// Errors: the errors of MessageServer::Start.
+// Starts a server that passes each call to `service`, which must outlive the server. Errors: those of
+// MessageServer::Start.
 template <typename Service>
 absl::StatusOr<std::unique_ptr<MessageServer>> StartServer(MessageServer::Options options, Service* service) {
   options.plugin = ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or("");
@@ -273,8 +273,8 @@ absl::StatusOr<std::unique_ptr<MessageServer>> StartServer(MessageServer::Option
   return MessageServer::Start(std::move(options));
 }
 
-// Returns a server of `service` if the settings ask for one, and null otherwise. Every user that may enter the socket's
-// folder may call the service.
+// Returns a server for `service`, or null if `socket` is null. Every user with access to the socket's folder may call
+// the service.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket, const MonitorService* service) {
   if (socket == nullptr) return nullptr;
   auto server = StartServer({.socket = socket->path()}, service);
@@ -283,7 +283,7 @@ absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket
       absl::StrCat(server.status().message(), "; set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
-// Returns the secret with which the monitors of one job prove to each other that they belong to the job.
+// Returns the secret with which a job's monitors prove to each other that they belong to the job.
 absl::StatusOr<std::string> SecretFor(const Settings& settings) {
   std::string secret = ProcessEnvironment()("RONDA_JOB_SECRET").value_or("");
   if (secret.empty()) secret = SecretOf(FindRanks(OfJobsNamed(settings.job)));
@@ -306,7 +306,7 @@ absl::StatusOr<std::vector<Endpoint>> OthersOf(const Settings& settings) {
   return others;
 }
 
-// The connection between the monitors of a job's hosts.
+// The connection between the monitors on a job's hosts.
 struct BetweenHosts {
   std::unique_ptr<ProvedCalls> calls;
   std::unique_ptr<MessageServer> server;  // nullptr: other monitors do not ask this one
@@ -329,7 +329,7 @@ absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorServ
   return between;
 }
 
-// Samples the jobs until the job has ended, or until the monitor gets a signal.
+// Samples the jobs until they have ended, or until the monitor receives a signal.
 absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   absl::Duration next = FlightNow();
   while (settings.lifetime == Settings::Lifetime::kUntilSignal || monitor->HasJobs()) {
@@ -342,8 +342,8 @@ absl::Status Run(const Settings& settings, int signals, Monitor* monitor) {
   return absl::OkStatus();
 }
 
-// Returns the id of the job that the user's word names, without an epoch. If no such job runs yet, returns the user's
-// word itself, provided that the job may begin later (--wait).
+// Returns the id of the job that the user's word identifies, without an epoch. If no such job is running yet, returns
+// the word itself if the job may begin later (--wait).
 absl::StatusOr<std::string> IdOfJob(const Settings& settings) {
   if (settings.job.empty()) return settings.job;
   const absl::StatusOr<std::string> job = ChooseJob(settings.job, KnownJobs(FindRanks().ranks));
@@ -399,7 +399,7 @@ int Main(const std::vector<std::string>& words) {
     return printf("%s%s%s", kUsage, kHelp, MakeOptions(&unused).Describe().c_str()) < 0 ? 1 : 0;
   }
   if (settings->action == Settings::Action::kVersion) return printf("ronda-monitor %s\n", kVersion) < 0 ? 1 : 0;
-  // The program blocks the signals before it starts the first thread, so that all threads block them.
+  // Block the signals before any thread starts, so that all threads block them.
   sigset_t ending;
   sigemptyset(&ending);
   sigaddset(&ending, SIGTERM);

@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// The shortest time after which an agent treats a silent launcher as lost. The time is long, because a launcher that is
+// The shortest time after which an agent considers a silent launcher lost. It is long, because a launcher that is
 // stopped for a while (Ctrl+Z) must not lose its members on other hosts.
 constexpr absl::Duration kMinTimeout = absl::Seconds(60);
 
@@ -48,7 +48,7 @@ void AgentHost::Send(int member, absl::string_view text) {
 
 void AgentHost::Signal(int member, int signo) {
   if (agent_ == nullptr) return;
-  // If an agent has not even sent its hello by the time when its members must be killed, it will probably never answer.
+  // An agent that has not even sent its hello when its members must be killed will probably never answer.
   if (signo == SIGKILL && !agent_->is_greeted()) return agent_->Abandon("its agent does not answer");
   agent_->SignalMember(member, signo);
 }

@@ -20,22 +20,22 @@
 
 namespace ronda {
 
-// Receives the events of a host with an agent, and of the members on that host.
+// Receives the events of a host with an agent, and of the members on it.
 class HostListener : public MemberListener {
  public:
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
-  // If rank 0 is on the host, other members can connect to it at this point from now on.
+  // If rank 0 is on this host, other members can from now on connect to it at this point.
   virtual void OnMeetingPoint(const std::string& host, const JobMembership::MeetingPoint& point) = 0;
-  // The connection to the host has ended. After this call, the listener also gets a call for the end of each member on
-  // the host.
+  // The connection to the host has been lost. Afterwards, the listener is also called for the end of each member on the
+  // host.
   virtual void OnHostLost(const std::string& host, absl::string_view why) = 0;
 };
 
-// A host with an agent that supervises the host's members. AgentHost starts the agent together with the host's first
-// member. If the agent is lost, AgentHost starts another agent together with the next member. Agent and launcher send
-// each other heartbeats, so both notice when the host is cut off.
+// A host whose members are supervised by an agent. AgentHost starts the agent together with the first member on the
+// host. If the agent is lost, AgentHost starts another one together with the next member. The agent and the launcher
+// exchange heartbeats, so both notice when the host is cut off.
 //
-// Thread-compatible; belongs to an ElasticJob.
+// Thread-compatible; owned by an ElasticJob.
 class AgentHost final : public MemberHost, private AgentListener {
  public:
   using MakeAgent = std::function<std::unique_ptr<AgentPart>(AgentPart::OnHello on_hello, AgentListener* members)>;
@@ -49,7 +49,7 @@ class AgentHost final : public MemberHost, private AgentListener {
     absl::Duration heartbeat_timeout = absl::Seconds(10);  // without a sign of life until the host is treated as lost
   };
 
-  // `supervision` starts the agent. `listener` outlives this.
+  // The agent is started through `supervision`. `listener` outlives this.
   AgentHost(Options options, const MemberSupervision& supervision, HostListener* listener);
 
   absl::Status Start(const JobMembership::StartMember& start) override;
@@ -59,7 +59,7 @@ class AgentHost final : public MemberHost, private AgentListener {
   // Sends a heartbeat if one is due, and checks whether the agent has been silent for too long. Must be called at
   // `deadline`, and may also be called earlier.
   void OnTime();
-  // Returns whether there is a connection to the host.
+  // Returns whether the host is connected.
   bool is_connected() const { return agent_ != nullptr; }
   absl::Time deadline() const { return agent_ == nullptr ? absl::InfiniteFuture() : next_sign_; }
 

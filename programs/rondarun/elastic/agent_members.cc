@@ -22,8 +22,8 @@ namespace {
 
 using Kind = AgentMessage::Kind;
 
-// The name of a job's agent on a host. Only one process at a time can have this name, because it is the name of a Unix
-// socket (without a file).
+// The name of a job's agent on a host. Only one process at a time can have it, because it is the name of a Unix socket
+// (without a file).
 struct AgentName {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   socklen_t size = 0;
@@ -36,7 +36,7 @@ struct AgentName {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-// Returns the pid of the agent with this name, or 0 if no agent has the name.
+// Returns the pid of the agent with this name, or 0 if there is none.
 pid_t HolderOf(const AgentName& name) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ucred credentials = {};
@@ -81,7 +81,7 @@ void AgentMembers::Start(const JobMembership::StartMember& start) {
 }
 
 void AgentMembers::OnTime() {
-  // The agent also sends heartbeats while members that were asked to end still run.
+  // The agent keeps sending heartbeats while members that were asked to end are still running.
   if (is_forsaken_ || now() < next_sign_) return;
   next_sign_ = now() + options_.signs.period;
   options_.send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});

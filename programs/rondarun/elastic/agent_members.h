@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of an elastic job that an agent carries out.
+// The agent's part of an elastic job.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_AGENT_MEMBERS_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_AGENT_MEMBERS_H_
 
@@ -24,10 +24,9 @@
 
 namespace ronda {
 
-// The members of an elastic job on an agent's host. Carries out the launcher's orders, and reports events to the
-// launcher.
+// The members of an elastic job on an agent's host. Executes the launcher's orders, and reports events to the launcher.
 //
-// Thread-compatible; belongs to the agent's Supervisor.
+// Thread-compatible; owned by the agent's Supervisor.
 class AgentMembers final : public SupervisedMembers, private MemberListener {
  public:
   struct Options {
@@ -39,11 +38,11 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
 
   AgentMembers(Options options, MemberSupervision supervision);
 
-  // Carries out a message of the launcher.
+  // Handles a message from the launcher.
   void Receive(const AgentMessage& message);
 
-  // Sends a member's last messages to the launcher. Must be called before the agent reports to the launcher that the
-  // member has ended.
+  // Sends a member's last messages to the launcher. Must be called before the agent reports the member's end to the
+  // launcher.
   void PassFinalMessages(RankId member) { processes_.OnEnd(member); }
 
   // Returns whether the launcher has been silent for too long.
@@ -76,10 +75,10 @@ class AgentMembers final : public SupervisedMembers, private MemberListener {
 };
 
 // Makes this process the agent of the job on this host, until the result is destroyed. An earlier agent of the job may
-// still run, because it has not noticed yet that its launcher is gone. BecomeAgent() ends the earlier agent and its
-// members, so that no slot has two members.
+// still be running, because it has not yet noticed that its launcher is gone. Ends that agent and its members, so that
+// no slot has two members.
 //
-// Errors: DEADLINE_EXCEEDED if the other agent does not end; the operating system's errors.
+// Errors: DEADLINE_EXCEEDED if that agent does not end; those of the operating system.
 absl::StatusOr<UniqueFd> BecomeAgent(const std::string& job_id, const std::string& host);
 
 }  // namespace ronda

@@ -100,8 +100,7 @@ void ElasticJob::CarryOut(const JobMembership::Actions& actions) {
   AnnounceEpoch(actions);
   for (const JobMembership::Action& action : actions) {
     std::visit([this](const auto& what) { Do(what); }, action);
-    // If an action fails, it may cause further actions. If the further actions have ended the job, the remaining
-    // actions are dropped.
+    // An action that fails may cause further actions. If those have ended the job, the remaining actions are dropped.
     if (is_over() && !std::holds_alternative<JobMembership::EndJob>(actions.back())) return;
   }
 }
@@ -170,7 +169,7 @@ void ElasticJob::Do(const JobMembership::EndJob& end) {
 }
 
 void ElasticJob::TellEnd(absl::string_view why) {
-  // A failed Send() does no harm, because a member that does not receive the notice still gets a signal.
+  // A failed Send() does no harm: a member that misses the notice still receives a signal.
   const std::string text = Encode(EndNotice{.reason = std::string(why)});
   for (const auto& [id, member] : members_) member.host->Send(id, text);
 }
@@ -226,8 +225,8 @@ void ElasticJob::OnHosts(const std::vector<JobMembership::Host>& hosts) {
   if (!is_over()) CarryOut(membership_.OnHosts(hosts, now()));
 }
 
-// A lost node does not come back. If a node with the same name connects, it is a new node with its own address. So the
-// agent of the old node is removed.
+// A lost node does not come back: if a node of the same name connects, it is a new node with its own address. So remove
+// the agent of the old node.
 void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   std::erase_if(agents_, [&](const auto& agent) {
     const bool is_listed = std::any_of(hosts.begin(), hosts.end(),
@@ -237,8 +236,7 @@ void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
   OnHosts(hosts);
 }
 
-// Too few nodes end the job only before its first epoch. After the first epoch has begun, JobMembership itself waits
-// for members.
+// A shortage of nodes ends the job only before its first epoch. Later, JobMembership itself waits for members.
 void ElasticJob::OnTooFewNodes(const std::string& what) {
   if (!is_over() && membership_.epoch() < 0) GiveUp(1, what);
 }

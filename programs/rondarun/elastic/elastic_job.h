@@ -26,11 +26,11 @@
 
 namespace ronda {
 
-// Manages the members of an elastic job. Carries out the decisions of JobMembership, and reports events to
-// JobMembership. Each member is a process with a socket. Either all members are children of this process, or they are
-// children of agents, one agent per host.
+// Manages the members of an elastic job. Executes the decisions of JobMembership, and reports events to it. Each member
+// is a process that is connected by a socket. The members are either children of this process, or children of agents,
+// one per host.
 //
-// Thread-compatible; belongs to a Supervisor.
+// Thread-compatible; owned by a Supervisor.
 class ElasticJob final : public SupervisedMembers, private HostListener {
  public:
   struct Options {

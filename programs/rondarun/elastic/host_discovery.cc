@@ -16,10 +16,10 @@
 namespace ronda {
 namespace {
 
-// The largest output of the program, which is far more than any list of hosts needs.
+// The maximum output of the program, far more than any list of hosts needs.
 constexpr size_t kMaxOutput = size_t{4} << 20;
 
-// One run of the user's program.
+// A run of the user's program.
 class DiscoveryPart final : public JobPart {
  public:
   using Done = std::function<void(absl::StatusOr<std::string> output)>;
@@ -49,7 +49,7 @@ class DiscoveryPart final : public JobPart {
     if (!last_error_.empty()) absl::StrAppend(&what, " (", last_error_, ")");
     done_(absl::UnavailableError(what));
   }
-  // Passes only SIGKILL on to the user's program. All signals of the user except SIGKILL are for the ranks.
+  // Forwards only SIGKILL to the user's program. All other signals from the user are for the ranks.
   void Pass(int signo) override {
     if (signo == SIGKILL) process().SignalGroup(signo);
   }
@@ -96,7 +96,7 @@ void HostDiscovery::OnEnd(absl::StatusOr<std::string> output) {
   on_hosts_(hosts);
 }
 
-// Prints a problem for the user, but only once if it is repeated.
+// Prints a problem for the user, but not twice in a row.
 void HostDiscovery::Say(absl::string_view problem) {
   if (problem == said_) return;
   said_ = std::string(problem);

@@ -16,11 +16,11 @@
 
 namespace ronda {
 
-// Runs a program of the user repeatedly, to get the list of hosts of an elastic job. The program prints a line "HOST"
-// or "HOST:SLOTS" for each host. While the program fails or lists no host, the hosts stay as they are. HostDiscovery
-// prints the reason for the user.
+// Runs a user's program repeatedly to obtain the list of hosts for an elastic job. The program prints a line "HOST" or
+// "HOST:SLOTS" per host. While it fails or lists no host, the hosts stay as they are, and HostDiscovery tells the user
+// why.
 //
-// Thread-compatible; belongs to an ElasticJob.
+// Thread-compatible; owned by an ElasticJob.
 class HostDiscovery {
  public:
   struct Options {
@@ -31,7 +31,7 @@ class HostDiscovery {
     absl::Duration timeout = absl::Seconds(60);  // of a run, which is killed then
   };
 
-  // Calls `on_hosts` when the list has changed.
+  // Called when the list has changed.
   using OnHosts = std::function<void(const std::vector<JobMembership::Host>& hosts)>;
   HostDiscovery(Options options, const MemberSupervision& supervision, OnHosts on_hosts);
 

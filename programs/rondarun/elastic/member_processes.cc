@@ -64,8 +64,7 @@ void MemberProcesses::Send(int id, absl::string_view text) {
   const Member& member = found->second;
   const absl::Status sent = member.socket.valid() ? SendMembershipMessage(member.socket.get(), text)
                                                   : absl::UnavailableError("it has closed its socket");
-  // If the member's process has ended, the failed Send() is no misbehaviour. The end of the process is reported
-  // separately.
+  // If the process of the member has ended, a failed Send() is not misbehaviour. Its end is reported separately.
   if (!sent.ok() && !HasEnded(*member.part)) {
     listener_->OnMisbehaviour(id, absl::StrCat("cannot be told: ", sent.message()));
   }
@@ -74,8 +73,8 @@ void MemberProcesses::Send(int id, absl::string_view text) {
 void MemberProcesses::Signal(int id, int signo) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.part->running()) return;
-  // SIGKILL goes to the whole process group. All signals except SIGKILL go only to the member's program, and not to the
-  // processes that the program has started.
+  // SIGKILL goes to the whole process group. All other signals go only to the member's program, not to processes that
+  // it has started.
   JobPart* const part = found->second.part;
   signo == SIGKILL ? part->Signal(signo) : part->process().SignalAlone(signo);
 }
@@ -87,8 +86,8 @@ void MemberProcesses::AddTo(PollSet* poll) {
 }
 
 void MemberProcesses::OnChildSignal() {
-  // During this loop the listener may start members or send signals to members. The listener cannot remove members
-  // during the loop, because only OnEnd removes members.
+  // During this loop, the listener may start members or send signals to members. It cannot remove members, because only
+  // OnEnd does so.
   for (const auto& [id, member] : members_) {
     const ChildProcess& process = member.part->process();
     while (const std::optional<int> signo = process.NextMotion()) {
@@ -112,7 +111,7 @@ void MemberProcesses::Receive(int id) {
   if (found == members_.end() || !found->second.socket.valid()) return;
   const absl::StatusOr<std::string> text = ReceiveMembershipMessage(found->second.socket.get());
   if (absl::IsUnavailable(text.status())) {
-    // The socket has been closed, because the member has no more messages, or has ended.
+    // The member has closed the socket, because it has no more messages or has ended.
     found->second.socket.Reset();
   } else if (!text.ok()) {
     listener_->OnMisbehaviour(id, absl::StrCat("has sent nonsense: ", text.status().message()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Defines the interface through which an elastic job controls the members on a host, and implements it for this host.
-// The members on this host are processes of this launcher or agent.
+// The interface through which an elastic job controls the members on a host, and its implementation for this host.
+// Members on this host are processes of this launcher or agent.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_MEMBER_PROCESSES_H_
 
@@ -26,8 +26,8 @@ class MemberHost {
  public:
   virtual ~MemberHost() = default;
 
-  // Starts a process as this member.
-  // Errors: the errors of JobPart::Start. If the host has an agent, the agent reports these errors later.
+  // Starts a process as this member. Errors: those of JobPart::Start. On a host with an agent, the agent reports these
+  // errors later.
   virtual absl::Status Start(const JobMembership::StartMember& start) = 0;
 
   // Sends an encoded LauncherMessage. Does nothing if the member has ended.
@@ -35,19 +35,19 @@ class MemberHost {
   virtual void Signal(int member, int signo) = 0;
 };
 
-// Makes a member's process inherit the socket to its launcher, and passes the socket's number to the process.
+// Makes a member's process inherit the socket to its launcher, and tells the process the socket's number.
 void GiveMembership(int membership_fd, ChildProcess::Options* process);
 
-// Owns the processes of members on this host, and the launcher's or agent's ends of their sockets.
+// Owns the processes of members on this host, and the launcher's or agent's end of each member's socket.
 //
-// Thread-compatible; belongs to the SupervisedMembers of a Supervisor.
+// Thread-compatible; owned by the SupervisedMembers of a Supervisor.
 class MemberProcesses final : public MemberHost {
  public:
-  // Makes a member's process, which must inherit the descriptor `membership_fd` under the same number.
+  // Returns a process for the member. The process must inherit the descriptor `membership_fd` under the same number.
   using MakeMember =
       std::function<std::unique_ptr<JobPart>(const JobMembership::StartMember& start, int membership_fd)>;
 
-  // `listener` outlives this object.
+  // `listener` must outlive this object.
   MemberProcesses(MakeMember make_member, MemberSupervision supervision, MemberListener* listener)
       : make_member_(std::move(make_member)), supervision_(std::move(supervision)), listener_(listener) {}
 
@@ -55,13 +55,13 @@ class MemberProcesses final : public MemberHost {
   void Send(int member, absl::string_view text) override;
   void Signal(int member, int signo) override;
 
-  // Adds the members' sockets to `poll`, so that the caller's wait ends when a member sends a message.
+  // Adds the members' sockets to `poll`, so that the caller wakes up when a member sends a message.
   void AddTo(PollSet* poll);
 
   // Must be called when any child of this process has stopped, continued or ended.
   void OnChildSignal();
 
-  // Must be called when the member's process has ended. The listener gets the member's last messages, except for
+  // Must be called when a member's process has ended. Passes the member's last messages to the listener, except for
   // requests to join.
   void OnEnd(int member);
 
@@ -71,7 +71,7 @@ class MemberProcesses final : public MemberHost {
     JobPart* part = nullptr;  // not owned; runs
   };
 
-  // Reads one message of the member, if one has arrived.
+  // Receives a message from the member, if one has arrived.
   void Receive(int member);
 
   const MakeMember make_member_;

@@ -28,7 +28,7 @@
 namespace ronda {
 namespace {
 
-// Sets the TCP options by which this end notices that the other host was switched off, even if neither side sends data.
+// Sets TCP options that let this end notice if the other host has been switched off, even if neither side sends data.
 void SetUp(int socket) {
   const auto set = [socket](int level, int option, int value) {
     setsockopt(socket, level, option, &value, sizeof(value));
@@ -86,7 +86,7 @@ absl::StatusOr<std::string> Receive(int fd, size_t count, absl::Time deadline) {
   return bytes;
 }
 
-// Sends a message of the handshake. The message is so short that it fits into the buffer of a new connection.
+// Sends a handshake message, which is short enough to fit into the buffer of a new connection.
 absl::Status Send(int fd, absl::string_view message) {
   const ssize_t sent = send(fd, message.data(), message.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(message.size())) return absl::OkStatus();
@@ -113,8 +113,8 @@ struct Stream {
   int to;
   std::string pending = {};
 
-  // Reads the available bytes. Returns false if `from` has ended. If the function returns false, *error is the reason,
-  // or 0 for a normal end.
+  // Reads the bytes that are available. Returns false if `from` has ended; *error is then the reason, or 0 for a normal
+  // end.
   bool Read(int* error) {
     std::array<char, 65536> buffer;
     const ssize_t count = read(from, buffer.data(), buffer.size());
@@ -128,7 +128,7 @@ struct Stream {
     if (count > 0) pending.erase(0, static_cast<size_t>(count));
     return count > 0 || *error == EAGAIN || *error == EINTR;
   }
-  // Returns the event for which this direction waits: it waits for bytes to read, or for room to write.
+  // Returns the event that this direction waits for: bytes to read, or room to write.
   pollfd request() const {
     const bool reads = pending.empty();
     return {.fd = reads ? from : to, .events = static_cast<int16_t>(reads ? POLLIN : POLLOUT), .revents = 0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the TCP connection between a node and the leader of its job. Both ends of the connection prove that they know
-// the secret (node_handshake.h). After the two proofs, the connection carries an agent's messages (agent.h).
+// Establishes the TCP connection between a node and the leader of its job. Both ends prove that they know the secret
+// (node_handshake.h). Then the connection carries an agent's messages (agent.h).
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_CONNECTION_H_
 
@@ -16,30 +16,30 @@
 
 namespace ronda {
 
-// Accepts the next caller that has connected. Returns at once if no caller has connected.
+// Accepts the next caller. Returns at once if none has connected.
 struct NodeCall {
   UniqueFd socket;      // never blocks
   std::string address;  // of the caller, numeric
 };
-// Errors: UNAVAILABLE if no caller waits, or the caller has left; RESOURCE_EXHAUSTED if this process has no free
-// descriptor.
+// Errors: UNAVAILABLE if no caller is waiting, or if the caller has left; RESOURCE_EXHAUSTED if this process has no
+// free descriptor.
 absl::StatusOr<NodeCall> AcceptNode(int listener);
 
-// The result of a node's joining a job.
+// The result of joining a job as a node.
 struct JoinedNode {
   UniqueFd socket;   // blocks
   std::string name;  // in the job
 };
 
-// Connects to the leader, and sends it a description of this node. Returns at `deadline` at the latest.
-// Errors: UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now.
-// After UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED, a later attempt may succeed. PERMISSION_DENIED,
-// INVALID_ARGUMENT and FAILED_PRECONDITION if the leader, or another program at its address, refuses this node.
+// Connects to the leader, and sends it a description of this node. Returns at `deadline` at the latest. Errors:
+// UNAVAILABLE and DEADLINE_EXCEEDED if no leader answers now, RESOURCE_EXHAUSTED if the job has no room now. After
+// these errors, a later attempt may succeed. PERMISSION_DENIED, INVALID_ARGUMENT and FAILED_PRECONDITION if the leader,
+// or another program at its address, rejects this node.
 absl::StatusOr<JoinedNode> JoinLeader(const Endpoint& endpoint, const std::string& secret, const NodeHello& hello,
                                       absl::Time deadline);
 
-// Carries out `rondarun --relay FD`: passes bytes between a node's socket and this process' stdin and stdout, until one
-// side ends. With the relay, the launcher can treat a node as a process, like an agent behind ssh. Returns the exit
+// Implements `rondarun --relay FD`: forwards bytes between a node's socket and this process's stdin and stdout, until
+// either side ends. The relay lets the launcher treat a node as a process, like an agent behind ssh. Returns the exit
 // code, which is 0 if the input has ended.
 int RunNodeRelay(absl::string_view fd);
 

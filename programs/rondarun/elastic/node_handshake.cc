@@ -39,7 +39,7 @@ bool IsVerdict(char letter) {
   return false;
 }
 
-// Reads the hello of a node that has proved that it knows the secret. The caller may run another version of Ronda.
+// Parses the hello of a node that has proved that it knows the secret. The node may run another version of Ronda.
 absl::StatusOr<NodeHello> ParseHello(absl::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   if (lines.front() != kVersion) {
@@ -82,7 +82,7 @@ absl::StatusOr<NodeHello> NodeCallee::Check(absl::string_view hello) {
 std::string NodeCallee::Answer(const NodeWelcome& welcome) const {
   const char verdict = static_cast<char>(welcome.verdict);
   const std::string text = absl::StrCat(absl::string_view(&verdict, 1), welcome.text);
-  // A caller without a valid proof must get no data by which it could guess the secret.
+  // A caller without a valid proof must not receive any data that could help it guess the secret.
   const std::string proof = welcome.verdict == NodeWelcome::Verdict::kNotProved
                                 ? std::string(kProofBytes, '\0')
                                 : SecretProof(KeyOf(secret_), {kWelcome, nonce_, caller_nonce_, text});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first messages between a node and the leader of its job, in which both the node and the leader prove that they
-// know the job's secret.
+// The first messages between a node and the leader of its job, in which both prove that they know the job's secret.
 //
 //   leader                               node
 //     | challenge: greeting, nonce         |
@@ -11,10 +10,9 @@
 //     | welcome: proof, verdict, text      |
 //     |----------------------------------->|
 //
-// The proofs of the leader and of the node cover both nonces, so no proof can be replayed. Each proof names its
-// purpose, so an attacker cannot send it back to its author as a proof. The challenge has a fixed length. Each other
-// message is preceded by its length, in two bytes. If the length is greater than kMaxNodeMessageBytes, the message is
-// refused before any more bytes are read.
+// Both proofs cover both nonces, so no proof can be replayed. Each proof names its purpose, so an attacker cannot send
+// it back to its author. The challenge has a fixed length. Every other message is preceded by its length, in two bytes.
+// If the length exceeds kMaxNodeMessageBytes, the message is rejected before any more bytes are read.
 #ifndef RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 #define RONDA_PROGRAMS_RONDARUN_ELASTIC_NODE_HANDSHAKE_H_
 
@@ -29,19 +27,18 @@
 
 namespace ronda {
 
-// The greeting by which a node recognises a listening rondarun.
+// The greeting by which a node recognises that rondarun is listening.
 inline constexpr absl::string_view kNodeGreeting = "ronda-node-1\n";
 
 inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes;
 inline constexpr size_t kNodeLengthBytes = 2;
 inline constexpr size_t kMaxNodeMessageBytes = 1024;
 
-// Returns the length of the message that follows the two bytes in `bytes`. Returns nullopt if the message would be too
-// long.
-// REQUIRES: `bytes` holds kNodeLengthBytes bytes.
+// Returns the length of the message that follows `bytes`, or nullopt if the message would be too long. REQUIRES:
+// `bytes` holds kNodeLengthBytes bytes.
 std::optional<size_t> NodeMessageLength(absl::string_view bytes);
 
-// The description of a node that the node sends to the leader.
+// How a node describes itself to the leader.
 struct NodeHello {
   std::string version;  // of Ronda
   std::string name;     // of its host
@@ -50,7 +47,7 @@ struct NodeHello {
   bool operator==(const NodeHello&) const = default;
 };
 
-// The answer of the leader to a node's hello.
+// The leader's reply to a node's hello.
 struct NodeWelcome {
   enum class Verdict : char { kAccepted = 'a', kNoRoom = 'n', kNotProved = 'p', kUnfit = 'u' };
 
@@ -58,7 +55,7 @@ struct NodeWelcome {
   std::string text;  // kAccepted: the node's name in the job; otherwise the reason
 };
 
-// The leader's side of the handshake. If the job has no secret, the handshake only protects jobs on one host from
+// The leader's side of the handshake. If the job has no secret, the handshake only protects jobs on a single host from
 // callers that connect by mistake.
 //
 // Thread-compatible.
@@ -69,13 +66,12 @@ class NodeCallee {
 
   std::string challenge() const;
 
-  // Checks the hello of a node. The caller has already removed the length in front of it.
-  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret. INVALID_ARGUMENT if the caller
-  // knows the secret, but runs another version of Ronda or sends invalid values. The leader may send the error's text
-  // to the caller.
+  // Checks a node's hello, from which the caller has already removed the length. Errors: PERMISSION_DENIED if the node
+  // has not proved that it knows the secret. INVALID_ARGUMENT if the node knows the secret, but runs another version of
+  // Ronda or sends invalid values. The leader may send the text of the error to the node.
   absl::StatusOr<NodeHello> Check(absl::string_view hello);
 
-  // Returns a welcome, preceded by its length. The welcome contains a proof only if the hello contained a proof.
+  // Returns a welcome, preceded by its length. The welcome contains a proof only if the hello contained a valid one.
   std::string Answer(const NodeWelcome& welcome) const;
 
  private:
@@ -96,8 +92,8 @@ class NodeCaller {
   // Errors: INVALID_ARGUMENT if `challenge` does not have the form of a leader's challenge.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
-  // Checks the welcome of a leader. The caller has already removed the length in front of it.
-  // Errors: PERMISSION_DENIED if the node or the leader has not proved that it knows the secret.
+  // Checks a leader's welcome, from which the caller has already removed the length. Errors: PERMISSION_DENIED if the
+  // node or the leader has not proved that it knows the secret.
   absl::StatusOr<NodeWelcome> Check(absl::string_view welcome) const;
 
  private:

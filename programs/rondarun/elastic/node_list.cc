@@ -21,14 +21,14 @@ namespace {
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 constexpr size_t kMaxGreetings = 64;
 
-// If this process has no free descriptor, the process pauses for this time before it accepts the next caller.
+// How long to wait before accepting the next caller if this process has no free descriptor.
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
 
-// The list prints at most this number of different texts about refused callers, so that they do not fill the user's
+// At most this number of different texts about rejected callers are printed, so that they do not fill the user's
 // screen.
 constexpr size_t kMaxRefusalsSaid = 20;
 
-// The nodes have this time to receive the message that the job has ended.
+// How long the nodes have to receive the message that the job has ended.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
 
 std::string Count(int count, absl::string_view what) { return absl::StrCat(count, " ", what, count == 1 ? "" : "s"); }
@@ -47,7 +47,7 @@ void NodeList::AddTo(PollSet* poll) {
     poll->Add(greeting.call.socket.get(), POLLIN, [this, id = id] { Read(id); });
   }
   for (const Node& node : nodes_) {
-    // The caller of HandOver reads from this node's socket, so the list does not.
+    // The caller of HandOver reads from the socket of this node, so the list does not.
     if (node.state == Node::State::kHandedOver) continue;
     poll->Add(node.call.socket.get(), POLLRDHUP, [this, name = node.host.name] {
       Say(absl::StrCat("node ", name, " has gone"));
@@ -94,7 +94,7 @@ std::optional<std::string> NodeList::AddressOf(const std::string& host) const {
   return std::nullopt;
 }
 
-// The job hears later that the node is gone, because the ends of the node's members are reported after this call.
+// The job learns later that the node is gone, because the ends of the node's members are reported after this call.
 void NodeList::OnLost(const std::string& host) {
   const size_t erased = std::erase_if(nodes_, [&](const Node& node) { return node.host.name == host; });
   if (erased == 0) return;
@@ -119,7 +119,7 @@ void NodeList::Accept() {
 void NodeList::Greet(NodeCall call) {
   auto callee = NodeCallee::Create(options_.secret);
   if (!callee.ok()) return;
-  // A real node sends its hello within a moment. So the oldest caller without a hello is probably no node, and is
+  // A real node sends its hello almost at once. So the oldest caller without a hello is probably not a node, and is
   // dropped.
   if (greetings_.size() == kMaxGreetings) greetings_.erase(greetings_.begin());
   const std::string challenge = callee->challenge();
@@ -186,7 +186,7 @@ void NodeList::Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, ab
 }
 
 void NodeList::Admit(Greeting greeting, const NodeHello& hello) {
-  // A lost node that connects again is a new node, so the list must first report the loss to the job.
+  // A lost node that connects again is a new node, so the loss must first be reported to the job.
   if (!is_told_) Tell();
   const JobMembership::Host host = {.name = UniqueName(hello.name), .slots = hello.slots};
   if (!Answer(greeting, {.verdict = NodeWelcome::Verdict::kAccepted, .text = host.name})) return;
@@ -222,7 +222,7 @@ void NodeList::LookAtSlots() {
   }
 }
 
-// Prints each text only once, because any process that connects can cause such a text.
+// Prints each text only once, because any process that connects can cause such texts.
 void NodeList::SayOnce(const std::string& text) {
   if (said_.size() < kMaxRefusalsSaid && said_.insert(text).second) Say(text);
 }
@@ -239,10 +239,10 @@ void NodeList::SendNumbers() {
   });
 }
 
-// Before the list closes a socket, it reads all bytes that the node has sent. If the list left bytes unread, the kernel
-// might drop the bytes that the list has sent to the node.
+// Before a socket is closed, all bytes that the node has sent are read. If bytes remained unread, the kernel might drop
+// the bytes sent to the node.
 void NodeList::Dismiss(const std::function<AgentMessage(int node)>& message) {
-  // Closes the listener first, because rank 0 may soon listen on the same port.
+  // Close the listener first, because rank 0 may soon listen on the same port.
   listener_.Reset();
   greetings_.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) {

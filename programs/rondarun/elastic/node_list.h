@@ -24,13 +24,13 @@
 
 namespace ronda {
 
-// The list of the hosts of an elastic job whose nodes connect by themselves. Each node is a rondarun that connects to
-// the leader's rondarun, and proves that it knows the job's secret. After its proof, the node supervises the members on
-// its host, as an agent does. The host of the leader is also in the list. A lost node is removed from the list. If it
-// connects again, it counts as a new node.
+// The hosts of an elastic job whose nodes connect by themselves. Each node is a rondarun that connects to the leader's
+// rondarun, and proves that it knows the job's secret. Then the node supervises the members on its host, as an agent
+// does. The leader's own host is also in the list. A lost node is removed; if it connects again, it counts as a new
+// node.
 //
-// A caller that sends nothing, or invalid bytes, delays no other caller. A caller has 10 s to send its hello, and the
-// list waits for the hellos of at most 64 callers at a time. The list reads no more bytes than a hello may have.
+// A caller that sends nothing, or invalid bytes, does not delay other callers. A caller has 10 s to send its hello, and
+// at most 64 callers are kept waiting at a time. No more bytes are read than a hello can have.
 //
 // Thread-compatible. The list must outlive the ElasticJob that uses it.
 class NodeList {
@@ -45,41 +45,41 @@ class NodeList {
   };
 
   struct Listener {
-    // Called with all hosts of the job after the hosts have changed.
+    // Called with all hosts of the job whenever they have changed.
     std::function<void(const std::vector<JobMembership::Host>& hosts)> on_hosts;
-    // Called when, for the whole `timeout`, the job has had fewer slots than it needs.
+    // Called if the job has had too few slots for the whole `timeout`.
     std::function<void(const std::string& what)> on_shortage;
     std::function<void(absl::string_view text)> say;  // to the user
     const Clock* clock = Clock::Real();
   };
 
-  // `listener` is a socket that ListenAt has returned.
+  // `listener` is a socket from ListenAt.
   NodeList(Options options, UniqueFd listener) : options_(std::move(options)), listener_(std::move(listener)) {}
 
-  // From now on the list accepts nodes.
+  // From now on, the list accepts nodes.
   void Begin(Listener listener);
 
   void AddTo(PollSet* poll);
 
-  // The owner must call OnTime at deadline(), and may call it earlier.
+  // Must be called at deadline(), and may be called earlier.
   void OnTime();
   absl::Time deadline() const;
 
-  // Returns the socket of the node `host`; -1 if there is no such node. From now on the caller reads from the socket.
-  // The list still owns the socket.
+  // Returns the socket of the node `host`, or -1 if there is no such node. From now on, the caller reads from the
+  // socket, which the list still owns.
   int HandOver(const std::string& host);
-  // Returns the address from which the node `host` has connected. Returns nullopt if there is no such node.
+  // Returns the address from which the node `host` has connected, or nullopt if there is no such node.
   std::optional<std::string> AddressOf(const std::string& host) const;
   std::string own_address() const { return options_.endpoint.address; }
-  // The caller that has taken the node's socket reports that the node is gone.
+  // Called when the caller of HandOver() finds that the node is gone.
   void OnLost(const std::string& host);
 
-  // The job has ended. Sends the nodes a message about how the job has ended, and waits a moment until they have
-  // received it. From this call on, only the list may use the nodes' sockets.
+  // Called when the job has ended. Tells the nodes how the job has ended, and waits briefly for them to receive the
+  // message. From this call on, only the list may use the sockets of the nodes.
   void Conclude(int exit_code, absl::string_view why);
 
-  // Sends each node its number, and then closes the connection as Conclude does. The node that came first gets number
-  // 1. After this call, the list no longer listens for nodes.
+  // Sends each node its number, and then closes the connections as Conclude does. The node that connected first gets
+  // number 1. Afterwards, the list no longer listens for nodes.
   void SendNumbers();
 
   int count() const { return 1 + static_cast<int>(nodes_.size()); }
@@ -106,8 +106,8 @@ class NodeList {
   void Refuse(const Greeting& greeting, NodeWelcome::Verdict verdict, absl::string_view why);
   void Admit(Greeting greeting, const NodeHello& hello);
   std::string UniqueName(const std::string& name) const;
-  // Sends each node the message that `message` returns for the node's position. After sending the messages, waits until
-  // all nodes have closed their connections, but only for a moment.
+  // Sends each node the message that `message` returns for its index. Then waits until all nodes have closed their
+  // connections, but only briefly.
   void Dismiss(const std::function<AgentMessage(int node)>& message);
   void Tell();
   void LookAtSlots();

@@ -12,17 +12,17 @@
 namespace ronda {
 namespace {
 
-// If this number of epochs in a row fail at the same step, the job ends.
+// If this number of consecutive epochs fail at the same step, the job ends.
 constexpr int kMaxFailuresAtStep = 3;
 
-// If the members of this number of epochs in a row fail to connect to each other, the job ends. The number is higher
-// than kMaxFailuresAtStep, because the program need not be the cause: somebody else may kill members.
+// If the members of this number of consecutive epochs fail to connect to each other, the job ends. The number is higher
+// than kMaxFailuresAtStep, because the program is not necessarily the cause: somebody else may be killing members.
 constexpr int kMaxFailuresToMeet = 10;
 
-// A member must end within this time after it has received an EndNotice.
+// How long a member may take to end after it has received an EndNotice.
 constexpr absl::Duration kDismissalTimeout = absl::Seconds(5);
 
-// The job's exit code, if the job fails and no member's exit code gives the cause.
+// The exit code of a failed job if no member's exit code shows the cause.
 constexpr int kLaunchersExitCode = 1;
 
 std::string Members(int count) { return absl::StrCat(count, count == 1 ? " member" : " members"); }
@@ -44,7 +44,7 @@ JobMembership::Actions JobMembership::Begin(absl::Time now) {
 JobMembership::Actions JobMembership::OnMessage(int member, const MemberMessage& message, absl::Time now) {
   const auto found = members_.find(member);
   if (is_over_ || found == members_.end()) return {};
-  // A member that was notified to end, or was killed, no longer takes part in the job. So its messages are ignored.
+  // A member that was told to end, or was killed, no longer takes part in the job, so its messages are ignored.
   if (IsExitAwaited(found->second) || found->second.state == State::kDismissed) return {};
   if (const auto* join = std::get_if<JoinRequest>(&message)) OnJoin(member, &found->second, *join, now);
   if (const auto* met = std::get_if<EpochMet>(&message)) OnMet(member, &found->second, *met);
@@ -64,8 +64,8 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  // If the launcher asked the member to leave, the member's slot becomes free. A new member can use the slot when the
-  // host is listed again.
+  // If the launcher asked the member to leave, its slot becomes free, and a new member can use it when the host is
+  // listed again.
   ended.has_left&& ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
@@ -99,7 +99,7 @@ JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::T
   const std::optional<size_t> known = slots_.Find(host);
   if (is_over_ || !known.has_value()) return {};
   slots_.OnLoss(*known, now);
-  // From now on the lost host's members do not count as members, although their exits are reported later.
+  // The members of the lost host no longer count from now on, although their exits are reported later.
   for (auto& [id, member] : members_) {
     if (member.slot.host == *known && member.state != State::kKilled) member.state = State::kLost;
   }
@@ -144,7 +144,7 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
     slots_.OnStart(member->slot.host);
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else if (join_deadline_ == absl::InfiniteFuture()) {
-    // Members that are still connecting to each other may be waiting for a member that has died.
+    // Members that are connecting to each other may be waiting for a member that has died.
     join_timeout_ =
         options_.join_timeout + (IsAnyIn(State::kMeeting) ? options_.meeting_timeout : absl::ZeroDuration());
     join_deadline_ = now + join_timeout_;
@@ -175,8 +175,7 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
     member->state = State::kLeaving;
     member->deadline = absl::InfiniteFuture();
   }
-  // If the last member asks to leave, no member remains for the job. If no member remains, the user probably wants the
-  // whole job to end.
+  // If the last member asks to leave, no member remains, so the user probably wants the whole job to end.
   const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
   if (!is_anybody_left && member->asked_in < 0) BeginToFinish(now);
 }
@@ -196,7 +195,7 @@ void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl
 }
 
 void JobMembership::OnGoodEnd(const Member& member, absl::Time now) {
-  // If a new member finds no work and ends, no other member is started in its place.
+  // If a new member finds no work and ends, it is not replaced.
   if (member.epoch < 0 && epoch_ >= 0) {
     slots_.Leave(member.slot);
     return;
@@ -227,9 +226,8 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
   return std::exchange(actions_, {});
 }
 
-// The launcher sets a deadline for the members of an epoch, because other members wait that have the job's state. If
-// all waiting members with the state have died, the late members may be the last with the state. So they no longer have
-// a deadline.
+// The members of an epoch have a deadline for joining again, because other members with the job's state are waiting. If
+// all of those have died, the late members may be the last with the state. So they no longer have a deadline.
 void JobMembership::CallOffJoining() {
   const auto has_state = [](const auto& one) { return one.second.state == State::kWaiting && one.second.epoch >= 0; };
   if (epoch_ >= 0 && std::none_of(members_.begin(), members_.end(), has_state)) {
@@ -281,8 +279,8 @@ void JobMembership::EmptyUnlistedHosts(absl::Time now) {
   }
 }
 
-// Only members hold the job's state: the launcher has no copy. So members on other hosts must have the state before the
-// members of an unlisted host leave. A member that was asked to leave does so, even if its host is listed again.
+// Only members hold the job's state; the launcher has no copy. So members on other hosts must have the state before the
+// members of an unlisted host leave. A member that was asked to leave will do so, even if its host is listed again.
 bool JobMembership::DoEnoughStay() const {
   const auto stays = [this](const auto& one) {
     return one.second.state == State::kRunning && IsListed(one.second) && one.second.asked_in < 0;
@@ -303,7 +301,7 @@ void JobMembership::AskToLeaveItsHost(int id, Member* member, absl::string_view 
   actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
 }
 
-// Notifies the members of the running epoch to end it, so that the waiting members can take part in the next epoch.
+// Tells the members of the running epoch to end it, so that the waiting members can take part in the next one.
 void JobMembership::AdmitJoiningMembers() {
   if (join_deadline_ != absl::InfiniteFuture() || WaitingMembers().empty()) return;
   for (auto& [id, member] : members_) {
@@ -333,7 +331,7 @@ void JobMembership::Meet(absl::Time now) {
   Place(waiting, now);
 }
 
-// Updates the number of epochs in a row that have failed at the same step.
+// Updates the number of consecutive epochs that failed at the same step.
 void JobMembership::CountFailure(const std::vector<int>& waiting) {
   std::string reason;
   int64_t newest = -1;
@@ -378,7 +376,7 @@ void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
   }
 }
 
-// Groups the members by host. The host with the oldest member comes first. `members` are sorted by age.
+// Groups the members by host. The host with the oldest member comes first. `members` must be sorted by age.
 std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   for (const int id : members) {
@@ -393,7 +391,7 @@ std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) 
   return ordered;
 }
 
-// Returns the places of `members`, which are sorted by rank. Members on the same host are next to each other.
+// Returns the places of `members`, which must be sorted by rank, with members of the same host next to each other.
 std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   std::vector<int> sizes;  // the members on each of these hosts
@@ -507,8 +505,8 @@ int JobMembership::CountListed() const {
   }));
 }
 
-// Decides which slots may get new members. If a member has left for good, its slot gets a new member only if the job is
-// too small.
+// Decides which slots may get new members. The slot of a member that has left for good gets a new member only if the
+// job is too small.
 SlotTable::Choice JobMembership::ChoiceOfSlots() const {
   return CountUseful() < options_.min_members ? SlotTable::Choice::kFreeOrLeft : SlotTable::Choice::kFree;
 }

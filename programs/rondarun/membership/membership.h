@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decides which processes are the members of an elastic job. The launcher owns JobMembership, which is a state machine.
+// Decides which processes are the members of an elastic job. JobMembership is a state machine that the launcher owns.
 //
-// A member is a process, with a number that never changes. Members are numbered from 0 in the order of their starts.
-// Each member of the running epoch has a rank in this epoch. Other members are starting, or have joined and wait for
-// the next epoch. An epoch ends for a member when this member joins again. The next epoch begins with all waiting
-// members, as soon as no member is left in the previous epoch. Once the first member of an epoch has joined again, each
-// other member of that epoch is killed if it has not joined within 5 s.
+// A member is a process with a number that never changes. Members are numbered from 0, in the order in which they
+// start. Each member of the running epoch has a rank in that epoch. Other members are starting, or have joined and are
+// waiting for the next epoch. An epoch ends for a member when the member joins again. The next epoch begins, with all
+// waiting members, as soon as no member is left in the previous epoch. Once the first member of an epoch has joined
+// again, the launcher kills every other member of that epoch that does not join within 5 s.
 //
-// A member has a slot, which is a place on a host for one process. If a member dies, the job starts another member, in
-// a slot whose cooldown is over. A member that has asked to leave is replaced only if the job would be too small
-// without it. Once a member has ended with exit code 0, the job is finishing. A finishing job starts no member, and
-// admits none to an epoch.
+// A member has a slot: room for one process on a host. If a member dies, the job starts another member in a slot whose
+// cooldown is over. A member that asked to leave is replaced only if the job would be too small without it. Once a
+// member has ended with exit code 0, the job is finishing. A finishing job starts no members, and admits no new ones to
+// an epoch.
 //
-// Hosts may join the job and leave it. A host cools down if it is lost, or if three members in a row have ended on it
-// before they joined. Members on a host that is no longer listed are asked to leave, as soon as enough members on other
+// Hosts may join and leave the job. A host cools down if it is lost, or if three members in a row have ended on it
+// before they joined. The members on a host that is no longer listed are asked to leave once enough members on other
 // hosts have the job's state.
 #ifndef RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_H_
 #define RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_H_
@@ -34,8 +34,8 @@
 
 namespace ronda {
 
-// JobMembership is a pure state machine: it starts no process, kills no process, and reads no clock. The owner reports
-// events to JobMembership, and carries out the returned actions in their order.
+// JobMembership is a pure state machine: it neither starts nor kills processes, and reads no clock. The owner reports
+// events to it, and executes the returned actions in order.
 //
 // Thread-compatible, and copyable.
 class JobMembership {
@@ -65,7 +65,7 @@ class JobMembership {
 
   // The actions that JobMembership returns to its owner.
 
-  // Tells the owner to start a process as the member `member`, in this slot of this host.
+  // Start a process as the member `member`, in this slot of this host.
   struct StartMember {
     int member = 0;
     std::string host;
@@ -76,18 +76,17 @@ class JobMembership {
     int member = 0;
     LauncherMessage message;
   };
-  // Tells the owner to kill the member with SIGKILL. The owner reports the member's exit to OnExit, like every other
-  // exit.
+  // Kill the member with SIGKILL. The owner reports the member's exit to OnExit, like any other exit.
   struct KillMember {
     int member = 0;
     std::string why;  // continues "member 3 "
   };
-  // Tells the owner to ask the member to leave, with SIGTERM.
+  // Ask the member to leave, by sending SIGTERM.
   struct AskToLeave {
     int member = 0;
     std::string why;  // continues "member 3 "
   };
-  // The job is over, successful or not. The owner ends all processes that are left. No other action follows EndJob.
+  // The job is over, successfully or not. The owner ends all remaining processes. No action follows EndJob.
   struct EndJob {
     int exit_code = 0;
     std::string why;  // a sentence; empty if all is well
@@ -95,7 +94,7 @@ class JobMembership {
   using Action = std::variant<StartMember, SendMessage, KillMember, AskToLeave, EndJob>;
   using Actions = std::vector<Action>;
 
-  // How a process has ended.
+  // How a process ended.
   struct Exit {
     enum class Cause { kItself, kLostHost };  // kLostHost: the process is not to blame, and may even live
 
@@ -107,40 +106,39 @@ class JobMembership {
   // REQUIRES: 1 <= min_members <= initial_members <= max_members.
   explicit JobMembership(const Options& options);
 
-  // These functions report events. Events of members that have ended are ignored. After EndJob all events are ignored.
+  // These functions report events. Events of members that have ended are ignored, and so are all events after EndJob.
 
-  // The owner calls Begin once, before it reports any event.
+  // Must be called once, before any event is reported.
   Actions Begin(absl::Time now);
   Actions OnMessage(int member, const MemberMessage& message, absl::Time now);
-  // The member has sent an invalid message, or its socket is broken although the process lives. `why` completes a
-  // sentence that begins "member 3 ".
+  // The member has sent an invalid message, or its socket is broken although the process is alive. `why` completes a
+  // sentence that starts with "member 3 ".
   Actions OnMisbehaviour(int member, absl::string_view why, absl::Time now);
   Actions OnExit(int member, const Exit& exit, absl::Time now);
   Actions OnStop(int member, absl::Time now);
   Actions OnContinue(int member, absl::Time now);
-  // The hosts of the job have changed. `hosts` lists all hosts of the job, each once. A host that was listed before
-  // keeps the history of its slots.
+  // The hosts of the job have changed. `hosts` lists each host of the job once. A host that was listed before keeps the
+  // history of its slots.
   Actions OnHosts(const std::vector<Host>& hosts, absl::Time now);
-  // A host was lost, or could not be reached at all. The owner reports the exits of the host's members after this call.
+  // A host has been lost, or cannot be reached at all. The exits of the host's members are reported after this call.
   Actions OnHostLost(absl::string_view host, absl::Time now);
   Actions OnTime(absl::Time now);
 
   // Sets where other members connect to a member on this host if that member becomes rank 0. If the job has several
-  // hosts, the owner calls SetMeetingPoint before a member on this host joins.
+  // hosts, must be called before a member on this host joins.
   void SetMeetingPoint(absl::string_view host, MeetingPoint point);
 
-  // Returns the time at which the owner must call OnTime. Returns the infinite future if time changes nothing.
+  // Returns when the owner must call OnTime, or the infinite future if nothing depends on time.
   absl::Time deadline() const;
 
-  // Returns the number of the newest epoch; -1 before the first epoch.
+  // Returns the number of the newest epoch, or -1 before the first epoch.
   int64_t epoch() const { return epoch_; }
   bool is_over() const { return is_over_; }
 
-  // Describes all of the state on which future actions depend. Times in the text are relative to `now`. Tests print the
-  // text that Describe returns.
+  // Describes all state on which future actions depend. Times in the text are relative to `now`. Tests print this text.
   std::string Describe(absl::Time now) const;
-  // A hash of the whole state. Two states have the same hash if they differ only in the numbers of their members, slots
-  // and hosts. `of_process` returns a hash of the other facts about a member.
+  // Returns a hash of the whole state. States that differ only in the numbers of their members, slots and hosts have
+  // the same hash. `of_process` returns a hash of whatever else is known about a member.
   uint64_t Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int member)> of_process) const;
 
  private:
@@ -183,7 +181,7 @@ class JobMembership {
   void OnDeath(int id, const Member& member, const Exit& exit, absl::Time now);
   void OnGoodEnd(const Member& member, absl::Time now);
 
-  // Makes all state transitions that follow from the last event, and returns the actions.
+  // Makes all state transitions that the last event causes, and returns the actions.
   Actions Advance(absl::Time now);
   void CallOffJoining();
   void KillOverdue(absl::Time now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Descriptions and fingerprints of JobMembership's state, for tests that compare states.
+// Describes JobMembership's state and computes fingerprints, for tests that compare states.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,8 +29,8 @@ std::string JobMembership::Describe(absl::Time now) const {
   return text + slots_.Describe(now);
 }
 
-// In the fingerprint, each epoch and step appears only as its distance from the newest epoch. Of exit codes and texts,
-// the fingerprint contains only whether they exist.
+// The fingerprint contains epochs and steps only as their distance from the number of the newest epoch. Of exit codes
+// and texts, it contains only whether they exist.
 uint64_t JobMembership::Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int)> of_process) const {
   const auto behind = [this](int64_t epoch) { return epoch < 0 ? -1 : epoch_ - epoch; };
   std::vector<std::vector<uint64_t>> slots(slots_.host_count());

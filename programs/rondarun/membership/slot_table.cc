@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// A host cools down if this number of its members in a row end before they join.
+// A host cools down if this number of its members end in a row before they join.
 constexpr int kMaxStartFailures = 3;
 
 }  // namespace
@@ -90,7 +90,7 @@ absl::Time SlotTable::UsableFrom(Choice choice) const {
 
 uint64_t SlotTable::SlotFingerprint(const SlotId& id, absl::Time now) const {
   const Slot& slot = hosts_[id.host].slots[static_cast<size_t>(id.slot)];
-  // If all cooldowns have the same length, their number makes no difference.
+  // If all cooldowns have the same length, the number of cooldowns makes no difference.
   const int times = cooldowns_.min_slot == cooldowns_.max_slot ? 0 : slot.rest.times;
   return absl::HashOf(static_cast<int>(slot.use), MillisecondsUntil(slot.rest.usable, now), times, IsListed(id));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The hosts of an elastic job, and the slots of each host. The table knows which hosts are listed, which slots have a
-// member, and which hosts and slots cool down.
+// The hosts of an elastic job and their slots. The table knows which hosts are listed, which slots have a member, and
+// which hosts and slots are cooling down.
 #ifndef RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_SLOT_TABLE_H_
 #define RONDA_PROGRAMS_RONDARUN_MEMBERSHIP_SLOT_TABLE_H_
 
@@ -18,31 +18,31 @@
 
 namespace ronda {
 
-// Returns the milliseconds from `now` to `time`; 0 if `time` has passed, and -1 if it never comes.
+// Returns the milliseconds from `now` to `time`: 0 if `time` has passed, and -1 if it is infinite.
 inline int64_t MillisecondsUntil(absl::Time time, absl::Time now) {
   if (time == absl::InfiniteFuture()) return -1;
   return time <= now ? 0 : absl::ToInt64Milliseconds(time - now);
 }
 
-// A slot is a place on a host for one member. The table never forgets a host. So a host that is listed again still has
-// the history of its slots.
+// A slot is room for one member on a host. The table never forgets a host, so a host that is listed again still has the
+// history of its slots.
 //
 // Thread-compatible, and copyable.
 class SlotTable {
  public:
-  // A host, and the largest number of members that it takes.
+  // A host, and the maximum number of members that it takes.
   struct Host {
     std::string name;
     int slots = 0;
   };
 
-  // If the members of an epoch run on several hosts, they connect to each other at this address and port.
+  // The address and port at which the members of an epoch connect to each other if they run on several hosts.
   struct MeetingPoint {
     std::string address;
     int port = 0;
   };
 
-  // Each failure in a row doubles the cooldown, up to a longest cooldown.
+  // Each consecutive failure doubles the cooldown, up to a maximum.
   struct Cooldowns {
     absl::Duration min_slot = absl::Milliseconds(100);
     absl::Duration max_slot = absl::Seconds(1);
@@ -55,13 +55,13 @@ class SlotTable {
     int slot = 0;     // of the host, from 0
   };
 
-  // The slots that may get a member: only free slots, or also slots whose member has left for good.
+  // Which slots may get a member: only free slots, or also those whose member has left for good.
   enum class Choice { kFree, kFreeOrLeft };
 
   explicit SlotTable(const Cooldowns& cooldowns) : cooldowns_(cooldowns) {}
 
-  // Sets the list of all hosts, which names each host once. A host that was not in the previous list has no failures
-  // and no cooldown, though its slots may cool down.
+  // Sets the list of all hosts, which contains each host once. A host that was not in the previous list starts without
+  // failures or a cooldown, although its slots may still be cooling down.
   void List(const std::vector<Host>& hosts);
   bool IsListed(const SlotId& id) const { return id.slot < hosts_[id.host].listed; }
 
@@ -76,22 +76,22 @@ class SlotTable {
   void Free(const SlotId& id) { At(id).use = Use::kFree; }
   void Leave(const SlotId& id) { At(id).use = Use::kLeft; }  // its member does not want to be replaced
 
-  // OnDeath and similar functions record a failure. A successful start resets the count of failures in a row.
+  // OnDeath, OnFailureToStart and OnLoss record a failure. OnStart resets the number of consecutive failures.
   void OnDeath(const SlotId& id, absl::Time now);
   void OnFailureToStart(size_t host, absl::Time now);
   void OnLoss(size_t host, absl::Time now);
   void OnStart(size_t host) { hosts_[host].failures = 0; }
-  // Returns whether several members in a row have failed to start on each of the listed hosts. Returns false if no host
-  // is listed.
+  // Returns whether several members in a row have failed to start on every listed host. Returns false if no host is
+  // listed.
   bool DoAllFail() const;
 
-  // Returns the first slot that may get a member now. Free slots come before slots whose member has left.
+  // Returns the first slot that can get a member now. Free slots come before slots whose member has left.
   std::optional<SlotId> FindUsable(Choice choice, absl::Time now) const;
-  // Returns the time from which FindUsable() finds a slot if no other event happens earlier. Returns the infinite
-  // future if it never finds one.
+  // Returns when FindUsable() will next find a slot if nothing else happens before. Returns the infinite future if it
+  // never finds one.
   absl::Time UsableFrom(Choice choice) const;
 
-  // These functions are for JobMembership's fingerprint. `slots` are the fingerprints of the host's slots and of their
+  // These functions serve JobMembership's fingerprint. `slots` are the fingerprints of the host's slots and their
   // members, in any order.
   uint64_t SlotFingerprint(const SlotId& id, absl::Time now) const;
   uint64_t HostFingerprint(size_t host, std::vector<uint64_t> slots, absl::Time now) const;
@@ -125,7 +125,7 @@ class SlotTable {
   static void CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now);
   Slot& At(const SlotId& id) { return hosts_[id.host].slots[static_cast<size_t>(id.slot)]; }
 
-  // Calls visit(id, time) for each listed slot that is used as `use`. The slot can get a member from that time on.
+  // Calls visit(id, time) for each listed slot whose use is `use`, where `time` is when the slot can get a member.
   template <typename Visit>
   void ForEachListed(Use use, const Visit& visit) const {
     for (size_t host = 0; host < hosts_.size(); ++host) {

@@ -15,12 +15,12 @@ namespace {
 
 constexpr absl::string_view kEraseLine = "\r\x1b[K";
 
-// A redrawn line must not wrap, because the console can erase only one row of the terminal.
+// A line that is redrawn must not wrap, because only one row of the terminal can be erased.
 constexpr absl::string_view kWrapOff = "\x1b[?7l";
 constexpr absl::string_view kWrapOn = "\x1b[?7h";
 
-// A program erases a line on its terminal before it redraws this line. On the launcher's terminal, the same escape
-// sequence would also erase the mark before the line.
+// A program erases a line on its terminal before redrawing the line. On the launcher's terminal, that escape sequence
+// would also erase the mark in front of the line.
 absl::string_view StripErasing(absl::string_view text) {
   while (absl::ConsumePrefix(&text, "\x1b[K") || absl::ConsumePrefix(&text, "\x1b[0K") ||
          absl::ConsumePrefix(&text, "\x1b[2K")) {
@@ -28,8 +28,7 @@ absl::string_view StripErasing(absl::string_view text) {
   return text;
 }
 
-// Returns whether `line` is a message of Ronda's log with the level for information or for debugging
-// (runtime/base/logging.h).
+// Returns whether `line` is an information or debug message from Ronda's log (runtime/base/logging.h).
 bool IsInformation(RankId rank, absl::string_view line) {
   const std::string own = absl::StrCat("ronda[", rank, "] ");
   return absl::StartsWith(line, absl::StrCat(own, "I ")) || absl::StartsWith(line, absl::StrCat(own, "D "));
@@ -78,7 +77,7 @@ void LineSplitter::Append(absl::string_view text, Emit emit) {
 void LineSplitter::Redraw() {
   redrawn_ = true;
   if (text_.empty()) return;
-  // Some programs erase a progress bar by printing blanks over it.
+  // Some programs erase a progress bar by overwriting it with blanks.
   if (text_.find_first_not_of(' ') == std::string::npos) text_.clear();
   previous_ = std::move(text_);
   text_.clear();

@@ -20,11 +20,11 @@
 
 namespace ronda {
 
-// Cuts a stream of bytes into lines.
+// Splits a byte stream into lines.
 //
-// Progress bars redraw a line in place ("\r 10 %\r 20 %"). The splitter emits a progress bar only once, in its final
-// state. Until the line has its final state, progress() returns the line's current state. "\r\n" ends a line like "\n".
-// A line longer than kMaxLine is cut into pieces, so that memory is bounded for every stream.
+// Progress bars redraw a line in place ("\r 10 %\r 20 %"). Only the final state of such a line is emitted; until then,
+// progress() returns its current state. "\r\n" ends a line like "\n". Lines longer than kMaxLine are cut into pieces,
+// so that memory is bounded for any stream.
 //
 // Thread-compatible.
 class LineSplitter {
@@ -37,15 +37,15 @@ class LineSplitter {
   // Adds the next bytes of the stream, and emits each line that is now complete.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // Call Finish at the end of the stream: it emits the last line even without a newline.
+  // Must be called at the end of the stream. Emits the last line even without a newline.
   void Finish(Emit emit);
 
-  // If the unfinished line has been redrawn, returns the text that a terminal would show now; otherwise nullopt. Valid
+  // If the unfinished line has been redrawn, returns the text that a terminal would show now, or else nullopt. Valid
   // until the next call.
   std::optional<absl::string_view> progress() const;
 
-  // Removes and returns the text of the unfinished line, unless this line has been redrawn. The following bytes begin a
-  // new line.
+  // Removes and returns the text of the unfinished line, unless the line has been redrawn. The bytes that follow start
+  // a new line.
   std::string TakeUnfinished();
 
  private:
@@ -59,14 +59,14 @@ class LineSplitter {
   bool redrawn_ = false;  // this line has seen a '\r'
 };
 
-// Prints the output of all ranks as the output of the launcher, in whole lines. Each printed line begins with a mark
-// such as "[rank]<stdout>: ".
+// Prints the output of all ranks as the launcher's output, in whole lines. Each line starts with a mark such as
+// "[rank]<stdout>: ".
 //
-// A rank may redraw a line in place on a terminal (a progress bar). The console draws a progress bar at the bottom of
-// the screen, and prints other lines above the bar. The console draws only one progress bar at a time, until this
-// progress bar is finished. If the output is not a terminal, the console prints only the last state of a progress bar.
+// On a terminal, a rank may redraw a line in place (a progress bar). The console draws a progress bar at the bottom of
+// the screen, and prints other lines above it. It draws only one progress bar at a time, until that one is finished. If
+// the output is not a terminal, the console prints only the final state of a progress bar.
 //
-// Thread-compatible. Console uses the queues and the calendar that it is given, which must outlive it.
+// Thread-compatible. The queues and the calendar that are passed to the Console must outlive it.
 class Console {
  public:
   struct Options {
@@ -76,32 +76,32 @@ class Console {
     std::vector<Stream> hidden;  // of the ranks' streams: their lines are not shown, but last_error has them
   };
 
-  // Lines go to `out` and `err`. `out` and `err` are the same queue if both lead to the same terminal.
+  // Lines go to `out` and `err`, which are the same queue if both lead to the same terminal.
   Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* calendar);
 
-  // Makes room for the output of the ranks 0 to `rank`.
+  // Prepares for output from the ranks 0 to `rank`.
   void AddRank(RankId rank);
 
   // Adds the next bytes of the output of `rank`.
   void Feed(RankId rank, Stream stream, absl::string_view bytes);
 
-  // The caller reports that `rank` will print nothing more to `stream`. The console then prints the last line of the
-  // stream, even without a newline.
+  // Called when `rank` will not print anything more to `stream`. Prints the last line of the stream, even without a
+  // newline.
   void Finish(RankId rank, Stream stream);
 
-  // Prints the unfinished line of `rank` on the terminal, and leaves the cursor at its end. The rank waits for an
-  // answer, and the terminal shows the answer at the cursor.
+  // Prints the unfinished line of `rank` on the terminal, and leaves the cursor at its end, where the terminal shows
+  // the answer for which the rank waits.
   void ShowPrompt(RankId rank);
 
-  // Prints a line of the launcher to stderr: "rondarun: text".
+  // Prints a line from the launcher to stderr: "rondarun: text".
   void Say(absl::string_view text);
 
-  // Returns the line on the stderr of `rank` that best shows why the rank ended (LastError). Information in Ronda's log
-  // is ignored. The result is empty if the rank has printed no such line. Valid until the next call.
+  // Returns the line on the stderr of `rank` that best shows why the rank ended (LastError). Ignores information in
+  // Ronda's log. The result is empty if there is no such line. Valid until the next call.
   absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)].text(); }
 
  private:
-  // The line being redrawn in place.
+  // The line that is being redrawn in place.
   struct Progress {
     RankId rank;
     Stream stream;
@@ -119,8 +119,8 @@ class Console {
   void UpdateProgress(RankId rank, Stream stream);
   void DrawProgress();
   void EraseProgress();
-  // If the cursor stands after a rank's question, begins a new line before the other lines are printed. The rank's own
-  // lines come after the user's answer, so they need no new line.
+  // If the cursor is behind a rank's question, starts a new line before other lines are printed. The rank's own lines
+  // follow the user's answer, so they need no new line.
   void LeavePrompt(std::optional<RankId> rank, OutputQueue* queue);
 
   const Options options_;

@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// torch.distributed prints "[rank0]: " before each line of an uncaught exception.
+// torch.distributed prints "[rank0]: " in front of each line of an uncaught exception.
 absl::string_view WithoutRank(absl::string_view line) {
   absl::string_view rest = line;
   if (!absl::ConsumePrefix(&rest, "[rank")) return line;
@@ -26,23 +26,22 @@ bool BeginsGroupTraceback(absl::string_view line) {
   return absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "+ Exception Group Traceback (most recent call");
 }
 
-// Returns the text after "| ", which begins each line of an exception group. Returns an empty text if the line has no
-// "| ".
+// Returns the text after "| ", with which each line of an exception group starts, or "" if the line has no "| ".
 absl::string_view LineOfGroup(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
   return absl::ConsumePrefix(&line, "| ") ? line : "";
 }
 
-// Ronda's threads may print log messages between the lines of a traceback.
+// Ronda's threads may log messages between the lines of a traceback.
 bool IsLogOfRonda(absl::string_view line) { return absl::StartsWith(line, "ronda["); }
 
-// Python prints one of these lines before a traceback that does not show why the program ends.
+// Python prints one of these lines before a traceback that does not explain why the program ends.
 bool IsSecondary(absl::string_view line) {
   return absl::StartsWith(line, "Exception ignored ") || absl::StartsWith(line, "Exception in thread ") ||
          absl::StartsWith(line, "Error in atexit.");
 }
 
-// Recognises a line that Python's module `warnings` prints, such as "path.py:12: UserWarning: text".
+// Recognises a line printed by Python's `warnings` module, such as "path.py:12: UserWarning: text".
 bool IsWarning(absl::string_view line) {
   constexpr absl::string_view kSign = "Warning: ";
   const size_t sign = line.find(kSign);

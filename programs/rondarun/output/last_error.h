@@ -9,32 +9,32 @@
 
 namespace ronda {
 
-// Finds the line of a program's standard error that most probably shows why the program ended.
+// Finds the line on a program's stderr that most likely shows why the program ended.
 //
-// The result is the last line that is not blank and is no Python warning. If Python has printed an exception, the
-// result is the exception's type with the first line of its message. A later line does not replace the exception if it
-// belongs to the exception's message or notes, or if libraries print it while the interpreter ends. A program may print
-// an exception's traceback and then go on. If the program goes on after an exception, the exception remains the result
-// until kMostBehind more lines have been printed, or until C++ ends the process.
+// This is the last line that is neither blank nor a Python warning. If Python has printed an exception, it is the type
+// of the exception with the first line of the message. A later line does not replace the exception if it belongs to the
+// exception's message or notes, or if libraries print it while the interpreter shuts down. A program may print the
+// traceback of an exception and then continue. In that case, the exception remains the result until kMostBehind more
+// lines have been printed, or until C++ terminates the process.
 //
 // Thread-compatible.
 class LastError {
  public:
   static constexpr int kMostBehind = 256;
 
-  // Adds the next line, which is given without its newline.
+  // Adds the next line, without its newline.
   void Add(absl::string_view line);
 
-  // Returns the line that has been found, or an empty text if no line has been found yet.
+  // Returns the line found so far, or "" if there is none.
   const std::string& text() const { return text_; }
 
  private:
   // Where the next line stands:
   //   kFrames, kGroupFrames  in the traceback of an exception, or of a group of exceptions
-  //   kMessage               after an exception whose message begins on the next line
-  //   kSourceOfWarning       after a warning; the line may be the source code that caused it
+  //   kMessage               after an exception whose message starts on this line
+  //   kSourceOfWarning       after a warning; this line may be the source code that caused it
   enum class State { kOutside, kFrames, kGroupFrames, kMessage, kSourceOfWarning };
-  // kSecondary: an exception in a thread or at the end of Python does not replace the earlier exception.
+  // kSecondary: an exception in a thread, or while Python shuts down, does not replace an earlier exception.
   enum class Weight { kPrimary, kSecondary };
 
   void AddOutside(absl::string_view line);

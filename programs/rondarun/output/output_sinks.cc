@@ -20,14 +20,14 @@
 namespace ronda {
 namespace {
 
-// A pipe that is ready takes this many bytes without blocking (POSIX).
+// A pipe that is ready accepts this many bytes without blocking (POSIX).
 constexpr size_t kPiece = PIPE_BUF;
 
 bool IsReady(int fd) {
   pollfd request{.fd = fd, .events = POLLOUT, .revents = 0};
   const absl::StatusOr<int> ready = PollDescriptors({&request, 1}, absl::ZeroDuration());
-  // If poll() fails, the launcher is about to end. The launcher must print the reason for its end, even if it has to
-  // wait for a slow reader.
+  // If poll() fails, the launcher is about to exit, and must print the reason, even if it has to wait for a slow
+  // reader.
   return !ready.ok() || *ready == 1;
 }
 

@@ -19,13 +19,13 @@
 
 namespace ronda {
 
-// The kind of file to which the launcher's output goes. Only a terminal can show a line that is redrawn in place.
+// What the launcher's output goes to. Only a terminal can show a line that is redrawn in place.
 enum class Medium { kFile, kTerminal };
 
-// Bytes that wait to be written to a descriptor. The descriptor may be slow, such as a pipe to a pager.
+// Bytes that are waiting to be written to a descriptor. The descriptor may be slow, for example a pipe to a pager.
 //
 // The descriptor stays in blocking mode, because all processes that share the descriptor share its mode. Each write is
-// so small that it does not block when poll() reports that the descriptor is ready.
+// so small that it does not block if poll() reports the descriptor as ready.
 //
 // Thread-compatible. Does not own the descriptor.
 class OutputQueue {
@@ -33,12 +33,11 @@ class OutputQueue {
   // `fd` may be -1 if nothing is ever written (tests).
   explicit OutputQueue(int fd) : fd_(fd) {}
 
-  // After Write has failed, Append drops the bytes.
+  // Appends bytes to write, or drops them after a Write has failed.
   void Append(absl::string_view bytes);
 
-  // Writes as many bytes as the descriptor takes without blocking.
-  // Errors: UNAVAILABLE if the reader is gone; otherwise the operating system's error. An error is returned once, and
-  // then the pending bytes are dropped.
+  // Writes as many bytes as the descriptor accepts without blocking. Errors: UNAVAILABLE if the reader is gone;
+  // otherwise those of the operating system. An error is returned once, and then the pending bytes are dropped.
   absl::Status Write();
 
   int fd() const { return fd_; }
@@ -51,7 +50,7 @@ class OutputQueue {
   bool broken_ = false;
 };
 
-// The launcher's own stdout and stderr, and whether they lead to a terminal.
+// The launcher's own stdout and stderr, and whether each leads to a terminal.
 //
 // Thread-compatible.
 class StandardOutput {
@@ -60,8 +59,8 @@ class StandardOutput {
 
   Medium medium(Stream stream) const { return media_[static_cast<size_t>(stream)]; }
 
-  // Returns the queue for the text that goes to `stream`. If both streams lead to the same terminal, they have the same
-  // queue, so that the text keeps its order.
+  // Returns the queue for text that goes to `stream`. If both streams lead to the same terminal, they share a queue, so
+  // that the text keeps its order.
   OutputQueue* queue(Stream stream) { return stream == Stream::kStdout || one_terminal_ ? &out_ : &err_; }
 
   bool empty() const { return out_.pending().empty() && err_.pending().empty(); }
@@ -73,24 +72,23 @@ class StandardOutput {
   OutputQueue err_;
 };
 
-// Copies the output of the ranks into files, for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr. A file has
-// exactly the bytes that its rank printed. Files of an earlier job are replaced.
+// Copies the ranks' output to files, for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr. Each file has
+// exactly the bytes that its rank printed. Files of an earlier job are overwritten.
 //
 // Thread-compatible.
 class OutputFiles {
  public:
-  // Creates the directories and files.
-  // Errors: the operating system's error, with the path.
+  // Creates the directories and files. Errors: those of the operating system, with the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
   // Creates the files of one more rank, if this object has files. Errors: those of Create.
   absl::Status Add(RankId rank);
 
-  // Makes an object without files, whose Write does nothing.
+  // Creates an object without files, whose Write does nothing.
   OutputFiles() = default;
 
-  // Errors: the operating system's error, with the path. After an error, the file gets no more bytes, and no more
-  // errors about it are returned.
+  // Errors: those of the operating system, with the path. After an error, the file receives no more bytes, and causes
+  // no more errors.
   absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
 
  private:

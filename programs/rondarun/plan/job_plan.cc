@@ -33,7 +33,7 @@ namespace {
 
 using Launcher = LaunchOptions::Launcher;
 
-// When mpirun ends the ranks, it waits for its grace period twice, and it ends some time after the last rank.
+// When mpirun ends the ranks, it waits for its grace period twice, and exits some time after the last rank.
 constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
 
 // Open MPI's parameter for the networks between mpirun and its daemons on the hosts.
@@ -86,7 +86,7 @@ int MostRanksOnAHost(const LaunchPlan& plan) {
   return most;
 }
 
-// Plans a job in which all ranks are children of this process.
+// Plans a job whose ranks are all children of this process.
 absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchFacts& facts) {
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
   RONDA_RETURN_IF_ERROR(CheckBinding(facts.cores, options.binding, MostRanksOnAHost(launch)));
@@ -137,7 +137,7 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& variables) {
   return names;
 }
 
-// Returns the host of each rank, in the order of the ranks.
+// Returns the host of each rank, in rank order.
 std::vector<std::string> HostsOfRanks(const LaunchOptions& options, const std::string& hostname) {
   if (options.hosts.empty()) return std::vector<std::string>(static_cast<size_t>(options.rank_count), hostname);
   std::vector<std::string> hosts;
@@ -154,16 +154,16 @@ bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& fact
                      [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
-// Returns the name or address by which all ranks reach the host of rank 0. Only on this host is the store's port known
-// to be free.
+// Returns the name or address at which all ranks can reach the host of rank 0. The store's port is known to be free
+// only on this host.
 std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) {
   if (AreAllThisHost(options.hosts, facts)) return "127.0.0.1";
   const std::string& first = options.hosts.front().host;
   return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
-// Returns the number of consecutive ranks on each host. Returns 0 if the hosts have different numbers, or if the user
-// may have told mpirun where to place ranks.
+// Returns the number of consecutive ranks on each host, or 0 if hosts have different numbers, or if the user may have
+// told mpirun where to place ranks.
 int RanksPerHost(const LaunchOptions& options) {
   const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
   if (counts.size() <= 1) return options.rank_count;
@@ -186,8 +186,8 @@ MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, 
           .ranks_per_host = RanksPerHost(options)};
 }
 
-// Returns OK if this host has one of the `wanted` interfaces. In the error's text `machine` names the host, and
-// `remedy` follows the list of the host's interfaces.
+// Returns OK if this host has one of the `wanted` interfaces. In the error text, `machine` is what the host is called,
+// and `remedy` follows the list of its interfaces.
 absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const LaunchFacts& facts,
                              absl::string_view machine, absl::string_view remedy) {
   const bool has_one = std::any_of(facts.interfaces.begin(), facts.interfaces.end(), [&](const InterfaceAddress& own) {
@@ -200,8 +200,7 @@ absl::Status CheckInterfaces(const std::vector<std::string>& wanted, const Launc
                    "; ", ListInterfaces(facts.interfaces), "; name one", remedy));
 }
 
-// If this host lacks the interface that the user names, mpirun waits for ever for the other hosts to connect to this
-// host.
+// If this host lacked the interfaces that the user names, mpirun would wait forever for the other hosts to connect.
 absl::Status CheckInterfacesOfMpirun(const RemoteOptions& remote, const LaunchFacts& facts) {
   const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
                                          kOpenMpiControlNetwork) != remote.mpi_arguments.end();
@@ -225,7 +224,7 @@ absl::Status CheckInterfacesOfRanks(const LaunchOptions& options, const LaunchFa
   return CheckInterfaces(options.remote.network_interfaces, facts, "this host", " of them");
 }
 
-// Returns whether the user has told mpirun to write the ranks' output somewhere else. The launcher then cannot see that
+// Returns whether the user has told mpirun to write the ranks' output elsewhere. If so, the launcher cannot see that
 // the ranks start.
 bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   constexpr absl::string_view kSigns[] = {"output-filename", "outfile-pattern", "errfile-pattern", "xml", "xterm"};
@@ -237,7 +236,7 @@ bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
 }
 
 // Returns whether shells pass all of these variables ("NAME=value") on to the commands that they run. Some shells drop
-// variables whose names they do not accept, such as the functions that bash exports.
+// variables whose names they do not accept, such as functions that bash exports.
 bool PassShells(const std::vector<std::string>& variables) {
   return std::all_of(variables.begin(), variables.end(), [](absl::string_view variable) {
     const absl::string_view name = variable.substr(0, variable.find('='));
@@ -259,8 +258,8 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   variables.insert(variables.end(), defaults.variables.begin(), defaults.variables.end());
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   AddStoreAddress(HostOfStore(options, facts), facts.store_port, &variables);
-  // The ranks name their shared memory after this id. So the launcher can find the memory that killed ranks leave on
-  // this host.
+  // The ranks name their shared memory after this id, so that the launcher can find the memory that killed ranks leave
+  // on this host.
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   MpirunRequest request = RequestOf(options, facts, mpirun, variables);
   const bool is_marked = PassShells(variables) && PassShells(facts.environment);
@@ -281,8 +280,8 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
         "RANK, WORLD_SIZE and their companions when they join the job, and not before");
   }
   plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
-  // Open MPI's mpirun reads from a terminal only if its own process group is in the terminal's foreground. Rank 0 would
-  // wait for input for ever.
+  // Open MPI's mpirun reads from a terminal only while its own process group is in the foreground, so rank 0 would wait
+  // for input forever.
   plan.parts.push_back(std::make_unique<MpirunPart>(
       ChildProcess::Options{.command = command.argv,
                             .environment = std::move(variables),
@@ -296,9 +295,8 @@ bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
   return !options.nodes && !AreAllThisHost(options.hosts, facts);
 }
 
-// If the user leaves the choice of the launcher open, returns the reason why mpirun cannot start ranks on other hosts.
-// An empty text means that there is no such reason. If mpirun fails, the result is empty too, because PlanMpirunJob
-// returns that error.
+// Returns why mpirun cannot start ranks on other hosts, if the user leaves the choice of the launcher open. Returns ""
+// if there is no such reason. Also returns "" if mpirun fails, because PlanMpirunJob returns that error.
 std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
   const RemoteOptions& remote = options.remote;
   const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
@@ -314,7 +312,7 @@ std::string ReasonAgainstMpirun(const LaunchOptions& options, const LaunchFacts&
                       " (rondarun --check-build says why)");
 }
 
-// Refuses variables that set a rank's place, because two ranks could then have the same number.
+// Rejects variables that set a rank's place, because two ranks could then have the same number.
 absl::Status CheckExports(const LaunchOptions& options) {
   for (const auto& [name, value] : options.settings) {
     if (!IsPlaceVariable(name)) continue;
@@ -353,7 +351,7 @@ absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFact
   return is_open ? PlanJobOnOtherHosts(options, facts) : PlanOwnRanks(options, facts);
 }
 
-// Adds ronda-monitor to the plan. If the job's name is not known here, the monitor shows all jobs of the user.
+// Adds ronda-monitor to the plan. If the job's id is not known here, the monitor shows all jobs of the user.
 void AddMonitor(const LaunchFacts& facts, int port, JobPlan* plan) {
   std::vector<std::string> command = {facts.monitor, "--wait", "--port", absl::StrCat(port)};
   if (!plan->job_id.empty()) command.push_back(plan->job_id);
@@ -384,8 +382,7 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) 
       .reset_limit = elastic.reset_limit};
   if (elastic.cooldown.has_value()) {
     std::tie(membership.min_cooldown, membership.max_cooldown) = *elastic.cooldown;
-    // A host counts the failed starts of all its members. So its cooldown must be at least as long as the cooldown of a
-    // slot.
+    // A host counts the failed starts of all its members, so its cooldown must be at least as long as that of a slot.
     membership.min_host_cooldown = std::max(membership.min_host_cooldown, membership.min_cooldown);
     membership.max_host_cooldown = std::max(membership.max_host_cooldown, membership.max_cooldown);
   }

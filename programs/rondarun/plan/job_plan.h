@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plan of a job, and the facts that decide it.
+// The plan of a job, and the facts on which it is based.
 #ifndef RONDA_PROGRAMS_RONDARUN_PLAN_JOB_PLAN_H_
 #define RONDA_PROGRAMS_RONDARUN_PLAN_JOB_PLAN_H_
 
@@ -26,7 +26,7 @@
 
 namespace ronda {
 
-// The facts on which a job's plan depends, in addition to the user's options.
+// The facts on which a job's plan depends, besides the user's options.
 struct LaunchFacts {
   std::string hostname;
   std::vector<std::string> own_addresses;  // of this host: its names and numeric addresses
@@ -43,15 +43,14 @@ struct LaunchFacts {
   int store_port = 0;                        // a different one
   int summary_file = -1;                     // a descriptor that ranks inherit (SummaryFile); -1: none
   std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves; null if the job is only shown
-  // Returns OK if ranks that are started by this mpirun can load Ronda's plugin for its MPI. `path` is
-  // RONDA_MPI_PLUGIN, or empty. The planner calls this function only if its choice of the launcher depends on the
-  // result.
+  // Returns OK if ranks that are started by this mpirun can load Ronda's plugin for its MPI library. `path` is the
+  // value of RONDA_MPI_PLUGIN, or empty. Called only if the choice of the launcher depends on the result.
   std::function<absl::Status(Mpirun mpirun, const std::string& path)> find_mpi_plugin = [](Mpirun, const std::string&) {
     return absl::OkStatus();
   };
 };
 
-// A job that can now be started.
+// A job that is ready to be started.
 struct JobPlan {
   std::vector<std::unique_ptr<JobPart>> parts;
   std::optional<ElasticJob::Options> elastic;  // its members are the ranks, instead of `parts`
@@ -68,19 +67,19 @@ struct JobPlan {
 // Functions for elastic jobs.
 
 // Returns `options` with a short RONDA_START_TIMEOUT for the members, unless the user has set this variable. The
-// members of an epoch begin to connect only after all of them have joined. So if members of an epoch cannot connect to
-// each other, one of the members has died after it joined.
+// members of an epoch start to connect only after all of them have joined. So if they cannot connect to each other, one
+// of them has died since it joined.
 LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
 
-// Returns a plan without the job's hosts and processes. REQUIRES: options.elastic.
+// Returns a plan without hosts and processes. REQUIRES: options.elastic.
 JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Returns the variables that options set for the ranks. Each rank sees all devices that the user names. Each rank uses
-// the device whose number equals the rank's local rank.
+// Returns the variables that the options set for the ranks. Each rank sees all devices that the user names, and uses
+// the device whose number is its local rank.
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
 
-// Returns the line with which a shell would start the process. The line contains the variables that differ from the
-// inherited variables, but not the secret.
+// Returns the command line with which a shell would start the process. It includes the variables that differ from the
+// inherited ones, but not the secret.
 std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
                             const std::vector<std::string>& command);
 
@@ -88,8 +87,8 @@ std::string DescribeProcess(const std::vector<std::string>& variables, const std
 std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
 
 // Decides which program starts the ranks, and how. The program is this launcher (on its own host), mpirun, or an agent
-// over ssh. To plan a start by mpirun, the function asks mpirun for its version. If the user leaves the choice open and
-// mpirun or its plugin is missing, agents over ssh start the ranks. The plan then has a note with the reason.
+// over ssh. To plan a start through mpirun, queries mpirun for its version. If the user leaves the choice open and
+// mpirun or its plugin is missing, agents over ssh start the ranks, and the plan has a note that gives the reason.
 //
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can correct.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);

@@ -21,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// Variables that the launcher itself sets for a rank, in addition to the variables of the rank's place. A rank never
-// inherits their values from the launcher's environment.
+// Variables that the launcher itself sets for a rank, besides those of the rank's place. A rank never inherits their
+// values from the launcher's environment.
 constexpr VariableName kOwned[] = {"RONDA_JOB_ID",      "RONDA_JOB_SECRET",    "RONDA_MASTER_ADDR",
                                    "RONDA_MASTER_PORT", "RONDA_MEMBERSHIP_FD", "RONDA_OUTPUT_IS_TERMINAL",
                                    "MASTER_ADDR",       "MASTER_PORT"};
@@ -36,7 +36,7 @@ constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
 constexpr absl::string_view kPassed[] = {"PATH",        "LD_LIBRARY_PATH",      "PYTHONPATH",      "MASTER_ADDR",
                                          "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"};
 
-// A variable that ranks get by default, unless the user has set it.
+// A variable that the ranks get by default, unless the user has set it.
 struct DefaultVariable {
   absl::string_view name;
   absl::string_view value;
@@ -45,7 +45,7 @@ struct DefaultVariable {
 };
 
 constexpr DefaultVariable kDefaults[] = {
-    // When its output is a pipe, Python buffers some kilobytes. The buffered output is lost if the rank is killed.
+    // If its output is a pipe, Python buffers several kilobytes, which are lost if the rank is killed.
     {.name = "PYTHONUNBUFFERED", .value = "1", .least_ranks = 1, .note = ""},
     {.name = "OMP_NUM_THREADS",
      .value = "1",
@@ -100,7 +100,7 @@ std::vector<RankPlan> PlaceRanks(const PlanRequest& request, const std::vector<i
   return ranks;
 }
 
-// All nodes have the same number of ranks as this node.
+// Every node has as many ranks as this one.
 std::vector<RankPlan> PlaceRanksOfNode(const PlanRequest& request, const NodeGroup& group) {
   std::vector<RankPlan> ranks;
   ranks.reserve(static_cast<size_t>(request.rank_count));
@@ -135,7 +135,7 @@ void AddUnlessSet(absl::string_view name, absl::string_view value, std::vector<s
 }
 
 // Adds the address at which ranks without shared memory find each other. Only the ranks know whether their backend
-// needs the address.
+// needs it.
 void AddMasterAddress(absl::string_view address, int port, std::vector<std::string>* environment) {
   AddUnlessSet("RONDA_MASTER_ADDR", address, environment);
   AddUnlessSet("RONDA_MASTER_PORT", absl::StrCat(port), environment);
@@ -146,13 +146,13 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    // Port 0 means that the system refuses sockets. Without sockets, the ranks can still find each other in shared
+    // Port 0 means that the system does not allow sockets. The ranks can then still find each other through shared
     // memory.
     if (request.rank_count > 1 && request.free_port != 0) AddMasterAddress(kLoopback, request.free_port, &environment);
     if (request.store_port != 0) AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
     AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);
-    // All nodes must use the same port, so each node computes it from the master's port.
+    // All nodes must use the same port, so each node derives it from the master port.
     const int port = request.nodes->master_port;
     AddStoreAddress(request.nodes->master_address, port < kLastPort ? port + 1 : port - 1, &environment);
   }
@@ -173,7 +173,7 @@ std::vector<Core> CoresOf(const HostCores& host) {
   return cores;
 }
 
-// Returns the positive duration that the variable contains, or `otherwise` if it contains no such duration.
+// Returns the value of the variable if it is a positive duration, or else `otherwise`.
 absl::Duration DurationOf(const std::vector<std::string>& variables, VariableName name, absl::Duration otherwise) {
   for (const std::string& variable : variables) {
     if (NameOf(variable) != name.view()) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decides on which host and cores each rank runs, and with which environment. All functions in this file are pure: they
-// use only their arguments.
+// Decides on which host and cores each rank runs, and in which environment. All functions in this file are pure: they
+// depend only on their arguments.
 #ifndef RONDA_PROGRAMS_RONDARUN_PLAN_LAUNCH_PLAN_H_
 #define RONDA_PROGRAMS_RONDARUN_PLAN_LAUNCH_PLAN_H_
 
@@ -26,41 +26,40 @@ absl::string_view NameOf(absl::string_view variable);
 
 bool ContainsName(const std::vector<std::string>& variables, absl::string_view name);
 
-// Returns the variables that ranks inherit from the launcher's `environment` ("NAME=value"). `settings` replace
-// variables with the same names. Variables that tell a rank its place in a job are left out, because the launcher may
-// be a rank of another job.
+// Returns the variables that ranks inherit from the launcher's `environment` ("NAME=value"). `settings` override
+// variables of the same name. Variables that tell a rank its place in a job are dropped, because the launcher may be a
+// rank of another job.
 std::vector<std::string> InheritedVariables(const std::vector<std::string>& environment,
                                             const std::map<std::string, std::string>& settings);
 
-// Returns the part of `variables` that ranks on other hosts also get. This part consists of Ronda's and NCCL's
-// variables, the paths of programs and libraries, the settings, and the variables named in `exports`.
+// Returns those of `variables` that ranks on other hosts also get: Ronda's and NCCL's variables, the search paths for
+// programs and libraries, the settings, and the variables named in `exports`.
 std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& variables,
                                                 const std::map<std::string, std::string>& settings,
                                                 const std::vector<std::string>& exports);
 
-// Variables that ranks get by default, unless the user has set them.
+// Variables that the ranks get by default, unless the user has set them.
 struct DefaultVariables {
   std::vector<std::string> variables;  // "NAME=value"
   std::vector<std::string> notes;      // for every user: defaults that may surprise
 };
 
-// Returns the defaults that are not among `variables`, for a job, or a node, with `rank_count` ranks.
+// Returns the defaults that are missing from `variables`, for a job or node with `rank_count` ranks.
 DefaultVariables DefaultsFor(int rank_count, const std::vector<std::string>& variables);
 
-// Adds MASTER_ADDR and MASTER_PORT, unless an option of the user sets one of them. Rank 0 may listen at MASTER_ADDR and
-// MASTER_PORT for other libraries. For example, torch.distributed has its store at this address. Ronda itself uses
-// another port.
+// Adds MASTER_ADDR and MASTER_PORT, unless a user option sets one of them. Rank 0 may listen there for other libraries.
+// For example, torch.distributed has its store at this address. Ronda itself uses a different port.
 void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
 
-// Returns the time within which ranks must start: RONDA_START_TIMEOUT in `variables`, or the default if
-// RONDA_START_TIMEOUT is unset or malformed. The ranks themselves report a malformed value.
+// Returns the time within which ranks must start: RONDA_START_TIMEOUT from `variables`, or the default if that is unset
+// or malformed. The ranks themselves report a malformed value.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
-// Returns the longest time that a rank may be silent: RONDA_HEARTBEAT_TIMEOUT in `variables`, or the default if
-// RONDA_HEARTBEAT_TIMEOUT is unset or malformed.
+// Returns how long a rank may be silent: RONDA_HEARTBEAT_TIMEOUT from `variables`, or the default if that is unset or
+// malformed.
 absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables);
 
-// The facts from which a plan is made.
+// The facts on which a plan is based.
 struct PlanRequest {
   int rank_count = 0;              // with `nodes`, on this node
   std::vector<HostSlots> hosts;    // filled in this order
@@ -77,7 +76,7 @@ struct PlanRequest {
   std::map<std::string, std::string> settings;  // variables that replace variables of the environment
 };
 
-// One rank: its place in the job, and the environment with which it starts.
+// One rank: its place in the job, and the environment in which it starts.
 struct RankPlan {
   Topology topology;
   int host = 0;                          // its position among the hosts of the job
@@ -89,27 +88,27 @@ struct LaunchPlan {
   std::vector<std::string> notes;  // notes for every user
 };
 
-// Decides on which host each rank runs, and with which environment. MakeLaunchPlan() is pure: it uses only `request`.
+// Decides on which host each rank runs, and in which environment. A pure function.
 //
-// Ranks fill the hosts in order. The variables of a rank's place replace inherited ones. So if a rank starts another
-// job, this job is separate. The settings also replace inherited variables. All other variables are passed on. Ranks of
-// several nodes get no job id, because a job id would mean that all ranks share a host. Ranks of several nodes find
-// each other at the master's address. Ranks of one host find each other in shared memory, or at the free port if
-// RONDA_BACKEND asks for messages over TCP.
+// Ranks fill the hosts in order. The variables of a rank's place override inherited ones. So if a rank starts another
+// job, the two jobs are separate. The settings also override inherited variables. All other variables are passed on.
+// Ranks on several nodes get no job id, because a job id would imply that all ranks share a host. They find each other
+// at the master address. Ranks on one host find each other through shared memory, or at the free port if RONDA_BACKEND
+// requires messages over TCP.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or if nodes run on several hosts without a secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
-// Returns OK if this host can bind `local_size` ranks.
-// Errors: INVALID_ARGUMENT if each rank must have its own core, but this host has too few cores.
+// Returns OK if this host can bind `local_size` ranks. Errors: INVALID_ARGUMENT if each rank must have its own core,
+// and this host has too few.
 absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding, int local_size);
 
 // Returns the operating system's numbers of the hardware threads that a rank may use. An empty result means all
 // threads.
 //
-// kCore: one core per rank, in the order of the memory nodes. If an elastic job has more members than cores, the next
-// members begin again at the first core. kNuma: the cores of one memory node. Neighbouring ranks share a memory node.
-// Some memory nodes may get one rank more than others.
+// kCore: one core per rank, in the order of the NUMA nodes. If an elastic job has more members than cores, assignment
+// continues from the first core. kNuma: the cores of one NUMA node. Neighbouring ranks share a NUMA node. Some NUMA
+// nodes may get one rank more than others.
 //
 // REQUIRES: 0 <= local_rank < local_size.
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size);

@@ -47,7 +47,7 @@ std::string SshWords(const RemoteOptions& remote) {
   return absl::StrJoin(words, " ");
 }
 
-// Sets a parameter of Open MPI, unless the user sets it: mpirun refuses a parameter that is given twice.
+// Sets a parameter of Open MPI unless the user sets it, because mpirun rejects a parameter that is given twice.
 void AppendParameter(absl::string_view name, absl::string_view value, const RemoteOptions& remote, Words* words) {
   const Words& own = remote.mpi_arguments;
   if (std::find(own.begin(), own.end(), name) != own.end()) return;
@@ -80,11 +80,11 @@ MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
   if (request.user == MpirunRequest::User::kRoot) argv.emplace_back("--allow-run-as-root");
   Append({"--tag-output", "-np", absl::StrCat(request.rank_count)}, &argv);
   if (request.hosts.empty()) {
-    // mpirun then starts as many ranks as the user asks for, even if this host has fewer cores.
+    // Makes mpirun start as many ranks as the user asks for, even if this host has fewer cores.
     argv.emplace_back("--oversubscribe");
   } else {
     Append({"-H", FormatHosts(request.hosts)}, &argv);
-    // Without this parameter, mpirun cuts the names of hosts at the first dot, and then looks for the wrong hosts.
+    // Otherwise, mpirun would cut host names at the first dot, and then look for the wrong hosts.
     AppendParameter("orte_keep_fqdn_hostnames", "1", request.remote, &argv);
   }
   Append(BindingWords(request), &argv);
@@ -108,7 +108,7 @@ absl::StatusOr<MpirunCommand> HydraCommand(const MpirunRequest& request) {
   if (!request.hosts.empty()) Append({"-hosts", FormatHosts(request.hosts)}, &argv);
   Append(BindingWords(request), &argv);
   if (!request.remote.agent.empty()) {
-    // With `-launcher ssh`, Hydra would pass options of ssh to the agent in front of the host's name.
+    // With `-launcher ssh`, Hydra would pass ssh options to the agent in front of the host name.
     Append({"-launcher", "rsh", "-launcher-exec", request.remote.agent}, &argv);
   } else if (!request.hosts.empty()) {
     Append({"-launcher", "ssh"}, &argv);
@@ -180,8 +180,8 @@ absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
 }
 
 absl::StatusOr<std::string> MpirunVersion() {
-  // A shell's exit code 127 can mean that mpirun does not exist, or that mpirun lacks a library. So this function first
-  // looks for mpirun in PATH.
+  // A shell's exit code 127 may mean that mpirun does not exist, or that it lacks a library. So first look for mpirun
+  // in PATH.
   RONDA_ASSIGN_OR_RETURN(const Answer path, AskShell("command -v mpirun"));
   if (path.status != 0) {
     return absl::NotFoundError(

@@ -25,8 +25,8 @@ std::string WorkingDirectory() {
   return std::filesystem::current_path(error).string();
 }
 
-// Returns the options of the agent on the leader's own host. This agent gets its command and its working directory from
-// the leader.
+// Returns the options for the agent on the leader's own host. It gets its command and its working directory from the
+// leader.
 AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
   return {.process = {.command = LocalAgentCommand(options, facts.program),
                       .environment = facts.environment,
@@ -58,7 +58,7 @@ AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& op
     return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
   };
   if (is_own) described.variables = own;
-  // The addresses of all nodes are known. The other nodes have reached this host at its own address, and the address of
+  // The addresses of all nodes are known: other nodes have reached this host at its own address, and the address of
   // each other node is known from its connection.
   if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
     described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
@@ -99,7 +99,7 @@ JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts) {
   JobPlan plan = BareElasticPlan(smallest, facts);
   plan.job_id = facts.job_id;
   ElasticJob::Options& elastic = *plan.elastic;
-  // The first epoch includes all members that have joined before it begins.
+  // The first epoch includes all members that join before it begins.
   elastic.membership.initial_members = options.elastic->max_ranks;
   elastic.membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
   elastic.nodes = facts.nodes;

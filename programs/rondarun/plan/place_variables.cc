@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// One number of a rank's place, with Ronda's variable for this number and the variables of other launchers.
+// One number of a rank's place, with the variables of Ronda and of other launchers for this number.
 struct PlaceNumber {
   int Topology::*number;
   VariableName rondas;
@@ -51,8 +51,8 @@ std::vector<std::string> RondasVariables(const Topology& topology) {
   return variables;
 }
 
-// Returns a shell command that sets all variables of `number` to `value`, after the shell has expanded it. If the
-// expanded text is empty, the command sets no variable.
+// Returns a shell command that sets all variables of `number` to `value`, as expanded by the shell. If the expansion is
+// empty, the command sets no variable.
 std::string SetAll(const PlaceNumber& number, absl::string_view value) {
   std::string names;
   for (const VariableName name : {number.rondas, number.torchruns, number.horovodruns}) {
@@ -85,8 +85,8 @@ std::vector<std::string> SlotVariables(int slot, int slots) {
 }
 
 std::string PlaceScript(const MpirunPlace& mpirun, int rank_count, int ranks_per_host) {
-  // These names (ronda_set, ronda_value, ronda_name) are used by no program. If the environment already had a variable
-  // with such a name, the rank would get the value that this script has assigned.
+  // No other program uses these names (ronda_set, ronda_value, ronda_name). If the environment already had a variable
+  // with such a name, the rank would see the value that this script assigns.
   std::string script =
       "ronda_set() { ronda_value=$1; shift; test -z \"$ronda_value\" || for ronda_name; do export "
       "\"$ronda_name=$ronda_value\"; done; }; ";

@@ -27,7 +27,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// The ranks of one host, and the agent that starts them.
+// The ranks on one host, and the agent that starts them.
 struct HostRanks {
   std::string host;
   std::vector<RankId> ranks;
@@ -36,8 +36,8 @@ struct HostRanks {
   enum class State { kAbsent, kPresent } state = State::kAbsent;
 };
 
-// Collects the hellos of the job's agents. After the first host's agent has reported where rank 0 can listen,
-// Rendezvous orders the agents that have sent their hellos to start their ranks.
+// Collects the hellos of the job's agents. Once the agent on the first host has reported where rank 0 can listen,
+// orders the agents that have sent their hellos to start their ranks.
 class Rendezvous {
  public:
   Rendezvous(std::vector<HostRanks> hosts, Words common, std::optional<std::string> address)
@@ -80,7 +80,7 @@ std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
   return hosts;
 }
 
-// Returns the variables that ranks get on every host. Adds notes for the user about the returned variables to `notes`.
+// Returns the variables that ranks get on every host. Adds notes for the user about these variables to `notes`.
 Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Words* notes) {
   const std::map<std::string, std::string> settings = SettingsOf(options);
   const Words inherited = InheritedVariables(facts.environment, settings);
@@ -93,8 +93,8 @@ Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts, Wo
   return common;
 }
 
-// Returns the user's name for the first host. Returns nullopt if this name may mean different hosts elsewhere, or if
-// the user has named network interfaces.
+// Returns the user's name for the first host, or nullopt if it may refer to different hosts elsewhere, or if the user
+// has specified network interfaces.
 std::optional<std::string> AddressOf(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
   if (!options.remote.network_interfaces.empty() || IsThisHost(host, facts.own_addresses)) return std::nullopt;
   return host;
@@ -111,7 +111,7 @@ absl::StatusOr<LaunchPlan> PlaceRanks(const LaunchOptions& options, const Launch
   return MakeLaunchPlan(request);
 }
 
-// On this host the agent is started without ssh.
+// On this host, the agent is started without ssh.
 Words CommandFor(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
   return IsThisHost(host, facts.own_addresses) ? LocalAgentCommand(options, facts.program)
                                                : AgentCommand(options, host, facts.program);
@@ -127,8 +127,8 @@ AgentPart::Options AgentOptions(const std::string& host, const LaunchOptions& op
           .binding = options.binding};
 }
 
-// Checks the discovery script of an elastic job. A path must lead to an executable file. A name without a slash is
-// looked up when the script is run, and not here.
+// Checks the discovery script of an elastic job. A path must refer to an executable file. A name without a slash is not
+// looked up here, but when the script is run.
 absl::Status CheckScript(const std::string& script) {
   if (script.find('/') == std::string::npos || access(script.c_str(), X_OK) == 0) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("--host-discovery-script ", script, ": ",
@@ -154,7 +154,7 @@ std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string
                                        const std::vector<std::string>& command) {
   const std::string line = absl::StrCat("exec ", ShellQuote(command));
   if (!remote.agent.empty()) return {remote.agent, std::string(host), line};
-  // With these options ssh notices when a host is lost, and no terminal changes the output.
+  // These options make ssh notice when a host is lost, and keep a terminal from changing the output.
   std::vector<std::string> words = {
       "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10"};
   if (remote.ssh_port != 0) words.insert(words.end(), {"-p", absl::StrCat(remote.ssh_port)});

@@ -14,31 +14,31 @@
 
 namespace ronda {
 
-// Returns the command that runs `program`, a rondarun, as an agent on this host: rondarun --agent [--name NAME]
-// [INTERFACE,...]. The agent does not use the job's name. rondactl on the agent's host reads the name from the agent's
-// command line (OriginOf).
+// Returns the command that runs the rondarun `program` as an agent on this host: rondarun --agent [--name NAME]
+// [INTERFACE,...]. The agent does not use the job's name, but rondactl on the agent's host reads the name from the
+// agent's command line (OriginOf).
 std::vector<std::string> LocalAgentCommand(const LaunchOptions& options, absl::string_view program);
 
-// Returns the command that runs `program`, a rondarun, as an agent on `host`. The command runs ssh with an option that
-// forbids password prompts, or the user's own remote shell.
+// Returns the command that runs the rondarun `program` as an agent on `host`. It uses ssh with an option that forbids
+// password prompts, or the user's own remote shell.
 std::vector<std::string> AgentCommand(const LaunchOptions& options, absl::string_view host, absl::string_view program);
 
 // Plans a job whose ranks are started by agents, one per host. The ranks find each other at the first host. rondarun
-// must have the same path on all hosts. On this host the agent is started without ssh.
+// must have the same path on all hosts. On this host, the agent is started without ssh.
 //
-// The agent on rank 0's host looks for a free port, on which rank 0 will listen. No agent starts a rank before the port
-// is known.
+// The agent on rank 0's host finds a free port for rank 0 to listen on. No agent starts a rank until this port is
+// known.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Plans an elastic job, whose members are started by agents, one per host. An agent is started only when its host gets
-// a member. The launcher tells the members where they find each other.
-// Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script with that name.
+// Plans an elastic job whose members are started by agents, one per host. An agent is started only when its host gets a
+// member. The launcher tells the members where to find each other. Errors: INVALID_ARGUMENT if the hosts have too few
+// slots; NOT_FOUND if there is no discovery script with that name.
 absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
-// Returns the command that runs `command` on `host`, which must be another host. The result runs ssh with an option
-// that forbids password prompts, or the user's own remote shell.
+// Returns the command that runs `command` on `host`, which must be another host. It uses ssh with an option that
+// forbids password prompts, or the user's own remote shell.
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
                                        const std::vector<std::string>& command);
 

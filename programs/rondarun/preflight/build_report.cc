@@ -27,7 +27,7 @@
 namespace ronda {
 namespace {
 
-// Runs in AskInChild's child process: calls `find` and writes the result to the pipe. The first byte shows whether an
+// The child process of AskInChild: calls `find` and writes the result to the pipe. The first byte says whether an
 // answer or an error follows.
 [[noreturn]] void AnswerParent(int pipe, absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   const absl::StatusOr<std::string> found = find();
@@ -36,7 +36,7 @@ namespace {
   _exit(0);
 }
 
-// Calls `find` in a separate process, so that the libraries that `find` loads do not stay loaded in this process.
+// Calls `find` in a separate process, so that libraries that it loads do not stay loaded in this process.
 absl::StatusOr<std::string> AskInChild(absl::FunctionRef<absl::StatusOr<std::string>()> find) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe (pipe2)");
@@ -83,8 +83,8 @@ std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part
 
 }  // namespace
 
-// Each plugin makes the symbols of its MPI global. If one process loaded two plugins, the second plugin would call the
-// MPI of the first plugin.
+// Each plugin makes the symbols of its MPI library global. If one process loaded two plugins, the second one would call
+// the MPI library of the first.
 absl::StatusOr<std::string> FindMpiPlugin(Mpirun mpirun, const std::string& path) {
   const MpiFlavor flavor = mpirun == Mpirun::kOpenMpi ? MpiFlavor::kOpenMpi : MpiFlavor::kMpich;
   return AskInChild([&] { return MpiSession::Library({.flavor = flavor, .plugin = path}); });

@@ -73,7 +73,7 @@ absl::Status Await(int fd, short events, absl::Time deadline) {
   }
 }
 
-// Reads sizeof(kGreeting) bytes, or fewer if the other side ends earlier.
+// Reads sizeof(kGreeting) bytes, or fewer if the other side closes the connection.
 absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
   std::array<char, sizeof(kGreeting)> buffer;
   std::string text;
@@ -90,8 +90,8 @@ absl::StatusOr<std::string> ReadGreeting(int fd, absl::Time deadline) {
 
 void Answer(int fd) {
   const absl::StatusOr<std::string> text = ReadGreeting(fd, SteadyNow() + kServerTimeout);
-  // This call cannot block, because the few bytes fit into the empty buffer of a new connection. If the caller has
-  // closed the connection, it needs no answer.
+  // This cannot block, because the few bytes fit into the empty buffer of a new connection. A caller that has closed
+  // the connection needs no answer.
   if (text.ok() && send(fd, text->data(), text->size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }
 
@@ -104,7 +104,7 @@ absl::Status Connect(int fd, const addrinfo& to, absl::Time deadline) {
   return SystemError("cannot connect");
 }
 
-// The library is never closed, because the libraries of CUDA and NCCL leave threads running.
+// The library is never closed, because the CUDA and NCCL libraries leave threads running.
 absl::StatusOr<void*> Load(const char* library) {
   void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return handle;
@@ -125,7 +125,7 @@ absl::Status Ask(void* library, const char* function, int (*)(Parameters...), Ar
   return error == 0 ? absl::OkStatus() : Broken(function, error);
 }
 
-// Types of the functions that cuda.h and nccl.h declare.
+// The types of functions that are declared in cuda.h and nccl.h.
 constexpr int (*kTakesFlags)(unsigned) = nullptr;
 constexpr int (*kWritesNumber)(int*) = nullptr;
 constexpr int (*kWritesNumberOf)(int*, int) = nullptr;
@@ -176,7 +176,7 @@ void AddGpus(HostFacts* facts) {
   if (const auto nccl = LoadNccl(""); nccl.ok()) (*facts)[fact::kNccl] = (*nccl)->version;
 }
 
-// Adds the facts about the MPI, and about missing parts that a job on several hosts needs.
+// Adds the facts about MPI, and about missing parts that a job on several hosts needs.
 void AddPlugins(HostFacts* facts) {
   const EnvironmentReader environment = ProcessEnvironment();
   const auto hosts = FindHostsPlugin(environment("RONDA_HOSTS_PLUGIN").value_or(""));
@@ -190,7 +190,7 @@ void AddPlugins(HostFacts* facts) {
   if (!mpi.ok()) (*facts)[fact::kNoMpiPlugin] = std::string(mpi.message());
 }
 
-// Starts to answer other hosts' probes, and adds the address where it listens to the facts.
+// Starts to answer probes from other hosts, and adds the address on which it listens to the facts.
 absl::StatusOr<std::unique_ptr<EchoServer>> AddAddress(const std::vector<std::string>& interfaces, HostFacts* facts) {
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseAddress(InterfaceAddresses(), interfaces));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<EchoServer> server, EchoServer::Listen(endpoint.address));

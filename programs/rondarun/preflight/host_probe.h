@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The probe of rondarun --check on a host. A probe reports the facts about its host, and whether its host can reach
-// other hosts.
+// The probe that rondarun --check runs on each host. It reports the facts about its host, and whether its host can
+// reach other hosts.
 #ifndef RONDA_PROGRAMS_RONDARUN_PREFLIGHT_HOST_PROBE_H_
 #define RONDA_PROGRAMS_RONDARUN_PREFLIGHT_HOST_PROBE_H_
 
@@ -18,13 +18,13 @@
 
 namespace ronda {
 
-// Sends back the first few bytes of every connection. EchoServer stores no bytes.
+// Echoes the first few bytes of every connection.
 //
-// The EchoServer has its own thread, which the destructor ends.
+// Runs on its own thread, which the destructor ends.
 class EchoServer {
  public:
-  // Listens on `address`, which is numeric, on a port that the system chooses.
-  // Errors: FAILED_PRECONDITION with the reason.
+  // Listens on the numeric address `address`, on a port that the system chooses. Errors: FAILED_PRECONDITION with the
+  // reason.
   static absl::StatusOr<std::unique_ptr<EchoServer>> Listen(const std::string& address);
 
   ~EchoServer();
@@ -43,9 +43,8 @@ class EchoServer {
   std::thread thread_;
 };
 
-// Connects from this host's address `from` to another host's address `to`, and expects to get back the bytes that it
-// sends.
-// Errors: UNAVAILABLE, and DEADLINE_EXCEEDED after `timeout`, with the reason.
+// Connects from this host's address `from` to another host's address `to`, and expects the bytes that it sends to be
+// echoed. Errors: UNAVAILABLE, and DEADLINE_EXCEEDED after `timeout`, with the reason.
 absl::Status TryEcho(const std::string& from, const std::string& to, int port, absl::Duration timeout);
 
 struct GpuDriver {
@@ -53,20 +52,18 @@ struct GpuDriver {
   std::vector<std::string> models;  // of its devices
 };
 
-// Asks libcuda.so.1 for the facts about the GPU driver.
-// Errors: NOT_FOUND if the library is not installed; FAILED_PRECONDITION if it does not work, or if the host has no
-// device.
+// Queries libcuda.so.1 about the GPU driver. Errors: NOT_FOUND if the library is not installed; FAILED_PRECONDITION if
+// it does not work, or if the host has no devices.
 absl::StatusOr<GpuDriver> FindGpuDriver();
 
 // Returns the facts about this host, except its address.
 HostFacts LocalFacts();
 
-// If the first word on the command line is kProbeWord, rondarun runs as a probe.
+// If the first word on rondarun's command line is kProbeWord, rondarun runs as a probe.
 inline constexpr char kProbeWord[] = "--probe";
 
-// Runs a probe. rondarun --check starts it on every host as "rondarun --probe [INTERFACE]...". The probe prints the
-// host's facts, and then a line ".". After the line ".", the probe answers questions, one per line, until its input
-// ends.
+// Runs a probe, which rondarun --check starts on every host as "rondarun --probe [INTERFACE]...". The probe prints the
+// facts about its host, and then a line ".". Then it answers questions, one per line, until its input ends:
 //
 //   clock                  the time here: nanoseconds since 1970
 //   connect ADDRESS PORT   whether this host can reach the probe there: "ok", or why not

@@ -36,7 +36,7 @@
 namespace ronda {
 namespace {
 
-// Sets the standard streams of a child process.
+// Sets up the standard streams of a child process.
 class FileActions {
  public:
   FileActions() { posix_spawn_file_actions_init(&actions_); }
@@ -61,21 +61,21 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const FileA
   return pid;
 }
 
-// Returns the last line of `text`, in which a program that fails gives the reason.
+// Returns the last line of `text`, where failing programs give the reason.
 std::string LastLine(absl::string_view text) {
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
   return lines.empty() ? "" : std::string(absl::StripAsciiWhitespace(lines.back()));
 }
 
-// Allows time for a login and a start over a slow network.
+// Includes the time for a login and a start over a slow network.
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
-// A probe must report within this time whether it could connect to a host. The time must be longer than the probe's own
-// limit for connecting (host_probe.cc).
+// How long a probe may take to report whether it could connect to a host. Must be longer than the probe's own limit for
+// connecting (host_probe.cc).
 constexpr absl::Duration kConnectTimeout = absl::Seconds(3);
 
-// Returns the command line of a probe: the variables that ranks on all hosts would get, rondarun, "--probe", and the
-// interfaces, if any.
+// Returns the command line of a probe: the variables that ranks on all hosts would get, rondarun, "--probe", and any
+// interfaces.
 std::vector<std::string> ProbeWords(const std::string& program, const RemoteOptions& remote) {
   std::vector<std::string> words = {"env"};
   for (const char* name : {"RONDA_MPI_PLUGIN", "RONDA_HOSTS_PLUGIN"}) {
@@ -92,7 +92,7 @@ struct Asked {
   ProbedHost host;
   std::unique_ptr<ProbeClient> probe;  // null if host.status is not OK
 
-  // After the error `status`, ends the probe, so that it gets no more questions.
+  // Ends the probe after the error `status`, so that it is asked no more questions.
   void GiveUp(absl::Status status) {
     host.status = std::move(status);
     probe.reset();
@@ -107,8 +107,8 @@ absl::Status ReadFacts(ProbeClient* probe, absl::Time deadline, HostFacts* facts
   }
 }
 
-// Compares the host's clock with this host's. The other host read its clock at some moment between the question and the
-// answer.
+// Compares the host's clock with this host's clock. The other host read its clock at some moment between the question
+// and the answer.
 absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
   const absl::Time asked = CalendarNow();
   const absl::Time begin = SteadyNow();
@@ -124,7 +124,7 @@ absl::Status CompareClocks(ProbeClient* probe, ProbedHost* host) {
 
 bool CanBeReached(const Asked& asked) { return asked.probe != nullptr && asked.host.facts.contains(fact::kPort); }
 
-// Returns the hosts to which `from` must try to connect.
+// Returns the hosts to which `from` should try to connect.
 std::vector<const Asked*> TargetsOf(const Asked& from, const std::vector<Asked>& all) {
   std::vector<const Asked*> targets;
   if (!CanBeReached(from)) return targets;
@@ -151,7 +151,7 @@ void ReadConnections(const std::vector<const Asked*>& targets, Asked* from) {
   }
 }
 
-// All probes try to connect at the same time, so each probe also answers the other probes meanwhile.
+// All probes try to connect at the same time, and each also answers the other probes meanwhile.
 void TryConnections(std::vector<Asked>* all) {
   std::vector<std::vector<const Asked*>> targets;
   for (const Asked& from : *all) targets.push_back(TargetsOf(from, *all));
@@ -201,8 +201,8 @@ ProbeClient::ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors)
 
 ProbeClient::~ProbeClient() {
   conversation_.Reset();
-  // A probe ends when its input ends, even if ssh is between. The command that started the probe may still hang, so it
-  // is killed.
+  // A probe ends when its input ends, even if ssh is in between. The command that started the probe may hang, so kill
+  // it.
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -259,14 +259,14 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
   TryConnections(&all);
   std::vector<ProbedHost> probed;
   for (Asked& asked : all) probed.push_back(std::move(asked.host));
-  // Elastic jobs do not need an MPI, because agents start their ranks.
+  // Elastic jobs do not need MPI, because agents start their ranks.
   const bool needs_no_mpi = options.launcher == LaunchOptions::Launcher::kSsh || options.elastic.has_value();
   return MakePreflightReport(probed, needs_no_mpi ? Starters::kSsh : Starters::kMpirunOrSsh);
 }
 
 int RunPreflight(const LaunchOptions& options) {
   LaunchOptions asked = options;
-  // If no option names interfaces, this variable may name the interfaces that ranks use.
+  // If no option specifies interfaces, this variable may specify those that ranks use.
   const std::optional<std::string> interfaces = ProcessEnvironment()("RONDA_NETWORK_INTERFACE");
   if (interfaces.has_value() && asked.remote.network_interfaces.empty()) {
     asked.remote.network_interfaces = absl::StrSplit(*interfaces, ',', absl::SkipEmpty());

@@ -19,32 +19,31 @@
 
 namespace ronda {
 
-// A child process that is a probe (host_probe.h), on this host or behind ssh, and the connection to its input and
-// output.
+// A child process that is a probe (host_probe.h), either on this host or behind ssh, and the connection to its input
+// and output.
 //
 // Thread-compatible. The destructor ends the child.
 class ProbeClient {
  public:
-  // `command` is looked up in PATH unless it contains a slash.
-  // Errors: NOT_FOUND if there is no such command; the operating system's errors.
+  // `command` is looked up in PATH unless it contains a slash. Errors: NOT_FOUND if there is no such command; those of
+  // the operating system.
   static absl::StatusOr<std::unique_ptr<ProbeClient>> Start(const std::vector<std::string>& command);
 
   ~ProbeClient();
   ProbeClient(const ProbeClient&) = delete;
   ProbeClient& operator=(const ProbeClient&) = delete;
 
-  // Sends a question to the probe. If the probe has ended, Ask reports no error, and ReadLine reports the end.
+  // Sends a question to the probe. If the probe has ended, reports no error; ReadLine will report the end.
   void Ask(absl::string_view question);
 
-  // Returns the next line that the probe prints, without its newline.
-  // Errors: UNAVAILABLE if the probe has ended, with the last line that it printed on standard error;
-  // DEADLINE_EXCEEDED.
+  // Returns the next line that the probe prints, without its newline. Errors: UNAVAILABLE if the probe has ended, with
+  // the last line that it printed to stderr; DEADLINE_EXCEEDED.
   absl::StatusOr<std::string> ReadLine(absl::Time deadline);
 
  private:
   ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors);
 
-  // Returns the error that says that the probe has ended.
+  // Returns the error for a probe that has ended.
   absl::Status Ended();
 
   const pid_t pid_;
@@ -53,14 +52,14 @@ class ProbeClient {
   std::string unread_;
 };
 
-// Carries out rondarun --check. At the same time on all hosts of `options`, starts `program` as a probe. `program` is
-// the path of rondarun, which must be the same on all hosts. After the probes have started, lets the hosts try to reach
-// each other, and makes the report. A host is this host if its name is in `own`. All other hosts are reached over ssh,
-// or through the user's own remote shell.
+// Implements rondarun --check. Starts `program` as a probe on all hosts of `options` at the same time. `program` is the
+// path of rondarun, which must be the same on all hosts. Then lets the hosts try to reach each other, and writes the
+// report. A host whose name is in `own` is this host. All other hosts are reached over ssh, or through the user's own
+// remote shell.
 PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
                            const std::vector<std::string>& own);
 
-// Checks the hosts, and prints the report. Returns the exit code: 1 if a problem prevents a job.
+// Checks the hosts, and prints the report. Returns the exit code, which is 1 if a problem prevents a job.
 int RunPreflight(const LaunchOptions& options);
 
 }  // namespace ronda

@@ -19,14 +19,14 @@
 namespace ronda {
 namespace {
 
-// If two clocks differ by more than this time, the times in the logs of their hosts cannot be compared.
+// If two clocks differ by more than this, the times in the logs of their hosts cannot be compared.
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string ClockText(const ProbedHost& host) {
   const double ms = absl::ToDoubleMilliseconds(host.clock_skew);
-  // If a measured difference is smaller than its possible error, the clocks are reported as equal.
+  // If the measured difference is within the measurement error, the clocks are reported as equal.
   return absl::AbsDuration(host.clock_skew) <= host.clock_precision ? "same" : absl::StrFormat("%+.0f ms", ms);
 }
 
@@ -46,7 +46,7 @@ Row RowOf(const ProbedHost& host) {
           ClockText(host)};
 }
 
-// Formats a table in which each column is as wide as its widest entry.
+// Formats a table whose columns are as wide as their widest entry.
 std::string Table(const std::vector<Row>& rows) {
   std::vector<size_t> widths;
   for (const Row& row : rows) {
@@ -70,8 +70,8 @@ std::string TableOf(const std::vector<ProbedHost>& hosts) {
   return Table(rows);
 }
 
-// Returns the most frequent value of a fact. If several values are equally frequent, returns the value that comes first
-// in the list of hosts.
+// Returns the most common value of a fact or, if several values are equally common, the one that comes first in the
+// list of hosts.
 std::string Usual(const std::vector<const ProbedHost*>& hosts, absl::string_view name) {
   std::map<std::string, size_t> counts;
   for (const ProbedHost* host : hosts) ++counts[FactOr(host->facts, name)];
@@ -93,7 +93,7 @@ constexpr Equal kGpusEqual = {fact::kGpus, "GPUs", ""};
 constexpr Equal kCudaEqual = {fact::kCuda, "CUDA", "CUDA "};
 constexpr Equal kNcclEqual = {fact::kNccl, "NCCL", "NCCL "};
 
-// Returns texts such as "h2 has Ronda 0.3.0, the others 0.4.0". Returns nothing if all hosts have the same value.
+// Returns texts such as "h2 has Ronda 0.3.0, the others 0.4.0". Returns an empty list if all hosts have the same value.
 std::vector<std::string> OddOnes(const std::vector<const ProbedHost*>& hosts, const Equal& equal) {
   const std::string usual = Usual(hosts, equal.name);
   std::vector<std::string> odd, even;
@@ -115,7 +115,7 @@ void Append(std::vector<std::string> from, std::vector<std::string>* to) {
   std::move(from.begin(), from.end(), std::back_inserter(*to));
 }
 
-// Returns the problems of one host.
+// Returns the problems of a single host.
 std::vector<std::string> ProblemsOf(const ProbedHost& host) {
   std::vector<std::string> problems;
   for (const ProbedHost::Unreached& unreached : host.unreached) {
@@ -138,8 +138,8 @@ bool AllHave(const std::vector<const ProbedHost*>& hosts, absl::string_view name
   return Reasons(hosts, name).size() == hosts.size();
 }
 
-// Returns the problems with MPI on hosts that will run a job together. A plugin that is missing on all hosts is no
-// problem, because the ranks are then started without MPI.
+// Returns the MPI problems of hosts that will run a job together. It is not a problem if the plugin is missing on all
+// hosts, because the ranks are then started without MPI.
 std::vector<std::string> MpiProblems(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kMpiEqual);
   if (!AllHave(hosts, fact::kNoMpiPlugin)) Append(Reasons(hosts, fact::kNoMpiPlugin), &problems);
@@ -157,8 +157,8 @@ std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& ho
   return problems;
 }
 
-// Returns the reason why the ranks will be started without MPI, or nothing if they will be started with MPI.
-// REQUIRES: the user allows both.
+// Returns the reason if the ranks will be started without MPI, or else an empty list. REQUIRES: the user allows both
+// ways to start the ranks.
 std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
   constexpr absl::string_view kWithout = "ranks are started over ssh, and hosts exchange data over TCP";
   if (Usual(hosts, fact::kMpi).empty()) return {absl::StrCat("there is no MPI: ", kWithout)};
@@ -167,7 +167,7 @@ std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
       absl::StrCat("no host has the plugin for its MPI: ", kWithout, "; ", Reasons(hosts, fact::kNoMpiPlugin).front())};
 }
 
-// Returns facts that the user should know, but that do not prevent a job.
+// Returns what the user should know although it does not prevent a job.
 std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> notes;
   for (const ProbedHost* host : hosts) {

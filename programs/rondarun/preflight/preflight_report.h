@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The report of rondarun --check, and the facts in it. All functions are pure, so that tests can try any mixture of
-// hosts.
+// The report of rondarun --check, and the facts on which it is based. All functions are pure, so that tests can try any
+// combination of hosts.
 #ifndef RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_REPORT_H_
 #define RONDA_PROGRAMS_RONDARUN_PREFLIGHT_PREFLIGHT_REPORT_H_
 
@@ -15,11 +15,11 @@
 
 namespace ronda {
 
-// The facts about a host, by name. A fact is absent if it does not apply to the host, or if a probe of another version
-// does not know it.
+// The facts about a host, by name. A fact is absent if it does not apply to the host, or if the probe is of a version
+// that does not report it.
 using HostFacts = std::map<std::string, std::string>;
 
-// Sizes are in bytes, written as decimal numbers.
+// Sizes are in bytes, as decimal numbers.
 namespace fact {
 inline constexpr char kVersion[] = "version";                // Ronda's
 inline constexpr char kProgram[] = "program";                // the path of rondarun
@@ -43,15 +43,15 @@ std::string FactOr(const HostFacts& facts, absl::string_view name);
 // Returns the fact `name` as a number, or 0 if it is absent or not a number.
 double NumberOf(const HostFacts& facts, absl::string_view name);
 
-// Returns the facts as lines "name=value". Line breaks in values become blanks.
+// Formats the facts as lines "name=value". Line breaks in values become blanks.
 std::string FormatFacts(const HostFacts& facts);
 
-// Adds the fact that `line` contains. Ignores lines of another form, such as the greeting of a login shell.
+// Adds the fact on `line`. Ignores lines of any other form, such as the greeting of a login shell.
 void ParseFact(absl::string_view line, HostFacts* facts);
 
-// The results of the checks of a host.
+// The results of checking a host.
 struct ProbedHost {
-  // An attempt to connect from this host to another.
+  // A failed attempt to connect from this host to another.
   struct Unreached {
     std::string host;
     std::string reason;
@@ -71,7 +71,7 @@ struct PreflightReport {
   std::vector<std::string> problems;  // that prevent a job; part of the text
 };
 
-// The programs that can start ranks on several hosts. Agents over ssh need no MPI.
+// What can start ranks on several hosts. Agents over ssh do not need MPI.
 enum class Starters { kMpirunOrSsh, kSsh };
 
 PreflightReport MakePreflightReport(const std::vector<ProbedHost>& hosts, Starters starters = Starters::kMpirunOrSsh);

@@ -14,11 +14,11 @@
 namespace ronda {
 namespace {
 
-// The longest message that an agent may send or receive. No environment and no command line is that long.
+// The maximum size of a message to or from an agent. No environment or command line is that long.
 constexpr uint64_t kMaxLength = uint64_t{64} << 20;
 constexpr size_t kLengthSize = 8;
 
-// Appends `number` with its lowest byte first, whatever the byte order of the host.
+// Appends `number` in little-endian byte order.
 void AppendNumber(uint64_t number, std::string* out) {
   for (size_t i = 0; i < 8; ++i) out->push_back(static_cast<char>(number >> (8 * i)));
 }
@@ -29,7 +29,7 @@ uint64_t DecodeNumber(absl::string_view bytes) {
   return number;
 }
 
-// Reads numbers and texts one after the other from bytes that may be invalid.
+// Reads successive numbers and texts from bytes that may be invalid.
 class Cursor {
  public:
   explicit Cursor(absl::string_view bytes) : bytes_(bytes) {}
@@ -351,22 +351,22 @@ void AgentPart::LoseRanks(const std::string& why) {
     for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
       if (has_output) listener().OnOutputEnd(rank, stream);
     }
-    // If a host is lost, the loss is reported once, and not again for each of its members.
+    // The loss of a host is reported once, not again for each member.
     const RankEnd::Cause told = members_ == nullptr ? cause() : RankEnd::Cause::kLauncher;
     listener().OnRankEnd({.rank = rank, .host = host_, .cause = told, .lost = why});
   }
 }
 
-// Stops the ranks on SIGTSTP, or lets the ranks continue. Before the agent's hello no rank has started, so nothing is
-// sent.
+// Stops the ranks on SIGTSTP, or lets them continue. Before the agent's hello, no rank has started, so there is nothing
+// to send.
 void AgentPart::SetMotion(int signo) {
   if (greeted_) Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
 }
 
 void AgentPart::Pass(int signo) {
   if (signo == SIGKILL || !greeted_) {
-    // An agent kills its ranks when its input ends. The process that leads to the agent is killed, because the host may
-    // not answer.
+    // An agent kills its ranks when its input ends. Kill the process that leads to the agent, because the host may not
+    // respond.
     process().SignalGroup(SIGKILL);
   } else {
     Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});

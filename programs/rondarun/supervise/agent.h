@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The messages between a launcher and its agents on other hosts, over the agents' stdin and stdout. This file also has
-// the launcher's side of the connections.
+// The messages between a launcher and its agents on other hosts, over the agents' stdin and stdout. Also contains the
+// launcher's side of these connections.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_AGENT_H_
 
@@ -30,7 +30,7 @@ struct AgentMessage {
     //   kCommand       the command
     //   kRank          a rank of this host; its own variables
     //   kGo            start the ranks
-    //   kSignal        the signal that the ranks are to get
+    //   kSignal        the signal to send to the ranks
     kJob,
     kVariables,
     kCommand,
@@ -47,7 +47,7 @@ struct AgentMessage {
     // Tells a node, which is not a child of the launcher, that the job has ended, with the job's exit code and the
     // reason.
     kEnd,
-    // Tells a node that is numbered by arrival which number it has.
+    // Tells a node that is numbered by arrival what its number is.
     kNodeNumber,
     // Messages from the agent:
     //   kHello         two free ports; Ronda's version, an address of the host (empty: none)
@@ -55,7 +55,7 @@ struct AgentMessage {
     //   kOutput        rank, stream; text
     //   kOutputEnd     rank, stream
     //   kRankEnd       rank, pid, exit code, signal, 1 if the launcher had sent it a signal, the OomKills;
-    //                  the error that the rank has left (ErrorFile)
+    //                  the error that the rank has written (ErrorFile)
     //   kText          a line
     //   kFailure       exit code; text
     kHello,
@@ -68,7 +68,7 @@ struct AgentMessage {
     // Messages from the agent about members:
     //   kNotStarted    member, exit code; reason
     //   kMisbehaviour  member; reason
-    //   kMotion        member, 1 if it was stopped and 0 if it goes on
+    //   kMotion        member, 1 if it has stopped and 0 if it has continued
     kNotStarted,
     kMisbehaviour,
     kMotion,
@@ -83,33 +83,31 @@ struct AgentMessage {
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
 
-  // These functions return the number or text at `index`, or 0 or "" if the message has no number or text at this
-  // index.
+  // Return the number or text at `index`, or 0 or "" if the message has none there.
   int64_t number(size_t index) const { return index < numbers.size() ? numbers[index] : 0; }
   const std::string& text(size_t index) const;
 
   bool operator==(const AgentMessage&) const = default;
 };
 
-// The first line that an agent prints. The host may print other lines before this line, for example at login.
+// The first line that an agent prints. The host may print other lines before it, for example at login.
 inline constexpr absl::string_view kAgentGreeting = "\nronda-agent\n";
 
 std::string Encode(const AgentMessage& message);
 
-// Decodes the messages in a stream of bytes. Thread-compatible.
+// Decodes the messages in a byte stream. Thread-compatible.
 class AgentMessageReader {
  public:
-  // kAgentsOutput: the messages begin after kAgentGreeting, and the host may print other bytes before it.
+  // kAgentsOutput: the messages start after kAgentGreeting, before which the host may print other bytes.
   enum class Stream { kMessages, kAgentsOutput };
 
   explicit AgentMessageReader(Stream stream) : greeted_(stream == Stream::kMessages) {}
 
-  // Adds the next bytes, and emits each message that is now complete.
-  // Errors: INVALID_ARGUMENT for bytes that Encode cannot have made. After an error, the reader can read no more
-  // messages.
+  // Adds the next bytes, and emits each message that is now complete. Errors: INVALID_ARGUMENT for bytes that Encode
+  // cannot have produced. After an error, the reader cannot decode any more messages.
   absl::Status Feed(absl::string_view bytes, absl::FunctionRef<void(AgentMessage)> emit);
 
-  // Until the greeting has come, returns all bytes that have come so far. After the greeting, returns nothing.
+  // Until the greeting has arrived, returns all bytes received so far. Afterwards, returns "".
   absl::string_view preface() const { return greeted_ ? absl::string_view() : absl::string_view(bytes_); }
 
  private:
@@ -119,26 +117,25 @@ class AgentMessageReader {
   bool greeted_;
 };
 
-// Receives events of members that run on the host of an agent.
+// Receives the events of members that run on an agent's host.
 class AgentListener : public MemberListener {
  public:
-  // Reports a `port` of the agent's host on which no program listens now. AgentPart calls OnFreePort before each
-  // OnMessage.
+  // Reports a `port` of the agent's host on which no program is listening now. Called before each OnMessage.
   virtual void OnFreePort(int port) = 0;
-  // The process of the member could not be started; `why` completes a sentence that begins "member 3 ".
+  // The process of the member could not be started; `why` completes a sentence that starts with "member 3 ".
   virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
   // The connection to the agent has ended. The exits of the agent's members are reported after this call.
   virtual void OnGone(absl::string_view why) = 0;
 };
 
-// The ranks of one host, and the child process through which the launcher reaches these ranks. The child process is
-// usually ssh, which leads to an agent that starts the ranks on the host (RunAgent). In an elastic job, the ranks are
-// members that come and go. The loss of the agent then does not end the job.
+// The ranks on one host, and the child process through which the launcher reaches them. This process is usually ssh,
+// and leads to an agent that starts the ranks on the host (RunAgent). In an elastic job, the ranks are members that
+// come and go. Losing the agent then does not end the job.
 //
 // Thread-compatible.
 class AgentPart final : public JobPart {
  public:
-  // The first message of an agent.
+  // An agent's first message.
   struct Hello {
     std::string address;  // of its host, numeric; empty: none
     int free_port = 0;
@@ -158,12 +155,12 @@ class AgentPart final : public JobPart {
   // `on_hello` is called once, when the agent has sent its hello.
   AgentPart(Options options, std::vector<RankId> ranks, OnHello on_hello);
 
-  // Orders the agent to start the ranks. `common` are the variables of all ranks. `of_ranks` are the variables of each
-  // single rank, in the order of the ranks. REQUIRES: the agent has sent its hello.
+  // Orders the agent to start the ranks. `common` are the variables of all ranks; `of_ranks` are the variables of the
+  // individual ranks, in rank order. REQUIRES: the agent has sent its hello.
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
 
-  // Orders the agent to look after the members of an elastic job. `common` are the members' variables. The agent sends
-  // a sign of life every `period`. If the agent receives nothing for `timeout`, it ends itself and its members.
+  // Orders the agent to supervise the members of an elastic job. `common` are the variables of all members. The agent
+  // sends a sign of life every `period`. If it receives nothing for `timeout`, it ends its members and itself.
   // REQUIRES: the agent has sent its hello.
   struct SignsOfLife {
     absl::Duration period = absl::Seconds(1);
@@ -171,8 +168,8 @@ class AgentPart final : public JobPart {
   };
   void StartMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
 
-  // The following functions are for the members of an elastic job. Until the agent has sent its hello, their messages
-  // are held back.
+  // The following functions are for the members of an elastic job. Their messages are held back until the agent has
+  // sent its hello.
   void StartMember(int member, int slot, int slots);
   void SendToMember(int member, absl::string_view text);
   void SignalMember(int member, int signo);
@@ -182,7 +179,7 @@ class AgentPart final : public JobPart {
   void Abandon(absl::string_view why);
 
   bool is_greeted() const { return greeted_; }
-  // Returns the number of bytes that have come from the agent.
+  // Returns how many bytes have been received from the agent.
   uint64_t bytes_heard() const { return bytes_heard_; }
 
   bool carries_job() const override { return members_ == nullptr || !ranks_.empty(); }
@@ -192,7 +189,7 @@ class AgentPart final : public JobPart {
   // Returns the ranks that have not ended.
   std::vector<RankId> RunningRanks() const override { return running() ? ranks_ : std::vector<RankId>(); }
 
-  // Returns the ranks whose start the agent has not reported.
+  // Returns the ranks whose start has not been reported by the agent.
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -215,8 +212,8 @@ class AgentPart final : public JobPart {
   bool IsOurs(RankId rank) const;
   void LoseRanks(const std::string& why);
 
-  // Gives up an agent that breaks the protocol or has another version. Giving up an agent also fails the job, unless
-  // the job is elastic.
+  // Gives up on an agent that violates the protocol or is of another version. This also fails the job, unless the job
+  // is elastic.
   void GiveUp(absl::string_view why);
 
   const std::string host_;

@@ -19,15 +19,15 @@
 
 namespace ronda {
 
-// An agent's reports to its launcher about the ranks of its host.
+// An agent's reports to its launcher about the ranks on its host.
 //
-// Thread-compatible. AgentReport uses the queue that it is given, which must outlive it.
+// Thread-compatible. The queue must outlive this object.
 class AgentReport final : public JobListener {
  public:
   explicit AgentReport(OutputQueue* queue) : queue_(queue) {}
 
-  // Sends the agent's first message. Other hosts reach this host at `address`. An empty `address` means that this host
-  // has no address.
+  // Sends the agent's first message. `address` is where other hosts can reach this host; it is empty if this host has
+  // no address.
   struct FreePorts {
     int free = 0;
     int store = 0;
@@ -35,7 +35,7 @@ class AgentReport final : public JobListener {
   void SayHello(const std::string& address, const FreePorts& ports);
   void Send(const AgentMessage& message) { queue_->Append(Encode(message)); }
 
-  // From now on, `call` is called before the end of a rank is reported.
+  // From now on, calls `call` before reporting the end of a rank.
   void BeforeEnds(std::function<void(RankId rank)> call) { before_ends_ = std::move(call); }
 
   void OnRankStart(RankId rank, pid_t pid, const std::string& host) override;

@@ -34,13 +34,13 @@ absl::StatusOr<Pipe> MakePipe() {
 }
 
 // The system call that failed in the child process, and its errno. The child sends the name of the call as a pointer to
-// a literal, which has the same address in the parent.
+// a string literal, which has the same address in the parent.
 struct StartFailure {
   const char* call = nullptr;  // nullptr: none
   int error = 0;
 };
 
-// All data that the child needs between fork and exec. Between fork and exec, the child must not allocate memory.
+// All data that the child needs between fork and exec, where it must not allocate memory.
 struct ChildSetup {
   pid_t launcher;
   char* const* argv;
@@ -53,8 +53,8 @@ struct ChildSetup {
   SystemProcesses::Context context;
 };
 
-// Arranges with the kernel and the guard how this process ends when the launcher dies. Returns the call that failed, or
-// nullptr.
+// Arranges with the kernel and the guard that this process ends when the launcher dies. Returns the call that failed,
+// or nullptr.
 const char* BindToLauncher(const ChildSetup& setup) {
   const bool kill = setup.at_launcher_death == ChildProcess::AtLauncherDeath::kKill;
   if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return "prctl(PR_SET_PDEATHSIG)";
@@ -66,16 +66,16 @@ const char* BindToLauncher(const ChildSetup& setup) {
 
 constexpr char kExec[] = "execvpe";
 
-// Returns only if a system call fails. The result is the name of the system call that failed, and errno is set. All
-// calls in this function are async-signal-safe, but execvpe only in practice.
+// Returns only if a system call fails. The result is the name of that call, and errno is set. All calls made here are
+// async-signal-safe, except that execvpe is so only in practice.
 const char* BecomeCommand(const ChildSetup& setup) {
   if (const char* const failed = BindToLauncher(setup)) return failed;
   for (int fd = 0; fd < 3; ++fd) {
     const int source = setup.streams[static_cast<size_t>(fd)];
     if (source != fd && dup2(source, fd) < 0) return "dup2";
   }
-  // SIGTTIN stops a process that reads from the terminal and is not in the terminal's foreground group. The launcher's
-  // parent may have set SIGTTIN to be ignored.
+  // SIGTTIN stops a process that reads from the terminal while it is not in the terminal's foreground group. The
+  // launcher's parent may have set SIGTTIN to be ignored.
   if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_DFL);
   if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return "sched_setaffinity";
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
@@ -96,7 +96,8 @@ const char* BecomeCommand(const ChildSetup& setup) {
   _exit(127);
 }
 
-// Reads the report of the child about a failed start. The result is empty if the pipe ends because the command runs.
+// Reads the child's report of a failed start. The result is empty if the pipe was closed because the command is
+// running.
 StartFailure ReadChildFailure(int pipe) {
   StartFailure failure;
   ssize_t count = 0;
@@ -111,14 +112,14 @@ int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 
 
 absl::Status StartError(const ChildProcess::Options& options, const StartFailure& failure) {
   if (failure.call == kExec) return CommandError({options.command, options.words_before}, failure.error);
-  // The security profile of a container may refuse system calls that older programs do not use.
+  // A container's security profile may refuse system calls that older programs do not use.
   return absl::ErrnoToStatus(
       failure.error, absl::StrCat("cannot start ", options.command.front(), ": the system refuses ", failure.call));
 }
 
 // Tries the calls that the launcher needs to end a process. Returns the first call that the system refuses, with errno
-// set; or nullptr. The calls are tried before the process starts. If the system refused one of these calls only later,
-// the launcher could not end the process, or could not know how the process ended.
+// set, or nullptr. The calls must be tried before the process starts: if one were refused only later, the launcher
+// could not end the process, or could not learn how it ended.
 const char* RefusedCall() {
   siginfo_t info = {};
   if (kill(getpid(), 0) != 0) return "kill";
@@ -144,7 +145,7 @@ absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
   return null;
 }
 
-// Sets RONDA_LAUNCH in the environment to `mark`. The new value replaces the mark of a launcher that has started this
+// Sets RONDA_LAUNCH in the environment to `mark`. This replaces the mark of another launcher that started this
 // launcher.
 std::vector<std::string> WithMark(std::vector<std::string> environment, const std::string& mark) {
   std::erase_if(environment, [](const std::string& each) { return absl::StartsWith(each, Guard::kVariable); });
@@ -168,7 +169,7 @@ class SystemProcess final : public ChildProcess {
         guard_(*guard) {}
 
   void SignalGroup(int signo) const override {
-    // If no group has this number, the process has moved to another group, but still belongs to the job.
+    // If there is no such group, the process has moved to another group, but it still belongs to the job.
     if (kill(-pid(), signo) != 0) kill(pid(), signo);
   }
   void SignalAlone(int signo) const override { kill(pid(), signo); }
@@ -188,8 +189,8 @@ std::optional<int> SystemProcess::NextMotion() const {
 }
 
 ChildProcess::End SystemProcess::Collect() {
-  // The code first gets the exit code without collecting the process, and then kills the process' group. Until the
-  // process is collected, no other process can get the group's number.
+  // First get the exit code without reaping the process, and then kill its group. Until the process is reaped, no other
+  // process group can get the same number.
   siginfo_t info = {};
   waitid(P_PIDFD, id(), &info, WEXITED | WNOWAIT);
   kill(-pid(), SIGKILL);
@@ -200,7 +201,8 @@ ChildProcess::End SystemProcess::Collect() {
   return {.exit_code = 0, .signal = info.si_status};
 }
 
-// Waits until the command runs, and returns the pidfd of its process. After an error, nothing of the process is left.
+// Waits until the command is running, and returns the pidfd of its process. After an error, nothing remains of the
+// process.
 absl::StatusOr<UniqueFd> AwaitStart(pid_t pid, int failure_pipe, const ChildProcess::Options& options,
                                     const Guard& guard) {
   StartFailure failure = ReadChildFailure(failure_pipe);

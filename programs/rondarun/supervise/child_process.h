@@ -22,16 +22,16 @@ namespace ronda {
 
 // A process that the launcher has started (a rank, or a helper such as mpirun that starts ranks), and the pipes to it.
 //
-// The process leads its own process group. The processes that it starts also belong to this group. When the process
-// ends, the rest of the group is killed. The process inherits only the descriptors 0, 1 and 2, and those in
+// The process leads its own process group, which also includes the processes that it starts. When the process ends, the
+// rest of the group is killed. The process inherits only the descriptors 0, 1 and 2 and those in
 // Options::inherited_fds.
 //
-// Thread-compatible. The destructor does not end the process: its owner must signal and collect the process.
+// Thread-compatible. The destructor does not end the process: the owner must signal and reap it.
 class ChildProcess {
  public:
-  // kTerminal: the launcher's standard input. If standard input is a terminal, a process that reads from the terminal
-  // is stopped, until its group is in the terminal's foreground (Terminal).
-  // kNoTerminal: the launcher's standard input, or no input if the launcher's input is a terminal.
+  // kTerminal: the launcher's standard input. If this is a terminal, a process that reads from it is stopped until its
+  // group is in the terminal's foreground (Terminal). kNoTerminal: the launcher's standard input, or no input if this
+  // is a terminal.
   enum class Input { kTerminal, kNoTerminal, kNone, kPipe };
 
   // How the process ends if the launcher is killed.
@@ -69,27 +69,27 @@ class ChildProcess {
   // Returns a descriptor that becomes readable when the process ends.
   int pidfd() const { return pidfd_.get(); }
 
-  // Returns the descriptor from which the launcher reads the process' output without blocking. Returns -1 after
+  // Returns the descriptor from which the launcher reads the output of the process without blocking. Returns -1 after
   // CloseOutput.
   int output(Stream stream) const { return outputs_[static_cast<size_t>(stream)].get(); }
   void CloseOutput(Stream stream) { outputs_[static_cast<size_t>(stream)].Reset(); }
 
-  // Returns the descriptor to which the launcher writes the process' input without blocking. Returns -1 after
-  // CloseInput, and if the input is not Input::kPipe.
+  // Returns the descriptor to which the launcher writes the input of the process without blocking. Returns -1 after
+  // CloseInput, or if the input is not Input::kPipe.
   int input() const { return input_.get(); }
   void CloseInput() { input_.Reset(); }
 
-  // SignalGroup sends `signo` to all processes of the group, and SignalAlone only to the process itself.
-  // REQUIRES: the process is not collected.
+  // SignalGroup sends `signo` to all processes in the group; SignalAlone only to the process itself. REQUIRES: the
+  // process has not been reaped.
   virtual void SignalGroup(int signo) const = 0;
   virtual void SignalAlone(int signo) const = 0;
 
-  // If the process was stopped since the last call, returns the signal that has stopped it. If the process goes on
-  // again, returns SIGCONT. Reports each change only once. Returns nullopt if nothing has changed.
+  // Returns the signal that has stopped the process since the last call, or SIGCONT if the process has continued.
+  // Reports each change only once. Returns nullopt if nothing has changed.
   virtual std::optional<int> NextMotion() const = 0;
 
-  // Kills the rest of the group, and lets the kernel forget the process (waitid).
-  // REQUIRES: the process has ended and is not collected.
+  // Kills the rest of the group, and reaps the process (waitid). REQUIRES: the process has ended and has not been
+  // reaped.
   virtual End Collect() = 0;
 
  protected:
@@ -115,8 +115,8 @@ class ProcessStarter {
  public:
   virtual ~ProcessStarter() = default;
 
-  // Starts the command. Returns when the command runs.
-  // Errors: NOT_FOUND or PERMISSION_DENIED with the command's name; for other reasons the operating system's errors.
+  // Starts the command. Returns when the command is running. Errors: NOT_FOUND or PERMISSION_DENIED, with the name of
+  // the command; otherwise those of the operating system.
   virtual absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const = 0;
 };
 

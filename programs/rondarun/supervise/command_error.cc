@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The kernel reads only this many bytes of the first line of a script.
+// The kernel reads only this many bytes of a script's first line.
 constexpr int kMaxFirstLine = 256;
 
 bool IsFile(const std::string& path) {
@@ -36,7 +36,7 @@ bool IsExecutable(const std::string& path) { return IsFile(path) && access(path.
 
 bool IsPath(const std::string& command) { return absl::StrContains(command, '/'); }
 
-// Returns the path of the program that exec would run. Returns an empty text if exec would find no program.
+// Returns the path of the program that exec would run, or "" if exec would not find one.
 std::string FindProgram(const std::string& command) {
   if (IsPath(command)) return IsExecutable(command) ? command : "";
   const std::string folders = ProcessEnvironment()("PATH").value_or("");
@@ -70,7 +70,7 @@ std::string Instead(const CommandWords& words, const std::vector<std::string>& p
 
 std::string WithPython(const CommandWords& words) { return Instead(words, {"python3", words.command.front()}); }
 
-// Returns the error for a script that exists, but whose interpreter does not.
+// Returns the error for a script that exists although its interpreter does not.
 absl::Status NoInterpreter(const std::string& script) {
   const std::string line = FirstLine(script);
   const std::string interpreter = absl::StartsWith(line, "#!") ? absl::StrCat(": ", line.substr(2)) : "";

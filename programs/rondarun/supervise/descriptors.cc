@@ -24,7 +24,7 @@ bool CloseRange(unsigned first, unsigned last, unsigned flags) {
   return first > last || syscall(SYS_close_range, first, last, flags) == 0;
 }
 
-// The layout of an entry that getdents64(2) returns. The name of the entry follows this struct.
+// The layout of an entry returned by getdents64(2). The entry's name continues beyond this struct.
 struct Entry {
   std::uint64_t inode;
   std::int64_t next;
@@ -43,12 +43,12 @@ int NumberOf(const char* text) {
   return number;
 }
 
-// Calls `change` with each descriptor from 3 on. `change` may close the descriptor.
+// Calls `change` for each descriptor from 3 on. `change` may close it.
 template <typename Change>
 void ForEachDescriptor(const Change& change) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
-    // Without /proc, the loop tries every possible descriptor. kMost keeps the loop short.
+    // Without /proc, try every possible descriptor; kMost keeps the loop short.
     constexpr rlim_t kMost = 1 << 16;
     rlimit limit = {};
     getrlimit(RLIMIT_NOFILE, &limit);

@@ -5,11 +5,11 @@
 
 namespace ronda {
 
-// CloseAllOnExec() and CloseAllBut() use close_range(). The security profiles of older containers refuse close_range(),
-// and Linux before 5.11 lacks it. Without close_range(), the functions handle one by one the descriptors that /proc
-// lists. The functions allocate no memory, so a process can call them between fork() and exec().
+// CloseAllOnExec() and CloseAllBut() use close_range(). The security profiles of older containers refuse this call, and
+// Linux before 5.11 lacks it. In that case, the functions process the descriptors listed in /proc one by one. They
+// allocate no memory, so they can be called between fork() and exec().
 
-// Marks all descriptors from 3 on, so that exec closes them.
+// Marks all descriptors from 3 on as close-on-exec.
 void CloseAllOnExec();
 
 // Closes all descriptors from 3 on except `kept`.

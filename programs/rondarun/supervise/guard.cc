@@ -32,25 +32,25 @@
 namespace ronda {
 namespace {
 
-// A message to the guard through the pipe. A message is so short that one write() sends it in one piece.
+// A message that is sent to the guard through the pipe. It is short enough for write() to send it in one piece.
 struct Message {
   enum class Kind { kWatch, kWatchWithGrace, kRelease } kind;
   pid_t group;
 };
 
-// Helpers such as mpirun have this much time to end their own processes.
+// How long helpers such as mpirun have to end their own processes.
 constexpr int kGraceSeconds = 10;
 
-// If another launcher has started this launcher, erases the other launcher's mark. With this mark, the other launcher
-// would also kill the guard. The mark is overwritten in the memory of the environment, which /proc shows.
+// If another launcher has started this one, erases that launcher's mark, because that launcher would otherwise kill the
+// guard too. The mark is overwritten in the environment's memory, which /proc shows.
 void EraseOwnMark() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (absl::StartsWith(*variable, Guard::kVariable)) std::memset(*variable, 'X', std::strlen(*variable));
   }
 }
 
-// Closes all of the launcher's descriptors except `pipe`. If the guard kept the launcher's output open, a reader of the
-// output would wait for the guard to end.
+// Closes all of the launcher's descriptors except `pipe`. If the guard kept the launcher's output open, a reader of
+// that output would wait until the guard ends.
 void LetGoOfEverythingBut(int pipe) {
   setsid();
   EraseOwnMark();
@@ -97,7 +97,7 @@ Groups WatchUntilEnd(int pipe) {
   }
 }
 
-// Waits until the process groups have ended, and kills groups that still exist after kGraceSeconds. The kernel has
+// Waits until the process groups have ended, and kills those that still exist after kGraceSeconds. The kernel has
 // already sent SIGTERM to the leaders of the groups.
 void AwaitEnd(const std::set<pid_t>& groups) {
   const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
@@ -122,7 +122,7 @@ struct Search {
   bool is_complete = true;  // false: a process had no environment at that moment, as during exec()
 };
 
-// Returns whether the process runs a program. Kernel threads and processes that have ended run no program.
+// Returns whether the process is running a program, unlike kernel threads and processes that have ended.
 bool HasProgram(const std::filesystem::path& process) {
   std::error_code error;
   return !std::filesystem::read_symlink(process / "exe", error).empty();
@@ -153,7 +153,7 @@ Search SearchMarked(const std::vector<std::string>& marks) {
 }
 
 void Send(int pipe, const Message& message) {
-  // If the guard has ended, the message is not needed, and the job goes on.
+  // If the guard has ended, the message is not needed, and the job continues.
   [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
 }
 
@@ -206,7 +206,7 @@ void KillMarked(const std::vector<std::string>& marks) {
 void RemoveSharedMemoryLeftovers(const std::string& job_id) {
   if (job_id.empty()) return;
   const std::string prefix = absl::StrCat("ronda-", job_id);
-  // If the folder is missing, nothing has to be removed. If the file is already gone, the error does not matter.
+  // If the folder is missing, there is nothing to remove. If the file is already gone, the error does not matter.
   std::error_code ignored;
   std::vector<std::filesystem::path> leftovers;
   for (const std::string& folder : ShmFolders()) {

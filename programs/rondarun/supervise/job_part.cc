@@ -52,7 +52,7 @@ void JobPart::Drain(Stream stream) {
   const int fd = process_->output(stream);
   int available = 0;
   if (fd < 0 || ioctl(fd, FIONREAD, &available) != 0) return;
-  // Does not wait for the end of the pipe, because a process that has left the group may keep the pipe open for ever.
+  // Do not wait for the end of the pipe, because a process that has left the group may keep the pipe open forever.
   size_t left = static_cast<size_t>(available);
   while (left > 0) {
     const size_t count = Read(stream, left);
@@ -136,8 +136,8 @@ void CompanionPart::OnBytesEnd(Stream stream) {
   lines_[static_cast<size_t>(stream)].Finish([this](absl::string_view line) { Say(line); });
 }
 
-// Prints a line of the companion, with the program's name in front. The program puts its name in front of its own
-// errors. This name is removed first, so that it is printed only once.
+// Prints a line of the companion, prefixed with its name. The program prefixes its own errors with the name. That
+// prefix is removed first, so that the name is printed only once.
 void CompanionPart::Say(absl::string_view line) {
   absl::ConsumePrefix(&line, absl::StrCat(name_, ": "));
   listener().Say(absl::StrCat(name_, ": ", line));
@@ -147,8 +147,8 @@ void CompanionPart::OnEnd(const ChildProcess::End&) {
   if (cause() == RankEnd::Cause::kItself) listener().Say(absl::StrCat(name_, " has ended; the job goes on without it"));
 }
 
-// The companion must live as long as the ranks, and the ranks may take a long time to end. So the companion gets none
-// of the signals that end the job, except SIGKILL.
+// The companion must live as long as the ranks, which may take a long time to end. So it gets none of the signals that
+// end the job, except SIGKILL.
 void CompanionPart::Pass(int signo) {
   if (signo == SIGKILL) process().SignalGroup(signo);
 }

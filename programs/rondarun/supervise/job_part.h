@@ -24,50 +24,48 @@
 
 namespace ronda {
 
-// Receives the events of a job, which the job's processes and their supervisor report.
+// Receives the events of a job, which its processes and their supervisor report.
 class JobListener {
  public:
   virtual ~JobListener() = default;
 
   virtual void OnRankStart(RankId rank, pid_t pid, const std::string& host) = 0;
 
-  // OnOutput reports the next bytes that `rank` printed to `stream`, and OnOutputEnd the end of `stream`.
+  // OnOutput reports the next bytes that `rank` printed to `stream`; OnOutputEnd reports the end of `stream`.
   virtual void OnOutput(RankId rank, Stream stream, absl::string_view bytes) = 0;
   virtual void OnOutputEnd(RankId rank, Stream stream) = 0;
 
-  // `end.round` is not set. `end.last_error` is set only if the rank itself has written its error to an ErrorFile.
+  // `end.round` is not set. `end.last_error` is set only if the rank itself wrote its error to an ErrorFile.
   virtual void OnRankEnd(RankEnd end) = 0;
 
-  // Reports a line that a helper (mpirun, ssh) has printed itself. A helper is a program that starts ranks.
+  // Reports a line that a helper itself has printed. A helper is a program that starts ranks (mpirun, ssh).
   virtual void OnHelperLine(absl::string_view helper, absl::string_view line) = 0;
 
-  // The job cannot go on, and no rank is the cause. `what` describes the event, and the launcher exits with
-  // `exit_code`.
+  // The job cannot continue, and no rank is the cause. `what` says what happened; the launcher exits with `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // Reports that `rank` reads from the terminal, or may do so. If a rank reads from the terminal, the unfinished line
-  // that the rank has printed may be a question.
+  // `rank` reads from the terminal, or may do so. If it does, the unfinished line that it has printed may be a
+  // question.
   virtual void OnInputAwaited(RankId) {}
 
-  // Returns the line on the rank's stderr that shows why the rank ended. Returns an empty text if this listener does
-  // not know the line.
+  // Returns the line on the rank's stderr that shows why the rank ended, or "" if this listener does not know the line.
   virtual std::string LastErrorOf(RankId) const { return ""; }
 
-  // Returns the number of bytes of the ranks' `stream` that still wait to be written. While many bytes have not been
-  // written, the supervisor does not read the processes' output.
+  // Returns how many bytes of the ranks' `stream` are still waiting to be written. If there are many, the supervisor
+  // does not read the output of the processes.
   virtual size_t Pending(Stream stream) const = 0;
 
-  // Say shows a text to the user. Explain shows a text only if the user has given --verbose.
+  // Say shows a text to the user; Explain shows it only if the user has given --verbose.
   virtual void Say(absl::string_view text) = 0;
   virtual void Explain(absl::string_view text) = 0;
 };
 
-// A process that the launcher starts, and what the launcher knows about its ranks. The process is itself a rank, or it
-// has started ranks.
+// A process that the launcher starts, and what the launcher knows about its ranks. The process is itself a rank, or has
+// started ranks.
 //
-// Each subclass interprets the output of its kind of process. The process is a rank, mpirun (whose output contains the
-// output of all ranks), or an agent on another host. Thread-compatible. A Supervisor owns the JobPart, and polls the
-// descriptors of the process.
+// Each subclass interprets the output of one kind of process: a rank, mpirun (whose output contains that of all ranks),
+// or an agent on another host. Thread-compatible. A Supervisor owns the JobPart, and polls the descriptors of the
+// process.
 class JobPart {
  public:
   explicit JobPart(ChildProcess::Options options) : options_(std::move(options)) {}
@@ -75,19 +73,19 @@ class JobPart {
   JobPart(const JobPart&) = delete;
   JobPart& operator=(const JobPart&) = delete;
 
-  // Starts the process. From now on, `listener` receives all events. `listener` must outlive this object.
-  // Errors: those of ProcessStarter::Start.
+  // Starts the process. From now on, `listener` receives all events. `listener` must outlive this object. Errors: those
+  // of ProcessStarter::Start.
   absl::Status Start(const ProcessStarter& starter, JobListener* listener);
 
   bool running() const { return process_ != nullptr && !collected_; }
 
-  // REQUIRES: Start has started the process.
+  // REQUIRES: Start() has succeeded.
   const ChildProcess& process() const { return *process_; }
 
-  // Returns the queue for the process' input; nullptr if the launcher never writes to the process.
+  // Returns the queue for the input of the process, or nullptr if the launcher never writes to the process.
   OutputQueue* input() { return input_.has_value() ? &*input_ : nullptr; }
 
-  // Reads once from the process' output. Returns the number of bytes that were read; 0 if none are available.
+  // Reads once from the output of the process. Returns the number of bytes read, which is 0 if none are available.
   size_t Read(Stream stream, size_t at_most);
 
   // Handles the end of the process: reads the rest of its output, and reports its end to the listener.
@@ -100,17 +98,17 @@ class JobPart {
   // Stops the ranks (SIGTSTP), or lets the ranks continue (SIGCONT). REQUIRES: running().
   virtual void SetMotion(int signo) { Pass(signo); }
 
-  // Returns whether the terminal may be lent to the process' group.
+  // Returns whether the terminal may be lent to the process group.
   bool may_read_terminal() const { return options_.input == ChildProcess::Input::kTerminal; }
 
-  // Returns whether a rank's stdout and stderr may both arrive on the same stream of this process.
+  // Returns whether the stdout and stderr of a rank may both arrive on the same stream of this process.
   virtual bool mixes_streams() const { return false; }
 
-  // Returns whether the job cannot end before this process has ended. At the end of the job, the supervisor kills all
+  // Returns whether the job lasts at least until this process has ended. When the job ends, the supervisor kills all
   // other parts.
   virtual bool carries_job() const { return true; }
 
-  // Returns the ranks that probably run now.
+  // Returns the ranks that are probably running now.
   virtual std::vector<RankId> RunningRanks() const = 0;
 
   // Returns the ranks that may not have started yet.
@@ -127,7 +125,7 @@ class JobPart {
   virtual void OnEnd(const ChildProcess::End& end) = 0;
   virtual void Pass(int signo) = 0;
 
-  // Reads the output that the process has already printed, and does not wait for more.
+  // Reads the output that the process has already printed, without waiting for more.
   void Drain(Stream stream);
   void CloseOutput(Stream stream);
 
@@ -139,12 +137,12 @@ class JobPart {
   bool collected_ = false;
 };
 
-// A file in memory that a rank inherits. If an error ends the rank, the rank writes the error to this file as one line
-// of text. The launcher reads the line when the rank has ended. Ronda's Python package does this
-// (client/python/ronda/_last_error.py), because it knows which exception ends the process. From the output alone the
+// An in-memory file that a rank inherits. If an error ends the rank, the rank writes the error to this file as one line
+// of text, which the launcher reads when the rank has ended. Ronda's Python package does this
+// (client/python/ronda/_last_error.py), because it knows which exception ends the process. From the output alone, the
 // launcher can only guess (LastError).
 //
-// The rank finds the file by its name, among its own descriptors. No environment variable names the file, because
+// The rank finds the file by name among its own descriptors. No environment variable refers to the file, because
 // processes that the rank starts would inherit the variable, but not the descriptor.
 //
 // Thread-compatible.
@@ -153,12 +151,13 @@ class ErrorFile {
   static constexpr char kName[] = "ronda-error";  // "/memfd:ronda-error (deleted)" in /proc
   static constexpr size_t kMaxBytes = 4096;       // the most that are read
 
-  // If no descriptor is free, there is no file. The job goes on without it.
+  // If no descriptor is free, there is no file, and the job continues without it.
   ErrorFile();
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // Returns the file's first line, without characters that control a terminal. Empty if the rank has written no line.
+  // Returns the first line of the file, without characters that control a terminal, or "" if the rank has not written a
+  // line.
   std::string Read() const;
 
  private:
@@ -172,7 +171,7 @@ class RankPart final : public JobPart {
 
   std::vector<RankId> RunningRanks() const override;
 
-  // Returns no rank, because the rank starts together with this part.
+  // Returns an empty list, because the rank starts together with this part.
   std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
 
  private:
@@ -182,7 +181,7 @@ class RankPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
-  // With this constructor, the process inherits `error_file`.
+  // The process inherits `error_file`.
   RankPart(RankId rank, std::string host, ErrorFile error_file, ChildProcess::Options options);
 
   const RankId rank_;
@@ -190,11 +189,11 @@ class RankPart final : public JobPart {
   const ErrorFile error_file_;
 };
 
-// A companion: a program that runs beside the job on this host, such as ronda-monitor. If the companion fails, the job
-// goes on.
+// A companion: a program that runs alongside the job on this host, such as ronda-monitor. If it fails, the job
+// continues.
 class CompanionPart final : public JobPart {
  public:
-  // `name` is the program's name, which is printed in front of the program's lines.
+  // `name` is the name of the program, and the prefix of its lines.
   CompanionPart(std::string name, ChildProcess::Options options);
 
   bool carries_job() const override { return false; }

@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// At most this number of lines of helpers is kept, because more lines would hide the important lines.
+// At most this number of lines from helpers are kept, because more would hide the important ones.
 constexpr size_t kMaxHelperLines = 60;
 
 Console::Options ConsoleOptions(const JobReport::Options& options, const StandardOutput& output) {

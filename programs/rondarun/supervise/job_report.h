@@ -16,10 +16,10 @@
 
 namespace ronda {
 
-// Shows a job to the user. JobReport shows the ranks' output on the launcher's streams and in files. At the end it
-// shows the reason why the job ended.
+// Shows a job to the user. Shows the ranks' output on the launcher's streams and in files, and at the end the reason
+// why the job ended.
 //
-// Thread-compatible. JobReport uses the output and the clock that it is given, which must outlive it.
+// Thread-compatible. The output and the clock must outlive this object.
 class JobReport final : public JobListener {
  public:
   enum class Verbosity { kNormal, kVerbose };
@@ -52,7 +52,7 @@ class JobReport final : public JobListener {
   // Returns whether the job ended because a rank failed.
   bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
 
-  // The text about the signal with which the user has ended the job, and the launcher's exit code in this case.
+  // Describes the signal with which the user ended the job, with the launcher's exit code in that case.
   struct Interruption {
     std::string what;
     int exit_code = 0;
@@ -61,7 +61,7 @@ class JobReport final : public JobListener {
   // Prints why the job ended, and returns the launcher's exit code.
   int Conclude(const std::optional<Interruption>& interruption);
 
-  // Returns the text that Conclude has printed; empty if the job was successful.
+  // Returns the text that Conclude has printed, which is empty if the job was successful.
   const std::string& conclusion() const { return conclusion_; }
 
  private:
@@ -77,7 +77,7 @@ class JobReport final : public JobListener {
 
   int SayConclusion(std::string text, int exit_code);
 
-  // Adds a member that the job did not have at its beginning.
+  // Adds a member that was not in the job at the start.
   void AddMember(RankId member);
   absl::string_view Kind() const { return options_.naming == Naming::kRank ? "rank " : "member "; }
 

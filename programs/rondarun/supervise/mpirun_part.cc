@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::array<absl::string_view, 3> kEnds = {"]<stdout>:", "]<stderr>:", "]<stddiag>:"};
 
-// A number in a mark has at most this number of digits.
+// The maximum number of digits in a number of a mark.
 constexpr size_t kMaxDigits = 10;
 
 struct Mark {
@@ -42,7 +42,7 @@ size_t CountDigits(absl::string_view text) {
   return count;
 }
 
-// Reads the rest of a mark, after a rank's number that ends at `begin`. The rest must be one of kEnds.
+// Parses the rest of a mark, after a rank's number that ends at `begin`. It must be one of kEnds.
 Mark ReadEnd(absl::string_view text, size_t begin, RankId rank) {
   const absl::string_view rest = text.substr(begin);
   for (const absl::string_view end : kEnds) {
@@ -52,7 +52,7 @@ Mark ReadEnd(absl::string_view text, size_t begin, RankId rank) {
   return kNoMark;
 }
 
-// Reads a mark at the start of `text`, which begins with "[".
+// Parses a mark at the start of `text`, which starts with "[".
 Mark ReadMark(absl::string_view text) {
   size_t at = 1;
   const size_t job_digits = CountDigits(text.substr(at));
@@ -70,7 +70,7 @@ Mark ReadMark(absl::string_view text) {
 
 constexpr absl::string_view kLabel = "ronda-start ";
 
-// Every line with a start mark is shorter than this length, because a pid has fewer than 12 digits.
+// Every line with a start mark is shorter than this, because a pid has fewer than 12 digits.
 constexpr size_t kMaxLength = kLabel.size() + 12;
 
 // Returns whether `text`, which has no newline, can become a mark when more bytes arrive.
@@ -78,14 +78,14 @@ bool MayBecomeMark(absl::string_view text) {
   return text.size() <= kMaxLength && text.substr(0, kLabel.size()) == kLabel.substr(0, text.size());
 }
 
-// Reads the pid in a start mark. `line` has no newline.
+// Parses the pid in a start mark. `line` must not contain a newline.
 std::optional<pid_t> ReadStartMark(absl::string_view line) {
   pid_t pid = 0;
   if (!absl::StartsWith(line, kLabel) || !absl::SimpleAtoi(line.substr(kLabel.size()), &pid)) return std::nullopt;
   return pid;
 }
 
-// Returns the word between `label` and the next blank. Returns an empty text if `label` is not in the line.
+// Returns the word between `label` and the next blank, or "" if the line does not contain `label`.
 absl::string_view WordAfter(absl::string_view line, absl::string_view label) {
   const size_t at = line.find(label);
   if (at == absl::string_view::npos) return "";
@@ -99,7 +99,7 @@ std::optional<int> NumberAfter(absl::string_view line, absl::string_view label) 
   return std::nullopt;
 }
 
-// Sets the exit code and the signal from `status`, which has the form that waitpid() returns.
+// Sets the exit code and the signal from `status`, which is of the form that waitpid() returns.
 void SetWaitStatus(int status, RankEnd* end) {
   end->exit_code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status);
   end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -148,7 +148,7 @@ void TaggedOutput::Finish(Emit emit) {
   held_.clear();
 }
 
-// After a newline the text is not the rank's, because the rank's next line begins with its own mark.
+// Text after a newline is not the rank's, because the rank's next line starts with its own mark.
 void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
   if (text.empty()) return;
   const size_t newline = source_.has_value() ? text.find('\n') : absl::string_view::npos;
@@ -163,7 +163,7 @@ void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
 
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation) {
   const std::string script = absl::StrCat("echo ronda-start $$ >&2; ", preparation, "exec \"$@\"");
-  // The shell puts the last word in front of its error messages about the command.
+  // The shell prefixes its error messages about the command with the last word.
   std::vector<std::string> words = {"/bin/sh", "-c", script, "rondarun"};
   words.insert(words.end(), command.begin(), command.end());
   return words;
@@ -218,15 +218,15 @@ void MpirunReport::ReadProcessName(absl::string_view line) {
 }
 
 void MpirunReport::ReadTermination(absl::string_view line) {
-  // mpirun names the pid of the host's first rank here, even if another rank failed, so the pid is not used.
+  // Here mpirun gives the pid of the first rank on the host, even if another rank failed, so the pid is not used.
   if (!found_.has_value() && NumberAfter(line, "=   PID ")) {
     found_ = RankEnd{.rank = -1, .host = std::string(WordAfter(line, " RUNNING AT "))};
   }
   if (!found_.has_value()) return;
   const std::optional<int> code = NumberAfter(line, "=   EXIT CODE: ");
   if (!found_->failed() && code) found_->exit_code = *code;
-  // If a signal has killed a rank, mpirun reports the signal's number as the exit code. Only the line EXIT STRING shows
-  // that a signal has killed the rank.
+  // If a signal killed a rank, mpirun reports the signal's number as the exit code. Only the EXIT STRING line shows
+  // that the rank was killed by a signal.
   const std::optional<int> signal = NumberAfter(line.substr(0, line.rfind(')')), "EXIT STRING: Killed (signal ");
   if (signal) {
     found_->exit_code = 0;
@@ -319,7 +319,7 @@ void MpirunPart::ReceiveOutput(RankId rank, Stream stream, absl::string_view byt
 }
 
 void MpirunPart::ReceiveLine(absl::string_view line) {
-  // rondarun shows these lines only with --verbose. If a host cannot be reached, mpirun prints long guesses about the
+  // rondarun shows these lines only with --verbose. If a host cannot be reached, mpirun speculates at length about the
   // reason.
   if (IsUnreached() || IsHarmless(line)) {
     listener().Explain(absl::StrCat(kName, ": ", line));
@@ -327,10 +327,10 @@ void MpirunPart::ReceiveLine(absl::string_view line) {
   }
   report_.Add(line);
   ssh_.Add(line);
-  // Skips the horizontal lines that mpirun draws.
+  // Skip the horizontal lines that mpirun draws.
   if (first_line_.empty() && line.find_first_not_of("-= ") != absl::string_view::npos) first_line_ = std::string(line);
   listener().OnHelperLine(kName, line);
-  // Ends mpirun if ssh cannot reach a host, because Hydra would wait for this host for ever.
+  // End mpirun if ssh cannot reach a host, because Hydra would wait for that host forever.
   if (IsUnreached()) process().SignalAlone(SIGTERM);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Treats mpirun as one part of a job. The output of mpirun is separated into the ranks' output, the marks that show the
-// ranks' starts, and mpirun's own lines.
+// Treats mpirun as one part of a job. Its output is separated into the ranks' output, the marks that show that ranks
+// have started, and mpirun's own lines.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_MPIRUN_PART_H_
 
@@ -21,31 +21,32 @@
 
 namespace ronda {
 
-// Separates mpirun's output: pieces of the ranks' output, each after a mark "[1,RANK]<stdout>:", and mpirun's own text.
+// Separates mpirun's output into pieces of the ranks' output, each after a mark "[1,RANK]<stdout>:", and mpirun's own
+// text.
 //
-// mpirun puts a mark before every piece of output that it gets from a rank, and before every line in such a piece. A
-// piece may end in the middle of a line. So a mark may come in the middle of a line. The text after it is output of the
-// rank in the mark. At the beginning of a line, text without a mark is mpirun's own text. Open MPI prints such marks
-// with --tag-output, Hydra with -prepend-pattern kHydraPattern. If a rank itself prints such a mark, the text after it
-// is attributed to the wrong rank.
+// mpirun prints a mark before every piece of output that it receives from a rank, and before every line in the piece. A
+// piece may end in the middle of a line, so a mark may also appear there. The text that follows a mark is output of the
+// rank in the mark. At the start of a line, text without a mark is mpirun's own. Open MPI prints such marks with
+// --tag-output, and Hydra with -prepend-pattern kHydraPattern. If a rank itself prints such a mark, the text that
+// follows is attributed to the wrong rank.
 //
 // Thread-compatible.
 class TaggedOutput {
  public:
   static constexpr absl::string_view kHydraPattern = "[1,%r]<stdout>:";
 
-  // Receives the next bytes that a rank has printed. If `rank` is nullopt, mpirun itself has printed them. `bytes` is
-  // valid only during the call.
+  // Receives the next bytes that a rank has printed or, if `rank` is nullopt, mpirun itself. `bytes` is valid only
+  // during the call.
   using Emit = absl::FunctionRef<void(std::optional<RankId> rank, absl::string_view bytes)>;
 
-  // If the number in a text is not below `rank_count`, the text is not a mark, because no rank has this number.
+  // A text with a rank number of `rank_count` or more is not a mark, because there is no such rank.
   explicit TaggedOutput(int rank_count) : rank_count_(rank_count) {}
 
   // Adds the next bytes that mpirun has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The output has ended. If the output ends with the beginning of a mark, the bytes of this beginning are text, and
-  // not a mark.
+  // Must be called when the output has ended. If the output ends with an incomplete mark, the bytes of this mark are
+  // text after all.
   void Finish(Emit emit);
 
  private:
@@ -56,12 +57,12 @@ class TaggedOutput {
   std::optional<RankId> source_;  // of the next text
 };
 
-// Returns a command that runs `command` within a shell. The shell prints a start mark with its process id on stderr,
-// and then replaces itself with the command. So the launcher sees the start of any program, even if the program prints
+// Returns a command that runs `command` through a shell. The shell prints a start mark with its process id to stderr,
+// and then replaces itself with the command. So the launcher sees that a program starts, even if the program prints
 // nothing. Before `command`, the shell runs `preparation`, which is empty or ends with a separator.
 std::vector<std::string> WithStartMark(const std::vector<std::string>& command, absl::string_view preparation = "");
 
-// Removes the start mark from one stream of a rank. If the stream has a start mark, the mark is its first line.
+// Removes the start mark from one stream of a rank. The mark is the first line of the stream, if the stream has one.
 //
 // Thread-compatible.
 class StartMarkReader {
@@ -71,11 +72,11 @@ class StartMarkReader {
   // Adds the next bytes of the stream, and emits those that the rank itself has printed.
   void Feed(absl::string_view bytes, Emit emit);
 
-  // The stream has ended. If the stream ends with the beginning of a mark, the bytes of this beginning are the rank's
-  // own text.
+  // Must be called when the stream has ended. If the stream ends with an incomplete mark, the bytes of this mark are
+  // the rank's own text after all.
   void Finish(Emit emit);
 
-  // Returns the pid in the start mark; nullopt until the mark has been read.
+  // Returns the pid in the start mark, or nullopt until the mark has been read.
   std::optional<pid_t> pid() const { return pid_; }
 
  private:
@@ -84,17 +85,17 @@ class StartMarkReader {
   enum class State { kFirstLine, kRest } state_ = State::kFirstLine;
 };
 
-// Finds in mpirun's own lines which rank failed, and how. MpirunReport understands the lines of Open MPI 4 and Hydra
-// (MPICH), which report only the first failure.
+// Finds out which rank failed, and how, from mpirun's own lines. Understands the lines of Open MPI 4 and Hydra (MPICH),
+// which report only the first failure.
 //
 // Thread-compatible.
 class MpirunReport {
  public:
-  // Adds the next line that mpirun has printed, on either of its streams.
+  // Adds the next line that mpirun has printed to either of its streams.
   void Add(absl::string_view line);
 
-  // Returns the first failure, or nullopt if mpirun has reported no failure. In the result, the rank's number is -1,
-  // the pid is 0, or the host is empty if mpirun has not reported it.
+  // Returns the first failure, or nullopt if mpirun has reported none. In the result, the rank is -1, the pid is 0, and
+  // the host is empty, unless mpirun has reported them.
   std::optional<RankEnd> failure() const;
 
  private:
@@ -116,10 +117,10 @@ class MpirunReport {
 // Thread-compatible.
 class SshReport {
  public:
-  // Adds the next line that mpirun has printed, on either of its streams.
+  // Adds the next line that mpirun has printed to either of its streams.
   void Add(absl::string_view line);
 
-  // Returns the first error line of ssh, or an empty text if no such line has come.
+  // Returns the first error line of ssh, or "" if there has been none.
   const std::string& words() const { return words_; }
 
  private:
@@ -129,17 +130,17 @@ class SshReport {
 
 // mpirun, which has started all ranks of the job.
 //
-// mpirun itself ends the ranks on all hosts. Signals go only to mpirun, because mpirun needs the other processes of its
-// process group to end the ranks. Thread-compatible.
+// mpirun itself ends the ranks on all hosts. Signals go only to mpirun itself, because it needs the other processes in
+// its group to end the ranks. Thread-compatible.
 class MpirunPart final : public JobPart {
  public:
-  // `hosts` is the host of each rank. The ranks' command must be a result of WithStartMark.
+  // `hosts` contains the host of each rank. The ranks' command must be the result of WithStartMark.
   MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts);
 
-  // Returns all ranks until mpirun ends.
+  // Returns all ranks until mpirun has ended.
   std::vector<RankId> RunningRanks() const override;
 
-  // Returns the ranks from which no output has come, not even their start mark (WithStartMark).
+  // Returns the ranks from which nothing has arrived, not even the start mark (WithStartMark).
   std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
@@ -149,13 +150,13 @@ class MpirunPart final : public JobPart {
   void OnEnd(const ChildProcess::End& end) override;
   void Pass(int signo) override;
 
-  // The parsers for one stream of mpirun: for the ranks' output, and for mpirun's own lines.
+  // The parsers for one of mpirun's streams: for the ranks' output, and for mpirun's own lines.
   struct Source {
     TaggedOutput output;
     LineSplitter own_lines;
   };
 
-  // What the launcher knows about one rank.
+  // What the launcher knows about a rank.
   struct Rank {
     std::string host;
     std::array<StartMarkReader, kStreamCount> marks;
@@ -167,12 +168,12 @@ class MpirunPart final : public JobPart {
   void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
   void ReceiveOutput(RankId rank, Stream stream, absl::string_view bytes);
   void ReceiveLine(absl::string_view line);
-  // IsUnreached returns whether ranks have not started because ssh cannot reach their host. DescribeUnreached returns
-  // the text about ranks whose host ssh cannot reach.
+  // IsUnreached returns whether there are ranks that have not started because ssh cannot reach their host;
+  // DescribeUnreached returns the text about them.
   bool IsUnreached() const;
   std::string DescribeUnreached() const;
 
-  // Adds the host of the rank, and the pid in the rank's start mark, to `failure`.
+  // Completes `failure` with the host of the rank, and the pid from its start mark.
   void Complete(RankEnd* failure) const;
 
   std::vector<Rank> ranks_;

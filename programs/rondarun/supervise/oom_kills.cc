@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// Returns the number after "oom_kill " at the beginning of a line of the file.
+// Returns the number after "oom_kill " at the start of a line of the file.
 std::optional<int64_t> ReadCounter(const std::string& path) {
   const absl::StatusOr<std::string> counters = ReadFile(path);
   if (!counters.ok()) return std::nullopt;
@@ -27,14 +27,14 @@ std::optional<int64_t> ReadCounter(const std::string& path) {
   return std::nullopt;
 }
 
-// The folder of version 1 or 2 of control groups, and the name of the file with the counter.
+// The folder of the version 1 or version 2 control groups, and the name of the file with the counter.
 struct Version {
   std::string folder;
   std::string file;
 };
 
-// Reads the list of controllers in a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: the control groups
-// of this line do not count memory.
+// Parses the list of controllers in a line of /proc/self/cgroup, such as "4:memory:/path". nullopt: this hierarchy does
+// not count memory.
 std::optional<Version> VersionOf(absl::string_view controllers, const std::string& root) {
   if (controllers.empty()) return Version{.folder = root + "/sys/fs/cgroup", .file = "memory.events"};
   const std::vector<absl::string_view> names = absl::StrSplit(controllers, ',');
@@ -51,8 +51,8 @@ int64_t CountOfGroup(const std::string& root) {
     if (parts.size() != 3) continue;
     const std::optional<Version> version = VersionOf(parts[1], root);
     if (!version) continue;
-    // In a container, the path in this line may be valid only on the host. If the path is not valid, the container's
-    // own group is at the root of the folder.
+    // In a container, the path in this line may be valid only on the host. In that case, the container's own group is
+    // at the root of the folder.
     for (const absl::string_view path : {parts[2], absl::string_view("/")}) {
       const auto count = ReadCounter(absl::StrCat(version->folder, path, "/", version->file));
       if (count) return *count;

@@ -8,7 +8,7 @@
 
 namespace ronda {
 
-// The number of processes that the kernel has killed for lack of memory.
+// How many processes the kernel has killed for lack of memory.
 struct OomKills {
   int64_t of_host = 0;   // on this host, in any container
   int64_t of_group = 0;  // in this process' control group and those below it, which contain the ranks that it starts
@@ -17,8 +17,8 @@ struct OomKills {
   bool operator==(const OomKills&) const = default;
 };
 
-// Returns the number of kills on the host since the host was started, and in the control group since the group was
-// created. A count is 0 if the kernel does not provide it. `root` is the folder that contains /proc and /sys.
+// Returns the number of kills on the host since it was booted, and in the control group since it was created. A count
+// is 0 if the kernel does not provide it. `root` is the folder that contains /proc and /sys.
 OomKills CountOomKills(const std::string& root = "");
 
 }  // namespace ronda

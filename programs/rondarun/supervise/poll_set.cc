@@ -31,8 +31,8 @@ absl::Status PollSet::Wait(absl::Duration timeout) {
 
 absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
   SignalInbox inbox;
-  // The parent process may have set SIGCHLD to be ignored. If SIGCHLD were ignored, the kernel would discard the ranks'
-  // exit codes.
+  // The parent process may have set SIGCHLD to be ignored, in which case the kernel would discard the ranks' exit
+  // codes.
   signal(SIGCHLD, SIG_DFL);
   sigset_t awaited;
   sigemptyset(&awaited);
@@ -42,7 +42,7 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   inbox.signals_ = awaited;
   sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);
 
-  // SIGPIPE is ignored. So if the reader of this process' output ends, write() only returns an error.
+  // Ignore SIGPIPE, so that write() only returns an error when the reader of this process's output is gone.
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The events for which the supervisor's loop waits: descriptors, and signals through a descriptor.
+// The events that the supervisor's loop waits for: descriptors, and signals that arrive through a descriptor.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_POLL_SET_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_POLL_SET_H_
 
@@ -20,19 +20,19 @@
 
 namespace ronda {
 
-// A set of descriptors to wait for, with an action for each. The supervisor's loop makes a new set for every wait.
+// A set of descriptors to wait for, with an action for each. The supervisor's loop builds a new set for every wait.
 //
 // Thread-compatible.
 class PollSet {
  public:
-  // From now on, Wait calls `on_ready` when `fd` has one of `events` (POLLIN, POLLOUT), or has reached its end.
+  // From now on, Wait calls `on_ready` if `fd` has one of `events` (POLLIN, POLLOUT), or has reached its end.
   void Add(int fd, int16_t events, std::function<void()> on_ready) {
     requests_.push_back({.fd = fd, .events = events, .revents = 0});
     actions_.push_back(std::move(on_ready));
   }
 
-  // Waits until a descriptor is ready, but at most for `timeout`. After the wait, runs the actions of all ready
-  // descriptors, in the order of the calls of Add. Errors: those of PollDescriptors.
+  // Waits until a descriptor is ready, for at most `timeout`. Then runs the actions of all ready descriptors, in the
+  // order in which they were added. Errors: those of PollDescriptors.
   absl::Status Wait(absl::Duration timeout);
 
  private:
@@ -40,12 +40,12 @@ class PollSet {
   std::vector<std::function<void()>> actions_;
 };
 
-// Makes a descriptor deliver the signals that end a job (usually SIGINT, SIGTERM, SIGHUP). These signals then do not
-// kill this process.
+// Delivers the signals that end a job (usually SIGINT, SIGTERM, SIGHUP) through a descriptor, so that they do not kill
+// this process.
 //
-// If the parent process has told the kernel to ignore a signal, the signal stays ignored. Examples are SIGHUP under
-// nohup, and SIGINT when a script has started the process with "&". Changes the signal mask of the process for good.
-// Thread-compatible. The process must be single-threaded.
+// Signals that the parent process has set to be ignored remain ignored, such as SIGHUP under nohup, or SIGINT if a
+// script has started the process with "&". Changes the signal mask of the process permanently. Thread-compatible. The
+// process must be single-threaded.
 class SignalInbox {
  public:
   static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);
@@ -59,8 +59,8 @@ class SignalInbox {
   // Returns the next signal that has arrived, if any. Never blocks.
   std::optional<int> Next();
 
-  // Restores in a child the signal handling with which this process was started. The child calls RestoreInChild between
-  // fork and exec, so the function is async-signal-safe.
+  // Restores, in a child, the signal handling with which this process was started. Async-signal-safe: the child calls
+  // RestoreInChild between fork and exec.
   void RestoreInChild() const;
 
  private:

@@ -12,12 +12,12 @@ namespace ronda {
 
 // Decides which signals the ranks get, and when, once the job must end.
 //
-// After a failure, the other ranks first get some time: they notice themselves that a peer is dead, and the user needs
-// their messages about it. The remaining ranks then get SIGTERM, and after a grace period SIGKILL. A signal of the user
-// is passed on to the ranks at once. The grace period then begins too. If the user sends SIGINT while the job is
-// ending, the ranks are killed at once.
+// After a failure, the other ranks first get some time: they notice by themselves that a peer is dead, and the user
+// needs their messages about it. The remaining ranks then get SIGTERM and, after a grace period, SIGKILL. A signal from
+// the user is passed on to the ranks at once, and also starts the grace period. If the user sends SIGINT while the job
+// is ending, the ranks are killed at once.
 //
-// ShutdownSchedule is a pure state machine: it sends no signal and reads no clock. Thread-compatible.
+// A pure state machine: it neither sends signals nor reads the clock. Thread-compatible.
 class ShutdownSchedule {
  public:
   enum class Phase { kRunning, kSettling, kTerminating, kKilled };
@@ -32,20 +32,20 @@ class ShutdownSchedule {
   // A rank has failed.
   void OnFailure(absl::Time now);
 
-  // The user sent `signo` to the launcher. Returns the signal to send to the ranks now.
+  // The user has sent `signo` to the launcher. Returns the signal to send to the ranks now.
   std::optional<int> OnUserSignal(int signo, absl::Time now);
 
-  // The job cannot go on, but the helpers that start the ranks can still end these ranks. Returns the signal to send
-  // now. REQUIRES: phase() is kRunning.
+  // The job cannot continue, but the helpers that started the ranks can still end them. Returns the signal to send now.
+  // REQUIRES: phase() is kRunning.
   int OnGiveUp(absl::Time now);
 
-  // The job cannot go on, and waiting has no use. Returns the signal to send to the ranks now.
+  // The job cannot continue, and there is no point in waiting. Returns the signal to send to the ranks now.
   int OnAbandon();
 
   // Returns the signal that must be sent now, if any.
   std::optional<int> Due(absl::Time now);
 
-  // Returns the time at which the caller must call Due again. Returns the infinite future if no signal will become due.
+  // Returns when the caller must call Due again, or the infinite future if no signal will become due.
   absl::Time deadline() const { return deadline_; }
 
   Phase phase() const { return phase_; }

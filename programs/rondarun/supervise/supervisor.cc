@@ -22,19 +22,19 @@ namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// A program may print a line in several pieces. A line that stays unfinished for this time is taken for a question.
+// A program may print a line in several pieces. A line that remains unfinished for this long is taken for a question.
 constexpr absl::Duration kPromptDelay = absl::Milliseconds(50);
 
-// While this number of bytes waits to be written, the supervisor does not read the parts' output. So the parts have to
-// wait, and the launcher's memory stays bounded.
+// If this many bytes are waiting to be written, the supervisor does not read the output of the parts. The parts then
+// have to wait, so the launcher's memory remains bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
 // One read from a part takes at most this many bytes, so that no part delays the others.
 constexpr size_t kReadSize = size_t{64} << 10;
 
-// The supervisor searches for processes that ended parts have left behind. After a search, it waits this many times the
-// search's duration before the next search. So if a thousand ranks end one after the other, the supervisor does not
-// search /proc a thousand times.
+// After a search for processes that ended parts have left behind, the supervisor waits this many times the duration of
+// the search before it searches again. So if a thousand ranks end one after the other, it does not search /proc a
+// thousand times.
 constexpr int kRestAfterSearch = 4;
 
 absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
@@ -128,7 +128,7 @@ void Supervisor::EndCompanions() {
 
 absl::Status Supervisor::Step() {
   ++round_;
-  // Any number of members may come and go in an elastic job. So parts that have ended are removed.
+  // Any number of members may come and go in an elastic job, so remove the parts that have ended.
   if (members_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
@@ -145,7 +145,7 @@ absl::Status Supervisor::Step() {
   const absl::Time search = ended_.empty() ? absl::InfiniteFuture() : next_search_;
   RONDA_RETURN_IF_ERROR(
       poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic, prompt_due_, search}) - now()));
-  // Before a member is replaced, kills the processes that it has left behind, so that they cannot disturb the new
+  // Before a member is replaced, kill the processes that it has left behind, so that they cannot disturb the new
   // member.
   if (members_ != nullptr || now() >= next_search_) KillLeftBehind();
   ActOnTime();
@@ -156,7 +156,7 @@ absl::Status Supervisor::Step() {
 void Supervisor::KillLeftBehind() {
   if (ended_.empty()) return;
   const absl::Time begin = now();
-  // KillMarked looks at each process of the host, so one call passes all marks.
+  // KillMarked examines every process on the host, so pass all marks in one call.
   KillMarked(std::exchange(ended_, {}));
   next_search_ = now() + kRestAfterSearch * (now() - begin);
 }
@@ -174,7 +174,7 @@ void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   });
 }
 
-// Returns whether `stream` must not be read now, because too much earlier output still waits to be written.
+// Returns whether `stream` must not be read now, because too much earlier output is still waiting to be written.
 bool Supervisor::MustWait(const JobPart& part, Stream stream) const {
   if (!part.mixes_streams()) return Pending(stream) >= kMaxPending;
   return std::max(Pending(Stream::kStdout), Pending(Stream::kStderr)) >= kMaxPending;
@@ -212,7 +212,7 @@ void Supervisor::OnRankEnd(RankEnd end) {
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
   if (members_ != nullptr) {
-    // Ctrl+C has reached only the rank to which the terminal is lent, but the user wants to end the whole job.
+    // Ctrl+C has reached only the rank that has borrowed the terminal, but the user wants to end the whole job.
     const bool by_itself = end.cause == RankEnd::Cause::kItself;
     if (by_itself && end.signal == SIGINT && end.pid == terminal_.borrower()) EndJob(SIGINT, SIGINT);
     return members_->OnEnd(end);
@@ -313,7 +313,7 @@ void Supervisor::CheckStart() {
     const std::vector<AwaitedRank> more = part->running() ? part->AwaitedRanks() : std::vector<AwaitedRank>();
     awaited.insert(awaited.end(), more.begin(), more.end());
   }
-  // If the job is already ending, a late start is not the reason for its end.
+  // If the job is already ending, a late start is not the reason.
   if (awaited.empty() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
   surroundings_.report->OnJobFailure(DescribeLateStart(awaited, options_.start_timeout), 1);
   Say(absl::StrCat("not all ranks have started; ending the job (killed in ",
@@ -365,7 +365,7 @@ void Supervisor::SignalParts(int signo) {
 void Supervisor::WriteQueues() {
   for (const Stream stream : kStreams) WriteQueue(stream);
   for (const auto& part : parts_) {
-    // If a part no longer reads its input, it will end soon, and its exit shows the reason.
+    // A part that no longer reads its input will soon end, and its exit will show the reason.
     if (part->running() && part->input() != nullptr) (void)part->input()->Write();
   }
 }
@@ -415,7 +415,7 @@ std::string Supervisor::NameRunning() const {
     ranks.insert(ranks.end(), more.begin(), more.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  // A helper such as mpirun can hang after all its ranks have ended.
+  // A helper such as mpirun may hang after all its ranks have ended.
   if (ranks.empty()) return "what is left of the job";
   return members_ == nullptr ? NameRanks(ranks) : absl::StrReplaceAll(NameRanks(ranks), {{"rank", "member"}});
 }

@@ -30,21 +30,21 @@
 
 namespace ronda {
 
-// Runs the processes of a job. The Supervisor starts the job's parts, passes on their output and signals, and ends all
-// parts when one of them fails.
+// Runs the processes of a job. Starts the parts of the job, forwards their output and signals, and ends all parts when
+// one of them fails.
 //
-// The Supervisor has one thread, which runs a loop around poll(). ShutdownSchedule decides which signals are sent, and
-// the JobListener decides what the user sees. No process that the Supervisor starts outlives it, even if the
-// Supervisor's own process is killed (Guard).
+// Runs a single-threaded loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener
+// decides what the user sees. No process that the Supervisor starts outlives it, even if the Supervisor's own process
+// is killed (Guard).
 //
-// Thread-compatible. A Supervisor can run only one job. The process of a Supervisor must be single-threaded, and the
+// Thread-compatible. A Supervisor can run only one job. The process of the Supervisor must be single-threaded, and the
 // descriptors 0, 1 and 2 must be open.
 class Supervisor final : private JobListener {
  public:
-  // What happens after a rank's failure. kEndJob: the supervisor ends the other ranks. kGoOn: the owner decides.
+  // What happens when a rank fails. kEndJob: the supervisor ends the other ranks. kGoOn: the owner decides.
   enum class OnFailure { kEndJob, kGoOn };
-  // Whether ranks may be on other hosts. An agent's ranks are always on the agent's own host, even if the launcher uses
-  // another name for this host.
+  // Whether ranks may be on other hosts. The ranks of an agent are always on its own host, even if the launcher knows
+  // this host by another name.
   enum class Ranks { kMayBeElsewhere, kAreHere };
 
   struct Options {
@@ -56,7 +56,7 @@ class Supervisor final : private JobListener {
     rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
 
-  // Objects that the Supervisor uses but does not own. These objects must outlive the Supervisor.
+  // Objects that the Supervisor uses but does not own. They must outlive the Supervisor.
   struct Surroundings {
     JobListener* report = nullptr;
     StandardOutput* output = nullptr;
@@ -64,39 +64,41 @@ class Supervisor final : private JobListener {
     const Clock* clock = nullptr;
   };
 
-  // Errors: the operating system's error, if the guard cannot be started.
+  // Errors: those of the operating system, if the guard cannot be started.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
 
   // Removes the shared memory that the job has left behind.
   ~Supervisor() override;
 
-  // Makes Run call `on_ready` whenever `fd` is readable. Only one descriptor can be watched at a time.
+  // Makes Run() call `on_ready` whenever `fd` is readable. Only one descriptor can be watched at a time.
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
-  // Makes Run call `on_time` when Run begins, and then again and again. Each call returns the time until the next call.
-  // Only one function can be repeated at a time.
+  // Makes Run() call `on_time` at the start, and then repeatedly: each call returns the time until the next one. Only
+  // one function can be repeated at a time.
   void Repeat(std::function<absl::Duration()> on_time);
 
-  // Makes Run also supervise the members of an elastic job. `surroundings.signals` must include SIGCHLD.
+  // Makes Run() also supervise the members of an elastic job. `surroundings.signals` must include SIGCHLD.
   using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
 
-  // Starts `parts`, and runs until all parts with carries_job() have ended. Reports important events to the user.
+  // Starts `parts`, and runs until all parts whose carries_job() is true have ended. Reports important events to the
+  // user.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
   // Sends `signo` to all parts, to end them.
   void SignalParts(int signo);
 
-  // Carries out a signal that the launcher sent to an agent. SIGTSTP stops the parts, SIGCONT lets them continue, and
-  // every other signal ends them.
+  // Handles a signal that the launcher sent to an agent: SIGTSTP stops the parts, SIGCONT lets them continue, and every
+  // other signal ends them.
   void Obey(int signo);
 
-  // Writes the output that still waits to be written. A signal of the user ends the wait if nobody reads the output.
+  // Writes the output that is still waiting to be written. If nobody reads the output, a signal from the user ends the
+  // wait.
   void Flush();
 
-  // Returns the signal to the launcher that ended the job, if any. SIGPIPE means that the reader of the launcher's
-  // output is gone.
+  // Returns the signal to the launcher that ended the job, if any. SIGPIPE means that nobody reads the launcher's
+  // output any more.
   std::optional<int> ended_by() const { return ended_by_; }
   // Returns whether some of the ranks' output could not be written.
   bool has_lost_output() const { return has_lost_output_; }
@@ -119,7 +121,7 @@ class Supervisor final : private JobListener {
   void EndElasticJob(int exit_code, const std::string& why);
   void EndCompanions();
 
-  // Runs the loop once: waits for events, and handles them. Errors: those of PollSet::Wait.
+  // Runs the loop once: waits for events and handles them. Errors: those of PollSet::Wait.
   absl::Status Step();
   void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
@@ -131,17 +133,17 @@ class Supervisor final : private JobListener {
   // Kills the processes that ended parts have left behind.
   void KillLeftBehind();
 
-  // Checks whether the part that may read the terminal has been stopped, by a read of the terminal or by the stop key.
-  // If so, lends the terminal to the part, or suspends the job.
+  // Checks whether the part that may read the terminal has been stopped, because it read the terminal or because of the
+  // stop key. If so, lends the terminal to the part, or suspends the job.
   void LookAtReader();
-  // Does the same as MemberSupervision::reads_terminal, but for any part.
+  // Like MemberSupervision::reads_terminal, but for any part.
   bool ReadsTerminal(pid_t pid, int signo);
   void LendTerminal(const JobPart& reader);
-  // Stops the parts, and stops this process' group by `signo`, until the user lets both go on.
+  // Stops the parts and, with `signo`, this process's own group, until the user lets both continue.
   void Suspend(int signo);
   void SetMotion(int signo);
 
-  // Passes `signo` on to the parts, because the launcher got the signal `cause`.
+  // Passes `signo` on to the parts, because the launcher received the signal `cause`.
   void EndJob(int cause, int signo);
   void WriteQueues();
   void WriteQueue(Stream stream);

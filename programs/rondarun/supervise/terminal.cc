@@ -10,14 +10,14 @@
 namespace ronda {
 namespace {
 
-// Gives the terminal to `group`. If this process' own group does not have the terminal, SIGTTOU would stop this
+// Gives the terminal to `group`. If this process's own group did not have the terminal, SIGTTOU would stop this
 // process, so the signal is blocked meanwhile.
 void GiveTo(pid_t group) {
   sigset_t stop, before;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTTOU);
   sigprocmask(SIG_BLOCK, &stop, &before);
-  // If the terminal is gone, nothing needs to be done.
+  // If the terminal is gone, there is nothing to do.
   [[maybe_unused]] const int given = tcsetpgrp(STDIN_FILENO, group);
   sigprocmask(SIG_SETMASK, &before, nullptr);
 }

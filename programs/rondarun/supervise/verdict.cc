@@ -18,8 +18,8 @@
 namespace ronda {
 namespace {
 
-// The launcher's last line contains at most this number of characters of a rank's error. The full text is in the rank's
-// own output.
+// The launcher's last line contains at most this many characters of a rank's error. The full text is in the rank's own
+// output.
 constexpr size_t kMaxQuoted = 1000;
 
 bool IsEarlier(const RankEnd& a, const RankEnd& b) {
@@ -29,13 +29,13 @@ bool IsEarlier(const RankEnd& a, const RankEnd& b) {
 
 bool FailedByItself(const RankEnd& end) { return end.failed() && end.cause == RankEnd::Cause::kItself; }
 
-// A rank that the text of an error names in the form "rank 3 (host a, pid 71)", as Ronda's reports do.
+// A rank that an error text names in the form "rank 3 (host a, pid 71)", as Ronda's reports do.
 struct Named {
   RankId rank = 0;
   bool has_left = false;  // the error says that the rank has shut down, so later events are not the cause
 };
 
-// Reads "3 (host a, pid 71) has shut down" at the start of `text`.
+// Parses "3 (host a, pid 71) has shut down" at the start of `text`.
 std::optional<Named> ParseRankName(absl::string_view text) {
   size_t digits = 0;
   while (digits < text.size() && absl::ascii_isdigit(text[digits])) ++digits;
@@ -65,8 +65,8 @@ const RankEnd* Find(RankId rank, const std::vector<RankEnd>& ends) {
   return found == ends.end() ? nullptr : &*found;
 }
 
-// Returns the ranks that are named as the cause in the last error of `end`. If the error also names the rank of `end`
-// itself, it describes a disagreement between ranks. So the result is empty.
+// Returns the ranks that the last error of `end` names as the cause. If the error also names the rank of `end` itself,
+// it describes a disagreement between ranks, so the result is empty.
 std::vector<Named> BlamedBy(const RankEnd& end) {
   std::vector<Named> named = RanksNamedIn(end.last_error);
   const auto is_own = [&](const Named& each) { return each.rank == end.rank; };
@@ -83,7 +83,7 @@ bool HasLeft(const RankEnd& end, const std::vector<RankEnd>& ends) {
   });
 }
 
-// Returns the rank that `end` blames, provided that the blamed rank has failed by itself.
+// Returns the rank that `end` blames, if that rank failed by itself.
 const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   if (HasLeft(end, ends)) return nullptr;
   for (const Named& named : BlamedBy(end)) {
@@ -93,7 +93,7 @@ const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return nullptr;
 }
 
-// Returns the text that follows "was killed by signal 9 (SIGKILL)", about processes that the kernel has killed for lack
+// Returns the text to append to "was killed by signal 9 (SIGKILL)" about processes that the kernel has killed for lack
 // of memory.
 std::string DescribeOomKills(const OomKills& kills) {
   constexpr absl::string_view kRemedy = ": give the host or container more memory, or run fewer ranks there";
@@ -158,8 +158,7 @@ std::string DescribeFailure(const RankEnd& failure, Naming naming) {
 
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends) {
   RankEnd described = failure;
-  // If the rank has shut down, its report about other ranks came after the shutdown, so the report does not show the
-  // cause.
+  // If the rank had already shut down when it reported about other ranks, its report does not show the cause.
   if (HasLeft(failure, ends) && !BlamedBy(failure).empty()) described.last_error.clear();
   std::string text = DescribeFailure(described);
   for (const Named& named : BlamedBy(described)) {

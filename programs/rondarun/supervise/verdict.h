@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the reason why a job failed, and makes the launcher's text about it.
+// Finds out why a job failed, and words the launcher's message about it.
 #ifndef RONDA_PROGRAMS_RONDARUN_SUPERVISE_VERDICT_H_
 #define RONDA_PROGRAMS_RONDARUN_SUPERVISE_VERDICT_H_
 
@@ -36,43 +36,41 @@ struct RankEnd {
 };
 
 // Returns "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...". For SIGKILL, the text mentions
-// lack of memory if `end` has oom_kills. If the kernel has killed a process in the rank's control group, the text calls
-// lack of memory the cause.
+// lack of memory if `end` has oom_kills. If the kernel has killed a process in the rank's control group, the text
+// states that lack of memory is the cause.
 std::string DescribeEnd(const RankEnd& end);
 
-// Returns the name of a signal, such as "SIGTERM". Returns a text such as "signal 64" for a signal without a name.
+// Returns the name of a signal, such as "SIGTERM", or a text such as "signal 64" if the signal has no name.
 std::string SignalName(int signo);
 
-// Returns the rank whose failure made the job fail. Returns null if no rank has failed by itself.
+// Returns the rank whose failure caused the job to fail, or null if no rank failed by itself.
 //
-// The result is the first rank that failed, unless this rank blames another rank. If several failures were noticed
-// together, a death by a signal comes before an exit code, and a lower rank before a higher rank. The last error of a
-// rank may be Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ..."). If that other rank has
-// failed, the result is the other rank. A report may also say that another rank has shut down ("rank 2 (host a, pid 71)
-// has shut down ..."). If another rank has shut down, that rank blames no rank: its shutdown came before its last
-// error.
+// This is the first rank that failed, unless that rank blames another one. Among failures that were noticed together,
+// death by a signal comes before an exit code, and a lower rank before a higher one. A rank's last error may be Ronda's
+// report that another rank has failed ("... rank 2 (host a, pid 71) ..."). If that rank did fail, it is the result. A
+// report may also say that another rank has shut down ("rank 2 (host a, pid 71) has shut down ..."). The rank that has
+// shut down then blames no other rank, because it shut down before its last error.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
-// How texts name a process: by its rank, or by its number as a member of an elastic job.
+// How texts refer to a process: by its rank, or by its number as a member of an elastic job.
 enum class Naming { kRank, kMember };
 
 // Returns the text of DescribeEnd, followed by the last error: "exited with code 3; last error: \"disk on fire\"". For
-// a member, the last error is left out if it is a report about ranks, because these ranks may belong to an earlier
-// epoch.
+// a member, omits the last error if it is a report about ranks, because their numbers may belong to an earlier epoch.
 std::string DescribeEndAndError(const RankEnd& end, Naming naming);
 
-// Returns the launcher's last line about `failure`, without newline: the rank or member, its pid and host, and the text
-// of DescribeEndAndError.
+// Returns the launcher's last line about `failure`, without a newline: the rank or member, its pid and host, and the
+// text of DescribeEndAndError.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
-// Like DescribeFailure(failure), for a job in which the ends of all ranks were `ends`. If the failed rank blames a rank
-// that ended with exit code 0, the line also names the blamed rank.
+// Like DescribeFailure(failure), for a job whose ranks ended as in `ends`. If the failed rank blames a rank that ended
+// with exit code 0, the line also names that rank.
 std::string DescribeFailure(const RankEnd& failure, const std::vector<RankEnd>& ends);
 
-// Returns the launcher's exit code for `failure`: the rank's exit code, 128 + signal, or 1 for a rank that was lost.
+// Returns the launcher's exit code for `failure`: the exit code of the rank, 128 + signal, or 1 for a lost rank.
 int ExitCodeOf(const RankEnd& failure);
 
-// Returns the launcher's exit code for a process that could not be started. A shell would return the same exit code.
+// Returns the launcher's exit code for a process that could not be started. It is the one that a shell would return.
 int ExitCodeOf(const absl::Status& start_error);
 
 // A rank that may not have started yet, and the host where it must run.
@@ -83,8 +81,8 @@ struct AwaitedRank {
   bool operator==(const AwaitedRank&) const = default;
 };
 
-// Returns a text such as "ranks 2, 3 (host beta) were not started within 30s: ...", with remedies.
-// REQUIRES: `ranks` is not empty.
+// Returns a text such as "ranks 2, 3 (host beta) were not started within 30s: ...", with remedies. REQUIRES: `ranks` is
+// not empty.
 std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Duration timeout);
 
 }  // namespace ronda
