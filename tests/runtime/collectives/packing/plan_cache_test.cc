@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Returns segments with the given numbers of elements. The tests do not read or write the tensors' memory.
+// Returns segments with these numbers of elements. The tests do not access the tensors' memory.
 class Bucket {
  public:
   explicit Bucket(const std::vector<size_t>& counts) : memory_(counts.size()) {
@@ -32,7 +32,7 @@ class Bucket {
   std::vector<Segment> segments_;
 };
 
-// Marks the tables as made, as a user of the plan does.
+// Marks the tables as made, like a user of the plan.
 void FillTables(ReductionPlan& plan) {
   for (ReductionPlan::Tables& tables : plan.chunks) tables.has_packed = tables.has_unpacked = true;
 }
