@@ -62,9 +62,8 @@ class ControlPlane {
   };
   virtual absl::StatusOr<Inbox> Receive() = 0;
 
-  // Blocks until a message arrives, Wake is called, the job fails, or `deadline` passes. A Wake before this call also
-  // counts, if no earlier Wait has returned because of it. A long Wait uses almost no CPU. Wait may also return early,
-  // without any of these events.
+  // Blocks until a message arrives, Wake is called, the job fails, or `deadline` passes. A Wake since the last Wait
+  // returned also counts. A long Wait uses almost no CPU. Wait may also return early, without any of these events.
   virtual void Wait(absl::Time deadline) = 0;
 
   // Makes the current Wait return, or the next one if no thread is in Wait.
@@ -85,7 +84,8 @@ class ControlPlane {
 
   // Asks all ranks, including the caller, to unlock the schedule with the number `schedule` (see locked_schedule.h). On
   // each rank, the current or next Wait returns, and every later Inbox contains the number. The request also reaches
-  // ranks that are not reading messages from rank 0, and does not need rank 0 to read its own messages. Never blocks.
+  // ranks that are not reading messages from rank 0, and does not depend on rank 0 reading its messages. Never
+  // blocks.
   virtual void RequestUnlock(uint64_t schedule) = 0;
 
   // Makes `failure` the job's failure, unless the job has one already, and wakes every rank that is in Wait or in a
@@ -100,9 +100,9 @@ class ControlPlane {
   virtual void Depart() = 0;
 
   // Announces that this rank's program has ended without Depart, and that its process is about to exit. When the
-  // process has exited, the job fails, with an error that says so. Has no effect on this rank itself. Returns once the
-  // announcement is on its way to the other ranks, or after a few seconds at most. Does nothing if the control plane
-  // cannot announce an exit.
+  // process has exited, the job fails, with an error that says that the program ended without Depart. Has no effect on
+  // this rank itself. Returns once the announcement is on its way to the other ranks, or after a few seconds at most.
+  // Does nothing if the control plane cannot announce an exit.
   virtual void AnnounceExit() {}
 };
 

@@ -46,8 +46,8 @@ class CoordinatorRole {
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
-  // Returns whether some rank has not yet unlocked the schedule that the coordinator has sent. Until all ranks have
-  // unlocked it, the coordinator need not process reports.
+  // Returns whether the schedule that the coordinator sent last is still locked. Until Unlock is called, the
+  // coordinator need not process reports.
   bool locked() const { return negotiator_.locked(); }
 
   // Returns an encoded list of all decisions since the last call, or an empty string if nothing was decided. The first

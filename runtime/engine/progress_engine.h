@@ -27,10 +27,10 @@ namespace ronda {
 // Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the doorbell,
 // and only the background thread reacts to it. If another thread drives when the doorbell rings, the background thread
 // leaves a note (Note) and sleeps again. The driving thread then either makes a whole step, which finds the reason for
-// the ring, or rings the doorbell again when it stops. When a thread stops driving, it rings the doorbell in two cases:
-// if a bucket may begin, and if a deadline comes before the end of the background thread's sleep. After a submission,
-// the submitting thread tries to drive. If it succeeds, it does the work (Drive), or only checks whether there is work
-// (OnSubmission). If another thread drives, it rings the doorbell.
+// the ring, or rings the doorbell again when it stops. When a thread stops driving, it also rings the doorbell if a
+// bucket may begin, if a deadline comes before the end of the background thread's sleep, or if the job is over. After a
+// submission, the submitting thread tries to drive. If it succeeds, it does the work (Drive), or only checks whether
+// there is work (OnSubmission). If another thread drives, it rings the doorbell.
 //
 // Why the background thread stays away. Some programs wait for each tensor as soon as they have submitted it, so their
 // own threads drive. A background thread that woke for each submission, or that waited for its turn to drive, would

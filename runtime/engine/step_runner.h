@@ -27,9 +27,9 @@
 namespace ronda {
 
 // Runs a rank's locked schedule (runtime/step/step.h). StepRunner passes the rank's submissions to the LockedSchedule,
-// which decides which bucket is next, and when this rank vetoes. It makes the executor carry out the next bucket with
-// this rank's vote. If this rank wants to unlock the schedule, StepRunner notifies the other ranks. It also remembers
-// the tensors of each bucket, and sends flags (runtime/step/flags.h) with the votes.
+// which decides which bucket is next, and when this rank vetoes. StepRunner makes the executor carry out the next
+// bucket with this rank's vote. If this rank wants to unlock the schedule, StepRunner notifies the other ranks.
+// StepRunner also remembers the tensors of each bucket, and sends flags (runtime/step/flags.h) with the votes.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class StepRunner {
@@ -66,7 +66,7 @@ class StepRunner {
   // true. Otherwise does nothing and returns false.
   bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.step_place, entry.version); }
 
-  // If the tensor is a flag, sends it with this rank's next votes and returns true. Otherwise does nothing and returns
+  // If the tensor is a flag, adds it to this rank's next votes and returns true. Otherwise does nothing and returns
   // false. REQUIRES: locked().
   bool SubmitFlag(const TensorEntry& entry);
 

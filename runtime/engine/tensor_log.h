@@ -22,7 +22,7 @@ namespace ronda {
 // Thread-safe. Does not own the objects in which it records.
 class TensorLog {
  public:
-  // `timeline` and `meter` may be nullptr; nothing is recorded there then.
+  // `timeline` and `meter` may be nullptr; then nothing is recorded in the missing object.
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 

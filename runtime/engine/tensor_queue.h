@@ -62,7 +62,7 @@ class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` and `progress` are passed to the handles, and may be nullptr. `log` records submissions. `log` is not
+  // `callbacks` and `progress` are passed to the handles, and may be nullptr. `log` records submissions, and is not
   // owned.
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress, TensorLog* log)
       : callbacks_(std::move(callbacks)),

@@ -50,8 +50,8 @@ struct RankReport {
   // previous report.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
   // Whether the last schedule fitted the program. kDidNotFit means that tensors waited in this schedule for other
-  // tensors that came only later. The program no longer submits its tensors as in the steps from which the schedule was
-  // made.
+  // tensors that came only later, so the program no longer submits its tensors as in the steps from which the schedule
+  // was made.
   enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
   // kWaits means that a thread of the program waits for an operation, and that the program has submitted nothing for a
   // while.
@@ -107,8 +107,8 @@ struct TensorError {
   TensorKeyView key() const { return {process_set, name}; }
 };
 
-// Assigns a message to a receive in the order of arrival (IsOrderedReceive). From now on, the receiver's submission has
-// the name of the message, and an error or a bucket in the same response list answers it.
+// Assigns a message to a receive that takes messages in the order of arrival (IsOrderedReceive). From now on, the
+// receiver's submission has the name of the message, and an error or a bucket in the same response list answers it.
 struct ReceiveMatch {
   ProcessSetId process_set = kGlobalProcessSet;
   RankId receiver = 0;

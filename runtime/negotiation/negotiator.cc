@@ -298,8 +298,8 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     return position && !tensor.submitted.Contains(*position);
   };
   for (PendingTensor* tensor : pending_.Select(lacks_it)) {
-    // Conclude removes no other pending tensor here. Only a change of process sets would do so, and such a change needs
-    // all ranks.
+    // Conclude removes no other pending tensor here. Only a change of process sets would do so, and such a change does
+    // not run without a rank that has joined.
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {

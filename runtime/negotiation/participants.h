@@ -83,7 +83,7 @@ class ProcessSetTable {
   // Returns the members of a set, or nullptr if no set has this id or the set was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Returns whether the members alone created the set. They then also remove it alone.
+  // Returns whether the members alone created the set. If so, the members alone also remove it.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
   // Returns whether a set with this id exists or has existed.

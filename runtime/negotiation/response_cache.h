@@ -20,8 +20,8 @@ namespace ronda {
 // id.
 //
 // Every rank applies the same response lists in the same order. The ids, the contents and the evictions depend only on
-// these lists, so the caches of all ranks are equal without being compared. The least
-// recently executed entry is evicted first.
+// these lists, so the caches of all ranks are equal without being compared. The least recently executed entry is
+// evicted first.
 //
 // Two rules make it safe to evict an entry. First, if a rank has reported an id, and a list evicts the id without
 // answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted id in a

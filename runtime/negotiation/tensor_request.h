@@ -79,9 +79,10 @@ inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
 // The prefix of the name of a receive that takes messages in the order of arrival.
 inline constexpr absl::string_view kReceivePrefix = "ronda/receive/";
 
-// These functions name messages. A sender, a receiver and a tag form a channel. The n-th message of a channel has the
-// name of the channel, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a channel may be in
-// flight. A receive that takes messages in the order of arrival has the name ReceiveName(), a slash and a number.
+// These functions build message names. A sender, a receiver and a tag identify a channel. The name of a channel's n-th
+// message is the name of the channel, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a channel
+// may be in flight. The name of a receive that takes messages in the order of arrival is ReceiveName(), a slash and a
+// number.
 inline constexpr uint64_t kMessageNumbers = 64;
 std::string ChannelName(RankId from, RankId to, absl::string_view tag);
 std::string ReceiveName(RankId to, absl::string_view tag);

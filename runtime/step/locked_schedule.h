@@ -39,11 +39,11 @@ namespace ronda {
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
 //  - Another rank has requested an unlock. A rank that wants to unlock sends this request, so that sleeping ranks wake
-//    up and vote. A rank also sends it when it has waited in a bucket for longer than the warning time.
+//    up and vote. A rank also sends this request when it has waited in a bucket for longer than the warning time.
 //  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). For example, a program
-//    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. After
-//    the unlock, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if the threads of
-//    a program work at different speeds: in a schedule, the fast thread waits for the slow one in every round.
+//    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. After the
+//    unlock, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if the threads of a
+//    program work at different speeds: in a schedule, the fast thread waits for the slow one in every round.
 //
 // A rank that is only late makes no rank unlock the schedule: the other ranks wait for it in the bucket.
 //

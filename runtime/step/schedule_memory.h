@@ -46,9 +46,9 @@ class ScheduleMemory {
 
   // Records that a schedule begins: the schedule that EndList returned, or another one.
   void Begin(const StepBuckets& buckets);
-  // Records that the schedule has been unlocked.
+  // Records that the schedule that began last has been unlocked.
   void Unlocked(const ScheduleProgress& progress);
-  // Records that the schedule did not fit the program, even if it lasted long.
+  // Records that the schedule that was unlocked last did not fit the program, even if it lasted long.
   void Distrust();
 
   // Records that the id is no longer valid.

@@ -33,11 +33,11 @@ struct StepTensor {
 // Divides the tensors of a step into the buckets of a schedule (locked_schedule.h).
 //
 // Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket has at most
-// `threshold` bytes, unless a single tensor or group has more. A bucket with at least `min_bucket_bytes` also ends if
+// `threshold` bytes, unless a single tensor or group has more. A bucket with at least `min_bucket_bytes` ends early if
 // the next tensor becomes ready more than `hold` after the last one. A bucket that ends early leaves less data to
 // reduce at the end of a step. But on a GPU each bucket costs launches and events, and the program runs ahead of the
-// device. So there, a bucket may end early only if it has kDeviceFactor times `min_bucket_bytes`, except the first
-// bucket of tensors that were seen together.
+// device. So there, a bucket ends early only if it has kDeviceFactor times `min_bucket_bytes`. This does not apply to
+// the first bucket of tensors that were seen together.
 //
 // Tensors share a bucket only if all tensors from the bucket's first to its last were seen together. Otherwise the
 // program may be waiting for one of them before it submits another, and the bucket would never be ready. Tensors that

@@ -69,7 +69,7 @@ struct MessageControlPlaneOptions {
 // If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until a message
 // arrives, so no other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond
 // at a time, and the polling thread moves the messages. If neither a thread in Wait nor a polling thread has looked for
-// messages for a few milliseconds, the control plane's own thread begins to look. An idle rank uses no CPU.
+// messages for a few milliseconds, the control plane's own thread begins to look. An idle rank uses almost no CPU.
 //
 // If messages do not wake threads, as over MPI, threads look for messages by calling the library repeatedly. After a
 // message has moved, a thread in Wait looks continuously for a tenth of a millisecond. After that it sleeps between two

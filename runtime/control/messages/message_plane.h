@@ -152,8 +152,8 @@ class MessageControlPlane final : public ControlPlane {
 
   absl::Status AwaitStart();
   absl::Status FailForAbsence();
-  // Announces this rank's departure. Returns when all neighbours have received it and announced their own departure, or
-  // after a few seconds.
+  // Announces this rank's departure, and ends its links. Returns when every link has ended at both ends or has been
+  // given up, or after a few seconds.
   void Close();
   // Must be called when the job has failed. If messages do not wake threads, notifies the neighbours of the failure,
   // and then never calls the library again.

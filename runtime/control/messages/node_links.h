@@ -25,9 +25,9 @@ namespace ronda {
 // the links.
 //
 // Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and finally an end frame.
-// The child sends its end frame first: when it leaves, or when its parent has announced a departure. The parent answers
-// with its own end frame. Because of these end frames, a connection is closed only after all of its bytes have been
-// read, so no message is lost.
+// The child sends its end frame first: when it leaves, or when its parent has announced its departure. The parent
+// answers with its own end frame. Because of these end frames, a connection is closed only after all of its bytes have
+// been read, so no message is lost.
 //
 // Each link sends only one piece at a time. Reports that arrive meanwhile join the waiting reports.
 //
@@ -59,7 +59,7 @@ class NodeLinks {
   // Begins to end the links as described above, because this rank leaves the job.
   void Close() { is_closing_ = true; }
 
-  // Returns whether, since Close was called, every link has ended at both ends or has been given up.
+  // Returns whether every link has ended at both ends, or has been given up. REQUIRES: Close() has been called.
   bool HaveClosed() const;
 
   // Returns whether all frames have been sent, except to neighbours that can no longer receive.

@@ -9,8 +9,8 @@
 namespace ronda {
 
 // Limits how long a thread polls for a message before it sleeps. The limit is 50 us, which is also how long a thread in
-// a collective spins for another rank. If the ranks outnumber the cores, the limit is 16 polls, and the thread yields
-// its core between two polls, because the rank that must answer may need it.
+// a collective spins for another rank. If the ranks outnumber the cores, the limit is 16 polls, because the rank that
+// must answer may need this thread's core. The thread yields its core between two polls.
 //
 // Thread-compatible.
 class PollLimit {

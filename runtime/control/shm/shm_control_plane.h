@@ -88,15 +88,15 @@ class FrameReader {
 };
 
 // Carries control messages through rings in shared memory. Each rank except the coordinator has one ring to the
-// coordinator and one ring back. Wait sleeps on the rank's doorbell. The doorbell rings for messages, calls of Wake,
-// and failures.
+// coordinator and one ring back. Wait sleeps on the rank's doorbell. The doorbell rings for messages, unlock
+// requests, calls of Wake, and failures.
 //
 // If a writer finds a ring full, it keeps the rest of its bytes. When the ring has room again, the reader rings the
 // writer's doorbell. The next Receive on the writer's rank then sends the rest. The coordinator's Receive returns its
 // own broadcasts only when all their bytes are in the rings.
 //
 // A worker that polls for the answer to its message first gives the coordinator's polling thread a moment to fetch the
-// message. After that, the worker wakes the coordinator's background thread.
+// message. If that thread has not fetched it by then, the worker wakes the coordinator's background thread.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);

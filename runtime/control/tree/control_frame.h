@@ -32,7 +32,7 @@ struct SharedReport {
 // if all ranks send equal reports in a step, this rank forwards only one, however many ranks are below it in the tree.
 //
 // The reports of each rank keep their order. So a report is never merged into one that contains an earlier report of
-// the same rank, or into an older one.
+// the same rank, or into one that is even older.
 //
 // Thread-compatible.
 class ReportBatch {

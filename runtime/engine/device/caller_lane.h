@@ -83,14 +83,14 @@ class CallerLane {
   // seconds.
   ~CallerLane();
 
-  // Whether the lane carries out `submission`. All members get the same answer if their submissions match. Errors:
-  // INVALID_ARGUMENT if CheckSubmission refuses `submission`, whatever its name.
+  // Whether the lane carries out `submission`, whose name is ignored and overwritten. All members get the same answer
+  // if their submissions match. Errors: INVALID_ARGUMENT if CheckSubmission refuses `submission`.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
   // Whether the lane carries out reductions of the kind of `request`, whatever their shape.
   bool Reduces(const TensorRequest& request) const;
 
-  // Enqueues the operation on the device. Moves from `*submission`.
+  // Enqueues the operation on the device. Overwrites the name in `*submission`.
   // REQUIRES: Carries().
   // Errors: as RankDevice::Admit. After an error no call has been made, and the next call gets this call's number. If
   // the call cannot be enqueued on the device, the job fails. If the job has failed, the returned handle contains the
@@ -121,8 +121,8 @@ class CallerLane {
   // Whether the device has carried out all calls.
   bool idle() const { return watch_->idle(); }
 
-  // No call may be made after Close. Calls in flight fail with `status`. If `status` is not OK, Close ends their work
-  // on the device.
+  // No call may be made after Close. Close aborts the work of calls in flight. They fail with `status`, or with
+  // CANCELLED if `status` is OK.
   void Close(const absl::Status& status);
 
  private:

@@ -24,7 +24,7 @@ namespace {
 // device, or says why it has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
-// Ends the number of the member's earlier calls, which begins the text.
+// Ends the number of the member's earlier calls, which follows kCan.
 constexpr absl::string_view kEnd = ";";
 
 // The resources that a member prepares before it knows whether the other members can open the lane.
@@ -75,8 +75,8 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& op
   return texts;
 }
 
-// Returns whether all members have a device. The first character of each text says so, and is removed. If a member has
-// no device, the first member of the set logs the reason.
+// Returns whether all members have a device. The first character of a text says whether its member has one; CanAll
+// removes this character. If a member has no device, the first member of the set logs the reason.
 bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const bool can = absl::StartsWith(texts[i], kCan);

@@ -57,7 +57,7 @@ class DeviceWatch {
     // and what the stream waits for.
     std::function<void(const std::string& why)> stream_is_held;
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
-    // Called for each bucket that the device has carried out, before any other thread is notified. May be nullptr.
+    // Called for each bucket that the device has carried out, after the bucket has been settled. May be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> idle;  // everything has been settled
     std::shared_ptr<DeviceWaiters> waiters = std::make_shared<DeviceWaiters>();
@@ -77,7 +77,7 @@ class DeviceWatch {
   // Whether all watched buckets have been settled.
   bool idle() const;
 
-  // Settles all buckets that are still open, and all later buckets, with `status`, which must not be OK. Ends the
+  // Settles all buckets that are not settled yet, and all later buckets, with `status`, which must not be OK. Ends the
   // thread.
   void Stop(const absl::Status& status);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that collectives on one host need a bounded amount of memory, whatever the tensors' sizes.
+// Tests that collectives on one host need little memory, whatever the size of the tensors.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -18,7 +18,7 @@
 
 namespace {
 
-// How many more allocations of this thread succeed. If negative, all allocations succeed.
+// How many more allocations of this thread succeed before one fails. If negative, all allocations succeed.
 thread_local int countdown = -1;
 
 void* AllocateOrThrow(size_t size) {

@@ -83,7 +83,7 @@ class NcclGroupsTest : public ::testing::Test {
     ASSERT_EQ(rank.groups->Register(rank.entry, rank.memory.data(), 64), absl::OkStatus());
   }
 
-  // Adds up the first element of each rank's memory.
+  // Adds up the first `count` elements of each rank's memory.
   absl::Status Sum(int i, size_t count = 1) {
     const Rank& rank = ranks_[i];
     const CallInfo info = {.label = "a sum"};

@@ -22,7 +22,7 @@ T Expected(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// Prepares the device like the engine, so that no launch waits for the device.
+// Prepares the device as the engine does, so that no launch waits for the device.
 std::shared_ptr<Device> OpenPrepared(const ronda_cuda_plugin* plugin, int ordinal) {
   std::shared_ptr<Device> device = Expected(Device::Open(plugin, ordinal));
   EXPECT_EQ(device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }),

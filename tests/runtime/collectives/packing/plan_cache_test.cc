@@ -32,7 +32,7 @@ class Bucket {
   std::vector<Segment> segments_;
 };
 
-// Marks the tables as made, like a user of the plan.
+// Marks the tables as made, as a user of the plan does.
 void FillTables(ReductionPlan& plan) {
   for (ReductionPlan::Tables& tables : plan.chunks) tables.has_packed = tables.has_unpacked = true;
 }

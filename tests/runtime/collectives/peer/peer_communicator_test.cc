@@ -229,7 +229,7 @@ TEST(PeerCommunicatorTest, AnAbortAbandonsAStuckDevice) {
   self.Finish();
 }
 
-// The second abort of a rank must not hold the other rank, whose own abort is over.
+// The second abort of a rank must not hold the other rank again, because that rank's own abort is over.
 TEST(PeerCommunicatorTest, StreamsOfAbandonedDevicesGoOnWhenTheTrainersKernelsEnd) {
   PeerJob job(2, {.devices = 2});
   std::optional<StreamHold> trainers_kernels[] = {std::optional<StreamHold>(job.rank(0).stream->handle()),
